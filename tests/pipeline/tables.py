@@ -105,12 +105,12 @@ def step(run: PipelineRun, up_to: Mapping[int, int] | None = None) -> StepResult
     events = pa.Table.from_batches(batches) if batches else None
 
     def fold(job: BucketJob) -> Iterator[BucketResult]:
-        count = len(job.buckets)
+        count = job.bucket_count
         homes: list[int] = []
         if events is not None:
             pairs = zip(events["topic_id"].to_pylist(), events["partition"].to_pylist(), strict=True)
             homes = [spark_hash(*pair) % count for pair in pairs]
-        for bucket in job.buckets:
+        for bucket in range(count):
             own = None if events is None else events.filter(pa.array([home == bucket for home in homes]))
             found = job.run(
                 bucket, [] if own is None or not own.num_rows else own.combine_chunks().to_batches()

@@ -13,7 +13,7 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.pipeline import partition_groups
 from tierctl.pipeline.partition_groups import groups_of
-from tierctl.pipeline.tables import PARTITION_SCHEMA, partition_batch, stored
+from tierctl.pipeline.tables import PARTITION_SCHEMA, partition_batch
 from tierctl.spark.fold_rows import (
     SEGMENTS,
     batch_of_columns,
@@ -57,7 +57,7 @@ def of_partition(number: int, event: Any) -> Any:
 
 def partitions_of(state: TierState) -> pa.Table:
     """Return the rows of the table `partitions`."""
-    rows = [stored(PARTITION_SCHEMA).empty_table()]
+    rows = [PARTITION_SCHEMA.empty_table()]
     for number, table in state.tables.items():
         for group in groups_of(table, [part for part in state if part.table is table]):
             batch = partition_batch(group, group.in_order(), number, NOW_MS)
@@ -118,8 +118,8 @@ def continued(values: list[bytes], cuts: list[int]) -> TierState:
         )
         begin = max(begin, end)
         table = table_of_rows(segments_of(state.table(METADATA_PARTITION)), partitions_of(state))
-        state = TierState(tables={METADATA_PARTITION: table})
-        state.take_partitions(table, 0, METADATA_PARTITION)
+        state = TierState()
+        state.put_table(METADATA_PARTITION, table)
     return state
 
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +24,7 @@ from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_facts, keep_sizes
 from tierctl.state.snapshot import write_snapshot
 from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, Question, TierState
-from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers
+from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -176,13 +175,11 @@ def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
     partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
     is_timed = "timestamp_ms" in batch.schema.names
     times_ms = numbers(batch.column("timestamp_ms")) if is_timed else offsets
-    edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
     values = batch.column("record")
-    for first, end in pairwise(edges):
-        if first < end:
-            own, times = (each[first:end].astype(np.int64) for each in (offsets, times_ms))
-            slices = ByteSlices.of(values[first:end])
-            yield RecordChunk(int(partitions[first]), own, times, slices, int(own[-1]) + 1)
+    for first, end in runs(partitions):
+        own, times = (each[first:end].astype(np.int64) for each in (offsets, times_ms))
+        slices = ByteSlices.of(values[first:end])
+        yield RecordChunk(int(partitions[first]), own, times, slices, int(own[-1]) + 1)
 
 
 # Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.

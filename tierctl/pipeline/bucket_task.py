@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import chain, count, pairwise
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -29,12 +29,11 @@ from tierctl.model.events import dialect_of
 from tierctl.pipeline.partition_groups import groups_of
 from tierctl.pipeline.tables import (
     BATCH,
-    SCHEMAS,
+    STORED,
     AnomalyRow,
     anomaly_table,
     due_time,
     partition_batch,
-    stored,
 )
 from tierctl.pipeline.warehouse.layout import (
     ANOMALIES,
@@ -52,7 +51,13 @@ from tierctl.pipeline.warehouse.parquet import (
     stored_file,
     write_rows,
 )
-from tierctl.spark.fold_rows import batch_of_columns, named_partitions, partition_names, segment_columns
+from tierctl.spark.fold_rows import (
+    batch_of_columns,
+    by_metadata_partition,
+    named_partitions,
+    partition_names,
+    segment_columns,
+)
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.metadata_splits import event_rows
 from tierctl.state.queries import LiveSegments
@@ -78,6 +83,7 @@ MERGED_FILES: Final = 8
 """So many files of `segments` with less than half of FILE_ROWS rows become one."""
 
 _DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+_OF_DELETION: Final = pa.schema([EVENT_SCHEMA.field(name) for name in ("segment_id", "state")])
 _KEY_BITS: Final = 48
 
 
@@ -85,17 +91,17 @@ _KEY_BITS: Final = 48
 class BucketJob:
     """What all tasks of commit `number` share; picklable, and without secrets.
 
-    Task i has bucket `buckets[i]`; those in `woken` make their rows again without new events. `files` are the
-    tables' files by bucket. `missing` are events that were gone before they were read, `cuts` the offset that
-    was read and the lower end at which a log was found, by metadata partition; they are told in the bucket
-    with that number. `dropped` is the number of dropped events of a bucket.
+    The buckets in `woken` make their rows again without new events. `files` are the tables' files by bucket.
+    `missing` are events that were gone before they were read, `cuts` the offset that was read and the lower
+    end at which a log was found, by metadata partition; they are told in the bucket with that number.
+    `dropped` is the number of dropped events of a bucket.
     """
 
     warehouse: WarehouseSpec
     number: int
     now_ms: int
     partition_count: int
-    buckets: Sequence[int]
+    bucket_count: int
     woken: frozenset[int]
     files: Mapping[str, Mapping[int, Sequence[str]]]
     missing: tuple[MissingEvents, ...] = ()
@@ -154,29 +160,18 @@ def read_bucket(
     """Return the rows of a bucket; raise CorruptInputError for a damaged file, and errors of the store."""
 
     def rows(table: str) -> dict[str, pa.Table]:
-        return {path: read_file(store, table, path, SCHEMAS[table]) for path in files[table].get(bucket, ())}
+        return {path: read_file(store, table, path, STORED[table]) for path in files[table].get(bucket, ())}
 
-    empty = {table: stored(SCHEMAS[table]).empty_table() for table in SCHEMAS}
+    empty = {table: schema.empty_table() for table, schema in STORED.items()}
     found = {table: rows(table) for table in (SEGMENTS, PARTITIONS, ANOMALIES)}
     whole = {table: pa.concat_tables([empty[table], *own.values()]) for table, own in found.items()}
-    segments, partitions = (_by_metadata_partition(whole[table]) for table in (SEGMENTS, PARTITIONS))
+    segments, partitions = (by_metadata_partition(whole[table]) for table in (SEGMENTS, PARTITIONS))
     state = TierState()
     for number in sorted({*segments, *partitions}):
-        table = state.tables[number] = table_of_rows(
-            segments.get(number, empty[SEGMENTS]), partitions.get(number, empty[PARTITIONS])
-        )
-        state.take_partitions(table, 0, number)
+        rows_of_number = segments.get(number, empty[SEGMENTS]), partitions.get(number, empty[PARTITIONS])
+        state.put_table(number, table_of_rows(*rows_of_number))
     last_offsets = {n: table.partitions["last_offset"].copy() for n, table in state.tables.items()}
     return BucketRows(state, found[SEGMENTS], partitions, whole[ANOMALIES], last_offsets)
-
-
-def _by_metadata_partition(rows: pa.Table) -> dict[int, pa.Table]:
-    """Return the rows of each metadata partition, which keep their order."""
-    keys = numbers(rows["metadata_partition"].combine_chunks())
-    order = np.argsort(keys, kind="stable")
-    ordered = rows.take(pa.array(order))
-    edges = [0, *(np.flatnonzero(np.diff(keys[order])) + 1).tolist(), len(keys)]
-    return {int(keys[order[a]]): ordered.slice(a, b - a) for a, b in pairwise(edges) if a < b}
 
 
 class _Bucket:
@@ -220,7 +215,7 @@ class _Bucket:
 
     def _tell_cuts(self, fold: PartitionFold) -> None:
         for number, (position, end) in self._job.cuts.items():
-            if number % len(self._job.buckets) == self._bucket:
+            if number % self._job.bucket_count == self._bucket:
                 self._state.read[number] = position
                 fold.start(number, 0, end)
 
@@ -249,10 +244,11 @@ class _Bucket:
         found: list[AnomalyRow] = []
         kept: set[tuple[str, int]] = set()
         has_changed = False
+        all_parts = list(self._state)
         for number, table in self._state.tables.items():
             known = self._known.partitions.get(number)
             is_changed = _changed(table, self._known.last_offsets.get(number))
-            parts = [p for p in self._state if p.table is table and is_changed[p.number]]
+            parts = [p for p in all_parts if p.table is table and is_changed[p.number]]
             has_changed = has_changed or bool(parts)
             for group in groups_of(table, parts):
                 in_order = group.in_order()
@@ -281,7 +277,7 @@ class _Bucket:
     def _write(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Store rows of a table in a new file; without rows there is no file."""
         path = self._folder / f"{table}.parquet"
-        if write_rows(path, stored(SCHEMAS[table]), batches):
+        if write_rows(path, STORED[table], batches):
             self._store_file(path, table)
 
     def _store_file(self, path: Path, table: str) -> None:
@@ -372,7 +368,7 @@ class _Live:
         for number in np.unique(self.owners[chosen]).tolist():
             table, own = self.tables[number], np.sort(self.rows[chosen[self.owners[chosen] == number]])
             names = partition_names(named_partitions(table), number)
-            schema = stored(SCHEMAS[SEGMENTS])
+            schema = STORED[SEGMENTS]
             yield batch_of_columns(segment_columns(table, own, names, schema.names), schema)
 
 
@@ -397,7 +393,7 @@ class _Events:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keep the file open during the block."""
-        with parquet_writer(self.path, stored(SCHEMAS[EVENTS])) as self._writer:
+        with parquet_writer(self.path, STORED[EVENTS]) as self._writer:
             yield
             self._flush()
 
@@ -482,8 +478,7 @@ class _Former:
             self._deleted |= _deleted_in(new, wanted - self._deleted)
         unsearched = wanted - self._searched - self._deleted
         for path in history if unsearched else ():
-            rows = read_file(store, EVENTS, path, SCHEMAS[EVENTS], ("segment_id", "state"))
-            self._deleted |= _deleted_in(rows, unsearched)
+            self._deleted |= _deleted_in(read_file(store, EVENTS, path, _OF_DELETION), unsearched)
         self._searched |= wanted
 
     def of_partitions(self, kept: Collection[tuple[str, int]]) -> pa.Table:
@@ -526,7 +521,6 @@ class _Former:
 
 def _deleted_in(source: pa.Table | Path, wanted: Collection[str]) -> set[str]:
     """Return the wanted segments that have a DELETE_SEGMENT_FINISHED event in rows of `events`."""
-    columns = ["segment_id", "state"]
-    rows = source if isinstance(source, pa.Table) else pq.read_table(source, columns=columns)
+    rows = source if isinstance(source, pa.Table) else pq.read_table(source, columns=_OF_DELETION.names)
     ids = rows.filter(pc.equal(rows["state"], _DELETED))["segment_id"].to_pylist()
     return set(ids) & set(wanted)

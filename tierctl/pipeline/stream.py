@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Batch, PipelineRun, StepResult
 from tierctl.spark.executors.task import keep_freed_memory, outcome, result_rows, task_context
 from tierctl.spark.executors.transport import Executors
+from tierctl.spark.session.jvm import is_connect
 from tierctl.wire.primitives import limits, use_limit_factor
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run_stream(
 
     `on_commit` is called for each commit. Raise the errors of a step and of Spark.
     """
-    refuse_connect("sc://" if "connect" in type(executors.session).__module__ else "")
+    refuse_connect("sc://" if is_connect(executors.session) else "")
     with _checkpoint(run) as checkpoint:
         batches = _Batches(executors, run, on_commit, checkpoint)
         with _started(batches, interval_s) as query:
@@ -80,7 +81,7 @@ def fold_woken(executors: Callable[[], Executors]) -> Callable[[BucketJob], Iter
         if not woken:
             return ()
         rows = executors().session.range(0, len(woken), 1, len(woken))
-        return _results(executors(), rows, _BucketTask(job, tuple(woken), has_events=False))
+        return _results(executors(), rows, _BucketTask(job, woken, has_events=False))
 
     return fold
 
@@ -90,7 +91,7 @@ class _BucketTask:
     """The function that executors call with the rows of a task; task i of a job has bucket `buckets[i]`."""
 
     job: BucketJob
-    buckets: tuple[int, ...]
+    buckets: Sequence[int]
     has_events: bool = True
     limit_factor: int = field(default_factory=lambda: limits().factor)
 
@@ -134,9 +135,9 @@ class _Batches:
             ends = offsets_of(self.checkpoint, number)
 
             def fold(job: BucketJob) -> Iterable[BucketResult]:
-                spread = events.repartition(len(job.buckets), "topic_id", "partition")
+                spread = events.repartition(job.bucket_count, "topic_id", "partition")
                 ordered = spread.sortWithinPartitions("metadata_partition", "metadata_offset")
-                return _results(self.executors, ordered, _BucketTask(job, tuple(job.buckets)))
+                return _results(self.executors, ordered, _BucketTask(job, range(job.bucket_count)))
 
             self._step(fold, ends, Batch(query_of(self.checkpoint), number))
 

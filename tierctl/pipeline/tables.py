@@ -48,7 +48,6 @@ PARTITION_SCHEMA: Final = pa.schema(
         ("metadata_partition", pa.int32()),
         ("last_event_offset", pa.int64()),
         *FACTS,
-        BUCKET,
     ]
 )
 """The table of user partitions that have any metadata event.
@@ -80,7 +79,6 @@ ANOMALY_SCHEMA: Final = pa.schema(
         ("metadata_offset", pa.int64()),
         ("record", pa.binary()),
         ("was_deleted", pa.bool_()),
-        BUCKET,
     ]
 )
 """The table of findings of `tierctl verify` that need only metadata.
@@ -92,17 +90,16 @@ Those about an event have its `metadata_offset`. An event that brokers drop has 
 BATCH: Final = pa.field("batch", pa.int64())
 """The column of `events` with the number of the commit that read the event."""
 
-SCHEMAS: Final = {
-    EVENTS: EVENT_SCHEMA.append(BATCH).append(BUCKET),
-    SEGMENTS: SEGMENT_SCHEMA.append(BUCKET),
+STORED: Final = {
+    EVENTS: EVENT_SCHEMA.append(BATCH),
+    SEGMENTS: SEGMENT_SCHEMA,
     PARTITIONS: PARTITION_SCHEMA,
     ANOMALIES: ANOMALY_SCHEMA,
 }
+"""The columns of the files of each table."""
 
-
-def stored(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that the files of a table have: all but the bucket."""
-    return schema.remove(schema.get_field_index(BUCKET.name))
+SCHEMAS: Final = {name: schema.append(BUCKET) for name, schema in STORED.items()}
+"""The columns of each table."""
 
 
 def due_time(table: SegmentTable, now_ms: int) -> int | None:
@@ -144,7 +141,7 @@ def partition_batch(
         "delete_state": [part.delete_state for part in parts],
         "last_event_offset": [part.last_event_offset for part in parts],
     }
-    return _batch(columns, stored(PARTITION_SCHEMA))
+    return _batch(columns, PARTITION_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +162,11 @@ def anomaly_table(anomalies: Iterable[AnomalyRow]) -> pa.Table:
         | {name: getattr(each, name) for name in _OF_EVENT}
         for each in anomalies
     ]
-    return pa.Table.from_pylist(rows, schema=stored(ANOMALY_SCHEMA))
+    return pa.Table.from_pylist(rows, schema=ANOMALY_SCHEMA)
 
 
 _OF_EVENT: Final = ("metadata_partition", "metadata_offset", "record", "was_deleted")
-_FINDING: Final = tuple(name for name in stored(ANOMALY_SCHEMA).names if name not in _OF_EVENT)
+_FINDING: Final = tuple(name for name in ANOMALY_SCHEMA.names if name not in _OF_EVENT)
 
 
 def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:

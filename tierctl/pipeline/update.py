@@ -37,6 +37,7 @@ from tierctl.pipeline.warehouse.layout import (
     no_op,
     require_deltalake,
 )
+from tierctl.state.stored_rows import COUNTS
 from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
 
 if TYPE_CHECKING:
@@ -101,23 +102,37 @@ class Pipeline:
             latest = commits.latest()
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
-            yield PipelineRun(self, topic, commits, latest)
+            yield PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
 
 
 class PipelineRun:
-    """A run that holds the lock of the warehouse; `latest` is its last commit."""
+    """A run that holds the lock of the warehouse; `latest` is its last commit.
 
-    def __init__(self, pipeline: Pipeline, topic: MetadataTopic, commits: Commits, latest: Commit) -> None:
+    `checkpoint` is the folder for that of a stream; None for a warehouse in a bucket.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        topic: MetadataTopic,
+        commits: Commits,
+        latest: Commit,
+        checkpoint: Path | None,
+    ) -> None:
         self.pipeline = pipeline
+        self.checkpoint = checkpoint
         self._topic = topic
         self._commits = commits
         self.latest = latest
 
     def missing(self) -> list[MissingEvents]:
         """Return the events that the topic's retention deleted before a commit had them."""
+        return self._missing(self._topic.beginning_offsets())
+
+    def _missing(self, begins: Mapping[int, int]) -> list[MissingEvents]:
         return [
             MissingEvents(number, self.latest.ends.get(number, 0), begin)
-            for number, begin in sorted(self._topic.beginning_offsets().items())
+            for number, begin in sorted(begins.items())
             if begin > self.latest.ends.get(number, 0)
         ]
 
@@ -135,11 +150,6 @@ class PipelineRun:
         is_known = self.latest.number > 0
         return not is_known or bool(self._due(now_ms) or self._cuts(self.latest.ends) or self.missing())
 
-    @property
-    def checkpoint(self) -> Path | None:
-        """The folder for the checkpoint of a stream; None for a warehouse in a bucket."""
-        return self.pipeline.warehouse.open().checkpoint
-
     def has_batch(self, batch: Batch) -> bool:
         """Return whether a batch of a stream was committed."""
         return self._commits.has_batch(batch.query, batch.number)
@@ -156,14 +166,16 @@ class PipelineRun:
         if batch is not None and self.has_batch(batch):
             return StepResult(before.number)
         self._commits.refresh(before)
-        goal = dict(before.ends) | {n: max(end, before.ends.get(n, 0)) for n, end in (ends or {}).items()}
-        begins = self._topic.beginning_offsets()
-        goal = {number: max(end, begins.get(number, 0)) for number, end in goal.items()} | {
-            number: begin for number, begin in begins.items() if number not in goal
+        begins, ends = self._topic.beginning_offsets(), ends or {}
+        starts = {
+            number: max(before.ends.get(number, 0), begins.get(number, 0))
+            for number in sorted({*before.ends, *begins, *ends})
         }
-        offsets = {n: end - max(before.ends.get(n, 0), begins.get(n, 0)) for n, end in goal.items()}
-        job = self._job(goal, sum(offsets.values()), now_ms)
-        results = [each for each in fold(job) if each is not None]
+        goal = {number: max(start, ends.get(number, 0)) for number, start in starts.items()}
+        offsets = {number: end - starts[number] for number, end in goal.items()}
+        missing = (*before.missing, *self._missing(begins))
+        job = self._job(goal, sum(offsets.values()), missing, now_ms)
+        results = list(fold(job))
         commit = self._commit(job, results, goal, batch)
         self._commits.commit(commit, is_batch=batch is not None)
         self.latest = commit
@@ -187,7 +199,9 @@ class PipelineRun:
                 found[number] = position, end
         return found
 
-    def _job(self, goal: Mapping[int, int], offsets: int, now_ms: int) -> BucketJob:
+    def _job(
+        self, goal: Mapping[int, int], offsets: int, missing: tuple[MissingEvents, ...], now_ms: int
+    ) -> BucketJob:
         before = self.latest
         cuts = self._cuts(goal)
         count = before.buckets or min(max(offsets // BUCKET_OFFSETS, BUCKETS_MIN), BUCKETS_MAX)
@@ -196,10 +210,10 @@ class PipelineRun:
             number=before.number + 1,
             now_ms=now_ms,
             partition_count=self._topic.partition_count,
-            buckets=tuple(range(count)),
+            bucket_count=count,
             woken=frozenset({*self._due(now_ms), *(number % count for number in cuts)}),
             files={table: self._commits.files(table) for table in TABLES},
-            missing=(*before.missing, *self.missing()),
+            missing=missing,
             cuts=cuts,
             dropped=before.dropped,
         )
@@ -216,7 +230,7 @@ class PipelineRun:
             tierctl=tierctl.__version__,
             topic_id=_topic_id(self._topic),
             metadata_partitions=self._topic.partition_count,
-            buckets=len(job.buckets),
+            buckets=job.bucket_count,
             query=before.query if batch is None else batch.query,
             batch=before.batch if batch is None else batch.number,
             path=f"part-{job.number:05d}-{uuid4().hex[:12]}.parquet",
@@ -235,7 +249,6 @@ def _topic_id(topic: MetadataTopic) -> str | None:
 
 
 _NAMED = ("topic", "topic_id", "partition")
-_COUNTS = ("copy_segment_started", "copy_segment_finished", "delete_segment_started")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +285,7 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
         raise NotFoundError(
             f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
         )
-    rows = tables[PARTITIONS].rows((*_NAMED, *_COUNTS, "delete_state"))
+    rows = tables[PARTITIONS].rows((*_NAMED, *COUNTS, "delete_state"))
     named = [TopicIdPartition(Uuid.parse(row["topic_id"]), row["topic"], row["partition"]) for row in rows]
     return WarehouseContents(
         commit=latest_commit(commits),
@@ -281,7 +294,7 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
         live=frozenset(
             partition
             for partition, row in zip(named, rows, strict=True)
-            if row["delete_state"] is None and any(row[name] for name in _COUNTS)
+            if row["delete_state"] is None and any(row[name] for name in COUNTS)
         ),
         unusable=tuple(_unusable(tables[ANOMALIES].rows(_OF_RECORD))),
     )

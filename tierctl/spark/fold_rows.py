@@ -6,7 +6,6 @@ A task has all events of its user partitions, in order.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from tierctl.state.stored_rows import LISTINGS, listings_of, table_of_rows
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
-from tierctl.wire.arrays import Int64s, are_given, array_of, numbers
+from tierctl.wire.arrays import Int64s, are_given, array_of, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents, rows_of
 
@@ -200,10 +199,8 @@ class _Known:
             is_event &= ~is_known
             rows = pa.Table.from_batches([pa.RecordBatch.from_struct_array(column.drop_null())])
             self._empty[name] = rows.slice(0, 0)
-            owners = numbers(rows["metadata_partition"].combine_chunks())
-            for number in np.unique(owners).tolist():
-                own = self._rows.setdefault(number, {}).setdefault(name, [])
-                own.append(rows.filter(pa.array(owners == number)))
+            for number, own in by_metadata_partition(rows).items():
+                self._rows.setdefault(number, {}).setdefault(name, []).append(own)
         return batch if is_event.all() else batch.filter(pa.array(is_event))
 
     def restore(self, number: int) -> None:
@@ -215,13 +212,20 @@ class _Known:
             pa.concat_tables(found.get(name, [self._empty[name]]))
             for name in (KNOWN_SEGMENT, KNOWN_PARTITION)
         )
-        table = self._state.tables[number] = table_of_rows(*tables)
-        self._state.take_partitions(table, 0, number)
+        self._state.put_table(number, table_of_rows(*tables))
 
     def restore_all(self) -> None:
         """Give the state all segments that were collected: no events follow."""
         for number in [*self._rows]:
             self.restore(number)
+
+
+def by_metadata_partition(rows: pa.Table) -> dict[int, pa.Table]:
+    """Return the rows of each metadata partition, which keep their order."""
+    keys = numbers(rows["metadata_partition"].combine_chunks())
+    order = np.argsort(keys, kind="stable")
+    ordered = rows.take(pa.array(order))
+    return {int(keys[order[first]]): ordered.slice(first, end - first) for first, end in runs(keys[order])}
 
 
 def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -233,10 +237,7 @@ def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> I
     for batch in batches:
         prepare(batch.num_rows)
         shares = numbers(batch.column("share"))
-        edges = [0, *(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
-        for first, end in pairwise(edges):
-            if first == end:
-                continue
+        for first, end in runs(shares):
             if shares[first] != current:
                 yield from _share_rows(current, run_of(state))
                 current, state = int(shares[first]), TierState()

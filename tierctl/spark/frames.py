@@ -41,7 +41,7 @@ from tierctl.spark.fold_rows import (
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.registration import register_sources
-from tierctl.state.stored_rows import PARTITION_COLUMNS, SEGMENT_COLUMNS
+from tierctl.state.stored_rows import PARTITION_COLUMNS
 from tierctl.wire.primitives import limits
 
 _LIVE: Final = tuple(
@@ -146,7 +146,7 @@ class KnownState:
         """Return the rows of the state and of the events after it, which have the columns FOLDED."""
         place = ("metadata_partition", "topic_id", "partition")
         segments = self.segments.select(
-            *place, "metadata_offset", f.struct(*SEGMENT_COLUMNS).alias(KNOWN_SEGMENT)
+            *place, "metadata_offset", f.struct(*SEGMENTS.names).alias(KNOWN_SEGMENT)
         )
         last = f.col("last_event_offset").alias("metadata_offset")
         partitions = self.partitions.select(*place, last, f.struct(*PARTITION_COLUMNS).alias(KNOWN_PARTITION))

@@ -117,8 +117,7 @@ def read_snapshot(data: bytes | pa.Buffer) -> TierState:
                 for batch in reader
                 for name, data in zip(*batch.columns, strict=True)
             }
-            table = state.tables[facts["metadata_partition"]] = _table_of(blobs)
-            state.take_partitions(table, 0, facts["metadata_partition"])
+            state.put_table(facts["metadata_partition"], _table_of(blobs))
     except (pa.ArrowException, KeyError, ValueError, TypeError) as e:
         raise CorruptInputError(
             "folded state", expected=f"version {VERSION} as Arrow", found=f"{type(e).__name__}: {e}"

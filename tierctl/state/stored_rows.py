@@ -72,26 +72,13 @@ FACTS: Final = pa.schema(
 )
 """The columns of user partitions that only the fold and `failed_copies` use; see PARTITION."""
 
-SEGMENT_COLUMNS: Final = (
-    *(
-        "topic",
-        "topic_id",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "broker_id",
-        "leader_epoch",
-    ),
-    *("max_timestamp_ms", "event_timestamp_ms", "segment_leader_epochs", "segment_size_in_bytes"),
-    *("custom_metadata", "state", "txn_index_empty", "metadata_partition", "metadata_offset", "listings"),
-)
+COUNTS: Final = ("copy_segment_started", "copy_segment_finished", "delete_segment_started")
+"""The columns with the number of a user partition's segments in each state in which they are not deleted."""
 PARTITION_COLUMNS: Final = (
     *("topic", "topic_id", "partition", "highest_offset_by_epoch"),
-    *("copy_segment_started", "copy_segment_finished", "delete_segment_started"),
-    *("delete_state", "metadata_partition", "last_event_offset", *_FACTS),
+    *(*COUNTS, "delete_state", "metadata_partition", "last_event_offset", *_FACTS),
 )
-"""The columns that `table_of_rows` takes."""
+"""The columns of user partitions that `table_of_rows` takes."""
 
 _BASE64: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 _DIGITS: Final = np.full(256, 64, np.uint8)
@@ -137,7 +124,7 @@ def _listings(table: SegmentTable, row: int) -> list[tuple[int, bool]]:
 def table_of_rows(segments: pa.Table, partitions: pa.Table) -> SegmentTable:
     """Return the table of segments with these rows, all of one metadata partition.
 
-    They have the columns SEGMENT_COLUMNS and PARTITION_COLUMNS, as the tables of a warehouse. Raise
+    They have the columns of the tables of a warehouse: all of `segments`, and PARTITION_COLUMNS. Raise
     CorruptInputError if a segment names a user partition without a row, or an id is none.
     """
     segments = segments.take(pc.sort_indices(segments, sort_keys=[("metadata_offset", "ascending")]))
@@ -188,14 +175,11 @@ def _partitions(rows: pa.RecordBatch, topics: pa.Array) -> Array:
     made["last_offset"] = numbers(rows.column("last_event_offset"))
     for name, (field, nothing) in _FACTS.items():
         made[field] = numbers(rows.column(name), null=nothing)
-    started, finished, deleting = (numbers(rows.column(name)) for name in _COUNTS)
+    started, finished, deleting = (numbers(rows.column(name)) for name in COUNTS)
     made["finished"], made["live"], made["first_epoch"] = finished, started + finished + deleting, -1
     states = pa.array(map(str, RemotePartitionDeleteState))
     made["delete_state"] = numbers(pc.index_in(rows.column("delete_state"), states), null=-1)
     return made
-
-
-_COUNTS: Final = ("copy_segment_started", "copy_segment_finished", "delete_segment_started")
 
 
 def _segments(rows: pa.RecordBatch, topics: pa.Array) -> Array:

@@ -265,6 +265,11 @@ class TierState:
             found = self.tables[metadata_partition] = SegmentTable(keep_deleted=self.keep_deleted)
         return found
 
+    def put_table(self, metadata_partition: int, table: SegmentTable) -> None:
+        """Add the table of a metadata partition, which was stored, with its user partitions."""
+        self.tables[metadata_partition] = table
+        self.take_partitions(table, 0, metadata_partition)
+
     def take_partitions(self, table: SegmentTable, known: int, metadata_partition: int) -> None:
         """Add the user partitions of `table` from number `known` on.
 

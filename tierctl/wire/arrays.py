@@ -5,7 +5,9 @@ function with a signature and a docstring for each of Arrow's 300 kernels: 30 ms
 that reads a topic. `pa.array` imports numpy.ma before it takes a NumPy array: 10 ms.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Self
 
 import numpy as np
@@ -133,6 +135,12 @@ def windows(items: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     """
     size = items.itemsize
     return np.ndarray((len(items) - width + 1, width), items.dtype, items, strides=(size, size))
+
+
+def runs(values: NdArray) -> Iterator[tuple[int, int]]:
+    """Yield where each run of equal values begins and ends."""
+    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    yield from (each for each in pairwise(edges) if each[0] < each[1])
 
 
 def ranges(starts: Int64s, lengths: Int64s) -> Int64s:

@@ -1,7 +1,7 @@
 """The Parquet files of a warehouse: written with statistics for Delta, and read back."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError
-from tierctl.pipeline.warehouse.layout import BUCKET, TableFile
+from tierctl.pipeline.warehouse.layout import TableFile
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import hashed_file
 
@@ -78,22 +78,18 @@ def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 
-def read_file(
-    store: ObjectStore, table: str, path: str, schema: pa.Schema, columns: Sequence[str] | None = None
-) -> pa.Table:
-    """Return the rows of a file of a table, with `columns` of `schema`, by default all but the bucket.
+def read_file(store: ObjectStore, table: str, path: str, schema: pa.Schema) -> pa.Table:
+    """Return the columns `schema` of a file of a table.
 
     Raise CorruptInputError for a damaged file, and errors of the store.
     """
     key = f"{table}/{path}"
-    names = columns or [name for name in schema.names if name != BUCKET.name]
     stream = store.open(key)
     # A read without a size would read 8 KiB at a time.
     data = b"".join(iter(partial(stream.read, _READ_BYTES), b""))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        found = file.read(names)
-        return found.select(names).cast(pa.schema([schema.field(name) for name in names]))
+        return file.read(schema.names).select(schema.names).cast(schema)
     except (pa.ArrowException, OSError, KeyError) as e:
         raise CorruptInputError(
             f"file of table {table}",

@@ -407,10 +407,12 @@ class Executors:
 
     def rows(self, frame: DataFrame, *, title: str, what: str) -> list[dict[str, Any]]:
         """Return the rows of a small frame; a terminal shows `title`, and Spark the job as `what`."""
-        with progress(self.session, title):
-            found = collect(frame, stopped=_never, title=self.titled(what))
-        rows: list[dict[str, Any]] = found.to_pylist()
+        rows: list[dict[str, Any]] = self._read(frame, title, what).to_pylist()
         return rows
+
+    def _read(self, frame: DataFrame, title: str, what: str) -> pa.Table:
+        with progress(self.session, title):
+            return collect(frame, stopped=_never, title=self.titled(what))
 
     def run_on_rows(
         self,
@@ -424,9 +426,7 @@ class Executors:
 
         It yields rows of RESULTS. Raise the error of the first one that failed, and EngineError.
         """
-        with progress(self.session, title):
-            results = frame.mapInArrow(function, RESULTS_DDL)
-            found = collect(results, stopped=_never, title=self.titled(what))
+        found = self._read(frame.mapInArrow(function, RESULTS_DDL), title, what)
         for _number, rows in sorted(_rows_by_number(found).items()):
             yield _value(_input_result(found, rows))
 
