@@ -149,6 +149,8 @@ def test_conditions_leave_the_same_rows_with_less_work(
         ({"records_per_task": "0"}, "option records_per_task: '0'"),
         ({"starting_offsets": "soon"}, "option starting_offsets: 'soon'"),
         ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),
+        ({"topic": " , "}, "option topic is empty"),
+        ({"metadata_partition": "-1"}, "option metadata_partition: '-1'"),
         ({"fail_on_data_loss": "maybe"}, "option fail_on_data_loss: 'maybe'"),
         ({"metadata": "s4://bucket/x"}, "option metadata s4://bucket/x: unknown scheme"),
     ],

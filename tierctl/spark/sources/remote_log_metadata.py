@@ -32,7 +32,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -53,6 +52,7 @@ from pyspark.sql.types import StructType
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model.location import TopicLocation
+from tierctl.spark.sources.given import Given
 from tierctl.spark.sources.metadata_splits import COLUMNS, SCHEMA, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.pushdown import FilteredReader, selected_columns
@@ -166,23 +166,15 @@ def _limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> d
 
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
-_NARROWING: dict[str, Callable[[str], Any]] = {
-    "topic": str,
-    "topic_id": str,
-    "partition": int,
-    "metadata_partition": int,
+_NARROWING: dict[str, Callable[[Given, str], Sequence[Any]]] = {
+    "topic": Given.several,
+    "topic_id": Given.several,
+    "partition": Given.numbers,
+    "metadata_partition": Given.numbers,
 }
-_NAMES = frozenset(
-    {
-        *("metadata", "path", "command_config", "broker_config", *_NARROWING),
-        *(
-            "records_per_task",
-            "starting_offsets",
-            "max_offsets_per_trigger",
-            "fail_on_data_loss",
-            "limit_factor",
-        ),
-    }
+_NAMES = (
+    *("metadata", "path", "command_config", "broker_config", *_NARROWING, "records_per_task"),
+    *("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss", "limit_factor"),
 )
 
 
@@ -202,62 +194,28 @@ class MetadataOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
         """Parse the texts of `.option(...)`; raise UsageError for missing, unknown and invalid ones."""
-        given = {name.lower(): text for name, text in options.items()}
-        if unknown := sorted(given.keys() - _NAMES):
-            raise UsageError(
-                f"remote_log_metadata has no option {', '.join(unknown)}",
-                hint=f"it has {', '.join(sorted(_NAMES))}",
-            )
-        uri = given.get("metadata") or given.get("path")
-        if not uri:
-            raise UsageError(
-                "option metadata is missing",
-                hint="kafka://host:port, or a folder as /dir or s3://bucket/dir",
-            )
-        start = given.get("starting_offsets", "earliest").strip()
+        given = Given.of("remote_log_metadata", options, _NAMES)
+        hint = "kafka://host:port, or a folder as /dir or s3://bucket/dir"
+        uri = given.text("metadata") or given.text("path") or given.required("metadata", hint)
+        narrowed = {name: values(given, name) for name, values in _NARROWING.items()}
+        start = (given.text("starting_offsets") or "earliest").strip()
         return cls(
             location=topic_location(
                 "option metadata",
                 uri,
-                command_config=_path(given, "command_config"),
-                broker_config=_path(given, "broker_config"),
+                command_config=given.path("command_config"),
+                broker_config=given.path("broker_config"),
             ),
             predicates=tuple(
-                _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given
+                Predicate(name, "in", tuple(values)) for name, values in narrowed.items() if values
             ),
-            records_per_task=_count(given, "records_per_task"),
+            records_per_task=given.count("records_per_task"),
             starting_offset=_STARTS.get(start.lower(), EARLIEST),
             starting_offsets={} if start.lower() in _STARTS else _offsets(start),
-            max_offsets_per_trigger=_count(given, "max_offsets_per_trigger"),
-            fail_on_data_loss=_flag(given, "fail_on_data_loss", otherwise=True),
-            limit_factor=_count(given, "limit_factor") or 1,
+            max_offsets_per_trigger=given.count("max_offsets_per_trigger"),
+            fail_on_data_loss=given.one_of("fail_on_data_loss", ("true", "false")) != "false",
+            limit_factor=given.count("limit_factor") or 1,
         )
-
-
-def _path(given: Mapping[str, str], name: str) -> Path | None:
-    return Path(given[name]) if given.get(name) else None
-
-
-def _predicate(name: str, text: str, kind: Callable[[str], Any]) -> Predicate:
-    try:
-        return Predicate(name, "in", tuple(kind(part.strip()) for part in text.split(",")))
-    except ValueError:
-        raise UsageError(f"option {name}: {text!r}", hint="numbers, commas between") from None
-
-
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    if name not in given:
-        return None
-    if not given[name].isdecimal() or int(given[name]) < 1:
-        raise UsageError(f"option {name}: {given[name]!r}", hint="a number of 1 or more")
-    return int(given[name])
-
-
-def _flag(given: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
-    text = given.get(name, str(otherwise)).lower()
-    if text not in {"true", "false"}:
-        raise UsageError(f"option {name}: {text!r}", hint="true or false")
-    return text == "true"
 
 
 def _offsets(text: str) -> dict[int, int]:

@@ -214,6 +214,7 @@ WRONG = {
     "mode": ({"mode": "DROPMALFORMED"}, "mode: 'DROPMALFORMED'"),
     "isolation": ({"isolation_level": "all"}, "isolation_level"),
     "partition": ({"partition": "1-2"}, "numbers, commas between"),
+    "empty": ({"topic": ""}, "topic is empty"),
     "bytes": ({"bytes_per_task": "0"}, "1 or more"),
     "late": ({"late_ms": "-1"}, "0 or more"),
     "time": ({"from_time": "soon"}, "not a time"),
