@@ -256,7 +256,8 @@ class RemoteLogMetadataCache:
         rows = rows[segments["state"][rows] == STATES.index(state)]
         counts = segments["link_count"][rows].astype(np.int64)
         own = ranges(segments["links"][rows].astype(np.int64), counts)
-        is_listed = np.isin(links["status"][own], (NOT_LISTED, REPEATED), invert=True)
+        status = links["status"][own]
+        is_listed = (status != NOT_LISTED) & (status != REPEATED)
         listed = np.bincount(np.repeat(np.arange(len(rows)), counts)[is_listed], minlength=len(rows))
         return [self.table.id_of(row) for row in rows[listed == 0].tolist()]
 
