@@ -31,7 +31,7 @@ def from_markdown(text: str) -> Iterator[str]:
     paragraph. Raises ValueError for an element of Markdown that pages do not use.
     """
     # The tokens that close an element are not needed: the next one opens an element of its own.
-    tokens = [each for each in MarkdownIt().parse(text) if not each.type.endswith("_close")]
+    tokens = [each for each in MarkdownIt().enable("table").parse(text) if not each.type.endswith("_close")]
     before: Sequence[str] = ()
     for token in tokens:
         match token.type:
