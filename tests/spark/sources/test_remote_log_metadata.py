@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata_splits import SCHEMA, plan_tasks
+from tierctl.spark.sources.metadata_splits import SCHEMA, plan_tasks, timestamps
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.wire.metadata.values import encode
@@ -172,6 +174,12 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str], message
 def test_a_topic_is_named_as_commands_name_it(given: str, uri: str) -> None:
     assert MetadataOptions.of({"metadata": given}).location.uri == uri
     assert MetadataOptions.of({"path": given}).location.uri == uri
+
+
+def test_a_timestamp_that_python_has_none_for_is_null() -> None:
+    last = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
+    found = timestamps(pa.array([-1, 0, 253_402_300_799_999, 253_402_300_800_000, (1 << 63) - 1]))
+    assert found.to_pylist() == [None, datetime.fromtimestamp(0, UTC), last, None, None]
 
 
 def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> None:

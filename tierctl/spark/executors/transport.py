@@ -322,9 +322,6 @@ _TASKS_PER_SLOT = 2
 # With this number of rows Spark creates as many tasks as it can run at the same time.
 _PROBE_ROWS = 1 << 12
 
-Stages = Callable[["DataFrame"], "DataFrame"]
-"""The work of a job: from the rows of its tasks to rows of RESULTS."""
-
 Tasks = Sequence[Sequence[tuple[int, Input]]]
 """The inputs of each task, every input with its number."""
 
@@ -451,7 +448,7 @@ class Executors:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
         runner = SparkTask(function=PlainFunction(function), measures=self.measures)
-        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title="reading", what="reading")
+        results = self._collect(runner, tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
@@ -481,25 +478,27 @@ class Executors:
         `stopped` returned True.
         """
         runner = SparkTask(function=function, is_retried=is_retried, measures=self.measures)
-        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title=title, what=what)
+        results = self._collect(runner, tasks, stopped=stopped, title=title, what=what)
         return input_results(results)
 
     def _collect(
-        self, work: Stages, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None, what: str
+        self,
+        runner: SparkTask,
+        tasks: Tasks[Any],
+        *,
+        stopped: Callable[[], bool],
+        title: str | None,
+        what: str,
     ) -> pa.Table:
         """Return the rows of RESULTS of one Spark job."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
-            frame = work(self.session.createDataFrame(rows))
+            frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
             results = collect(frame, stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results
-
-
-def _one_stage(runner: SparkTask) -> Stages:
-    return lambda tasks: tasks.mapInArrow(runner, RESULTS_DDL)
 
 
 def grouped(

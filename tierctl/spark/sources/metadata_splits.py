@@ -339,7 +339,7 @@ _MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
     ),
     "metadata_offset": lambda rows: rows.offsets,
     "timestamp_ms": lambda rows: rows.timestamps_ms,
-    "timestamp": lambda rows: _timestamp(rows.timestamps_ms),
+    "timestamp": lambda rows: timestamps(rows.timestamps_ms),
     "value": _Rows.bad_values,
     "record": lambda rows: rows.values,
     "next_offset": lambda rows: rows.repeated(None, "next_offset"),
@@ -369,8 +369,8 @@ def _epochs(column: pa.Array) -> pa.Array:
     )
 
 
-def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
-    """Convert into timestamps of Spark; null for a missing timestamp and for one after the year 9999."""
+def timestamps(timestamps_ms: pa.Array) -> pa.Array:
+    """Convert milliseconds into timestamps of Spark; null for none, and for one after the year 9999."""
     is_time = pc.and_(pc.greater_equal(timestamps_ms, 0), pc.less_equal(timestamps_ms, _LAST_TIME_MS))
     return (
         pc.if_else(is_time, timestamps_ms, None)

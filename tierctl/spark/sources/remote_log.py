@@ -59,7 +59,6 @@ the conditions on offset and timestamp are.
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -77,6 +76,7 @@ from tierctl.spark.sources.log_plan import (
     plan_tasks,
     reads_of,
 )
+from tierctl.spark.sources.metadata_splits import timestamps
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushdown import FilteredReader, selected_columns
 from tierctl.wire.batches import records
@@ -92,12 +92,11 @@ SCHEMA = pa.schema(
 )
 """The columns of a record as a consumer sees it.
 
-`timestamp` is `timestamp_ms` as a timestamp of Spark: null if the record has none, or if it is out of range.
+`timestamp` is `timestamp_ms` as a timestamp of Spark: null if the record has none, and after the year 9999,
+which Python has no timestamps for.
 """
 ERROR = "error"
 PERMISSIVE_SCHEMA = SCHEMA.append(pa.field(ERROR, pa.string()))
-
-_TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
 
 
 def schema_of(mode: Mode) -> pa.Schema:
@@ -197,17 +196,11 @@ def _made(partition: TopicIdPartition, name: str, found: pa.RecordBatch) -> pa.A
         return pa.repeat(pa.scalar(getattr(partition, name), PARTITION_COLUMNS[name]), found.num_rows)
     match name:
         case "timestamp":
-            return _timestamps(found.column("timestamp_ms"))
+            return timestamps(found.column("timestamp_ms"))
         case "error":
             return pa.nulls(found.num_rows, pa.string())
         case _:
             return found.column(name)
-
-
-def _timestamps(milliseconds: pa.Array) -> pa.Array:
-    there = pc.and_(pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, _TIMESTAMP_MS_MAX))
-    known = pc.if_else(there, milliseconds, pa.scalar(None, pa.int64()))
-    return known.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
 def _selected(
