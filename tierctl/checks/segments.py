@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import KnownTopics
 from tierctl.errors import AuthenticationError, NotFoundError, RemoteResourceNotFound
@@ -43,6 +45,7 @@ from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
+from tierctl.wire.arrays import Bools, Int64s
 
 _S = RemoteLogSegmentState
 
@@ -80,16 +83,15 @@ def check_segments(
     Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
     started copy or deletion is computed; without it each of them is a warning.
     """
-    segments = sorted(known, key=lambda s: (s.start_offset, s.end_offset))
     cut = None if log is None else _cut(log, known)
     check = _Check(partition, known, log, now_ms, copy_limit_ms, cut)
-    for segment in segments:
+    for segment in known.at(check.suspects()):
         yield from check.segment(segment)
     if log is not None:
         if cut is not None:
             yield cut_finding(partition, cut, log.source)
         yield from check.gaps(log)
-        yield from check.overlaps(log, segments)
+        yield from check.overlaps()
 
 
 def cut_finding(partition: TopicIdPartition, cut: CutEpochs, source: str | None) -> Finding:
@@ -164,13 +166,32 @@ class _Check:
     copy_limit_ms: int
     cut: CutEpochs | None
 
+    def suspects(self) -> Int64s:
+        """Return the places of the segments with which `segment` may find fault, by start and end offset."""
+        chosen = self._by_offset
+        return chosen[~self._is_current[chosen]]
+
+    @cached_property
+    def _by_offset(self) -> Int64s:
+        """The places of all segments in `known`, by start and end offset."""
+        return np.lexsort((self.known.column("end"), self.known.column("start")))
+
+    @cached_property
+    def _is_current(self) -> Bools:
+        """Which segments are finished, listed by a leader epoch and, given a log, a part of it."""
+        is_listed = self.known.is_finished & ~self.known.is_doubled
+        if self.log is None:
+            return is_listed
+        is_above = self.known.column("end") >= self.log.log_start_offset
+        return is_listed & is_above & self.known.within(self.log.lineage, self.log.log_end_offset)
+
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
             cache = self.known.cache
             yield unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
         elif segment.segment_id in self.known.doubled_ids:
             yield self._doubled(segment)
-        elif self.log is not None and segment not in self._lost:
+        elif self.log is not None and segment.segment_id not in self._lost_ids:
             yield from self._misplaced(segment, self.log)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
@@ -207,17 +228,17 @@ class _Check:
         """Yield a finding for each range of offsets between segments, or below the local log, without one."""
         local_start = log.local_log_start_offset
         expected = log.log_start_offset if local_start is not None else None
-        for span in segments_in_lineage(self.known.cache, log.lineage, log.log_start_offset):
+        for first, last in self.known.readable_ranges(log.lineage, log.log_start_offset):
             if expected is not None:
-                yield from self._gap(expected, span.from_offset, local_start)
-            expected = span.to_offset + 1
+                yield from self._gap(expected, first, local_start)
+            expected = last + 1
         if expected is not None and local_start is not None:
             yield from self._gap(expected, local_start, local_start)
 
-    @property
-    def _lost(self) -> Sequence[RemoteLogSegmentMetadata]:
-        """The segments whose epochs only the cut checkpoint lacks."""
-        return () if self.cut is None else self.cut.lost
+    @cached_property
+    def _lost_ids(self) -> frozenset[Uuid]:
+        """The ids of the segments whose epochs only the cut checkpoint lacks."""
+        return frozenset() if self.cut is None else frozenset(s.segment_id for s in self.cut.lost)
 
     @cached_property
     def _below_cut(self) -> Sequence[RemoteLogSegmentMetadata]:
@@ -241,25 +262,22 @@ class _Check:
             found = finding_of(self.partition, FindingKind.GAP, Severity.ERROR, message)
             yield replace(found, start_offset=start_offset, end_offset=last)
 
-    def overlaps(self, log: LogFacts, segments: list[RemoteLogSegmentMetadata]) -> Iterator[Finding]:
-        farthest: RemoteLogSegmentMetadata | None = None
-        for segment in segments:
-            if not self._is_current(segment, log):
-                continue
-            if farthest is not None and segment.start_offset <= farthest.end_offset:
-                last = min(segment.end_offset, farthest.end_offset)
-                message = f"offsets {segment.start_offset} to {last} are also held by {farthest.segment_id}"
-                yield finding_of(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
-            if farthest is None or segment.end_offset > farthest.end_offset:
-                farthest = segment
+    def overlaps(self) -> Iterator[Finding]:
+        """Yield a finding for each current segment with an offset of one before it, by start offset.
 
-    def _is_current(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> bool:
-        return (
-            segment.state is _S.COPY_SEGMENT_FINISHED
-            and segment.segment_id not in self.known.doubled_ids
-            and segment.end_offset >= log.log_start_offset
-            and log.lineage.contains(segment, log.log_end_offset)
-        )
+        The finding names the first of those before it that reach farthest.
+        """
+        current = self._by_offset[self._is_current[self._by_offset]]
+        starts, ends = self.known.column("start")[current], self.known.column("end")[current]
+        reached = np.maximum.accumulate(ends)
+        reaches_farther = np.append(True, reached[1:] > reached[:-1])[: len(current)]
+        farthest = np.maximum.accumulate(np.where(reaches_farther, np.arange(len(current)), 0))
+        within = 1 + np.flatnonzero(starts[1:] <= reached[:-1])
+        found = self.known.at(current[within]), self.known.at(current[farthest[within - 1]])
+        for segment, other in zip(*found, strict=True):
+            last = min(segment.end_offset, other.end_offset)
+            message = f"offsets {segment.start_offset} to {last} are also held by {other.segment_id}"
+            yield finding_of(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
 
 
 def _shown(epochs: tuple[tuple[int, int], ...]) -> str:
@@ -287,7 +305,10 @@ def check_retention(
     Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
     Kafka's default is assumed, and the finding is information.
     """
-    name = partition.topic
+    name, times_ms = partition.topic, segments.finished_times_ms()
+    if times_ms is None or 0 < times_ms[0] <= times_ms[1] <= retention.now_ms:
+        # A segment stalls retention.ms only by a largest timestamp that is not set, or in the future.
+        return
     if retention.config is not None and why_never_tiered(name, {name: retention.config}):
         return
     view = PartitionView(
@@ -397,17 +418,17 @@ def check_partition(
     assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
     Retention is checked only with `retention`.
     """
-    facts = facts or _facts(readable, fetcher, report)
+    partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
+    facts = facts or _facts(readable, segments, fetcher, report)
     if facts.offsets is not None:
-        yield from check_offsets(readable.topic_id_partition, facts.offsets)
+        yield from check_offsets(partition, facts.offsets)
         if facts.latest_tiered_offset is not None and facts.log is not None:
             yield from check_latest_tiered(
-                readable.topic_id_partition,
+                partition,
                 facts.latest_tiered_offset,
                 copied=(facts.offsets.remote_log_end_offset or 0) - 1,
                 log_start_offset=facts.log.log_start_offset,
             )
-    partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
     yield from check_segments(partition, segments, facts.log, now_ms, copy_limit_ms)
     log_start_offset = None if facts.log is None else facts.log.log_start_offset
     yield from check_failed_copies(partition, readable.failed_copies, log_start_offset)
@@ -467,11 +488,13 @@ def _source(log: LocalLog) -> str:
     return f"the replica in {log.directory.parent}"
 
 
-def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
+def _facts(
+    readable: ReadablePartition, segments: PartitionSegments, fetcher: IndexFetcher | None, report: Report
+) -> PartitionFacts:
     replica = choose_replica(readable.logs)
     if replica is None:
-        lineage = current_lineage(readable, fetcher, report)
-        return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
+        lineage = _lineage_of_tier(segments, fetcher, report)
+        return PartitionFacts(offsets=None, log=_facts_of_tier(segments, lineage))
     return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(readable, replica))
 
 
@@ -480,9 +503,13 @@ def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, r
     replica = choose_replica(readable.logs)
     if replica is not None:
         return replica.lineage
+    return _lineage_of_tier(PartitionSegments.of_cache(readable.cache), fetcher, report)
+
+
+def _lineage_of_tier(segments: PartitionSegments, fetcher: IndexFetcher | None, report: Report) -> Lineage:
     if fetcher is not None:
-        return tier_lineage(readable.cache, fetcher, report)
-    return lineage_from_segments(readable.cache.list_remote_log_segments())
+        return tier_lineage(segments.cache, fetcher, report)
+    return lineage_from_segments(segments)
 
 
 def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
@@ -535,9 +562,8 @@ def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
     )
 
 
-def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
-    first = next(segments_in_lineage(readable.cache, lineage), None)
-    newest = PartitionSegments.of_cache(readable.cache).newest()
+def _facts_of_tier(segments: PartitionSegments, lineage: Lineage) -> LogFacts | None:
+    first, newest = next(segments_in_lineage(segments.cache, lineage), None), segments.newest()
     if first is None or newest is None:
         return None
     return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)

@@ -164,8 +164,8 @@ def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
             _latest_tiered(readable, replica.lineage, log.log_end_offset),
             replica.high_watermark,
         )
-    known = list(readable.cache.list_remote_log_segments())
-    lineage, newest = lineage_from_segments(known), PartitionSegments.of_cache(readable.cache).newest()
+    segments = PartitionSegments.of_cache(readable.cache)
+    lineage, newest = lineage_from_segments(segments), segments.newest()
     first = next(segments_in_lineage(readable.cache, lineage), None)
     tiered = None if newest is None else _latest_tiered(readable, lineage, newest.end_offset + 1)
     return None if first is None else first.from_offset, None, tiered, None

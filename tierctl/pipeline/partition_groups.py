@@ -16,7 +16,6 @@ from tierctl.checks.metadata import Removals, check_partition_delete
 from tierctl.checks.segments import check_failed_copies, check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table import SegmentTable
@@ -73,7 +72,7 @@ class PartitionGroup:
         negated = self.highest(-self.live.column("start"), self.live.states == FINISHED)
         lowest = [None if each is None else -each for each in negated]
         for at in np.flatnonzero(~in_order).tolist():
-            lowest[at] = _log_start(self.parts[at].cache)
+            lowest[at] = _log_start(self.parts[at])
         return lowest
 
     def highest_by_epoch(self) -> EpochFacts:
@@ -184,7 +183,6 @@ def _sorted_facts(epochs: npt.NDArray[Any], name: str) -> EpochFacts:
     return EpochFacts(owners, numbers, values)
 
 
-def _log_start(cache: RemoteLogMetadataCache) -> int | None:
-    lineage = lineage_from_segments(cache.list_remote_log_segments())
-    first = next(segments_in_lineage(cache, lineage), None)
+def _log_start(part: PartitionState) -> int | None:
+    first = next(segments_in_lineage(part.cache, lineage_from_segments(part.segments)), None)
     return None if first is None else first.from_offset

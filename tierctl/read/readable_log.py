@@ -1,6 +1,6 @@
 """The readable log of one user partition: which segment, remote or local, is read for which offsets."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -19,7 +19,6 @@ from tierctl.model import (
     IndexType,
     LocalLog,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
     TopicIdPartition,
 )
 from tierctl.plan.retention.expiry import joined_lineage
@@ -107,7 +106,7 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
         report(e)
     except RemoteResourceNotFound:
         pass
-    return lineage_from_segments(cache.list_remote_log_segments())
+    return lineage_from_segments(segments)
 
 
 def _from_first_segment(lineage: Lineage, segments: PartitionSegments) -> Lineage:
@@ -119,18 +118,13 @@ def _from_first_segment(lineage: Lineage, segments: PartitionSegments) -> Lineag
     return extended.truncate_from_start(start_within(first, index_start))
 
 
-def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
+def lineage_from_segments(segments: PartitionSegments) -> Lineage:
     """Return the lineage that the leader epochs of readable segments form.
 
     An epoch belongs to the lineage if it starts before all later epochs of the lineage.
     """
-    starts: dict[int, int] = {}
-    for segment in segments:
-        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            for epoch, start in segment.segment_leader_epochs:
-                starts[epoch] = min(start, starts.get(epoch, start))
     # `Lineage` removes an epoch if a later epoch has the same or a lower start offset.
-    return Lineage(sorted(starts.items()))
+    return Lineage(segments.epoch_starts())
 
 
 def _not_of(segment: RemoteLogSegmentMetadata, lineage: Lineage, source: str) -> CorruptInputError:

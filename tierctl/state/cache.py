@@ -19,12 +19,10 @@ from tierctl.state.fold_kernels import ACCEPTED, REFUSED, apply_numbered, number
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     NO_OFFSET,
-    NOT_LISTED,
     REPEATED,
-    STATES,
     Arrays,
 )
-from tierctl.wire.arrays import Int64s, ranges
+from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import rows_of
 
 
@@ -248,18 +246,6 @@ class RemoteLogMetadataCache:
         for segment_id, row in last_rows.items():
             if self.table.find(self.number, Uuid.from_bytes(segment_id)) < 0:
                 yield self.table.metadata(int(row))
-
-    def unlisted_ids(self, state: RemoteLogSegmentState) -> list[bytes]:
-        """Return the ids of segments in `state` that no leader epoch lists."""
-        segments, links = self.table.segments, self.table.links
-        rows = self.rows
-        rows = rows[segments["state"][rows] == STATES.index(state)]
-        counts = segments["link_count"][rows].astype(np.int64)
-        own = ranges(segments["links"][rows].astype(np.int64), counts)
-        status = links["status"][own]
-        is_listed = (status != NOT_LISTED) & (status != REPEATED)
-        listed = np.bincount(np.repeat(np.arange(len(rows)), counts)[is_listed], minlength=len(rows))
-        return [self.table.id_of(row) for row in rows[listed == 0].tolist()]
 
     def leader_epochs(self) -> tuple[int, ...]:
         """Return every leader epoch that a segment ever named, ascending."""

@@ -207,12 +207,8 @@ def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -
     if not entries:
         return ()
     first = entries[0]
-    starts: dict[int, int] = {}
-    for segment in segments.finished_before(first.start_offset):
-        for epoch, offset in segment.segment_leader_epochs:
-            if epoch <= first.epoch:
-                starts[epoch] = min(offset, starts.get(epoch, offset))
-    older = [EpochEntry(epoch, offset) for epoch, offset in sorted(starts.items())]
-    joined = (*older, *(entries[1:] if first.epoch in starts else entries))
+    older = [entry for entry in segments.epoch_starts(first.start_offset) if entry.epoch <= first.epoch]
+    is_extended = bool(older) and older[-1].epoch == first.epoch
+    joined = (*older, *(entries[1:] if is_extended else entries))
     is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
     return joined if is_ascending else tuple(entries)

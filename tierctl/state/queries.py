@@ -3,7 +3,7 @@
 All read the table of segments as the fold left it, and are not to be used after the next fold.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
@@ -20,9 +20,11 @@ from tierctl.model import (
 )
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.epoch_lists import ascending
+from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     FINISHED,
+    NOT_LISTED,
     ODD_EPOCHS,
     READABLE,
     REPEATED,
@@ -142,6 +144,13 @@ class LiveSegments:
     def _places(self) -> tuple[Int64s, Int64s]:
         counts = self.column("link_count").astype(np.int64)
         return counts, ranges(self.column("links").astype(np.int64), counts)
+
+    def count_links(self, is_counted: Callable[[Array], Bools]) -> Int64s:
+        """Return the number of links of each segment whose `status` is counted."""
+        counts, places = self._places()
+        owners = np.repeat(np.arange(len(counts)), counts)
+        chosen = is_counted(self.table.links["status"][places])
+        return np.bincount(owners[chosen], minlength=len(counts))
 
     def epoch_pairs(self) -> EpochPairs:
         """Return the leader epochs of the segments in the order of their events."""
@@ -358,15 +367,22 @@ class PartitionSegments:
         return map(self._table.metadata, self._rows.tolist())
 
     @cached_property
-    def doubled_ids(self) -> frozenset[Uuid]:
-        """The ids of finished segments that no leader epoch lists any more.
+    def is_doubled(self) -> Bools:
+        """Which segments are finished and listed by no leader epoch any more, in order of arrival.
 
         A later copy from the same offset has replaced such a segment in the offset map of its epoch, and
         Kafka's cache keeps no other reference to it by epoch: brokers neither read nor count it, and delete
         it only with its topic.
         """
-        finished = self.cache.unlisted_ids(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        return frozenset(map(Uuid.from_bytes, finished))
+        listed = self.columns.count_links(lambda status: (status != NOT_LISTED) & (status != REPEATED))
+        is_doubled: Bools = self.is_finished & (listed == 0)
+        return is_doubled
+
+    @cached_property
+    def doubled_ids(self) -> frozenset[Uuid]:
+        """The ids of the segments that `is_doubled` tells."""
+        rows = self._rows[self.is_doubled].tolist()
+        return frozenset(Uuid.from_bytes(self._table.id_of(row)) for row in rows)
 
     def doubled_by(self, segment: RemoteLogSegmentMetadata) -> Uuid | None:
         """Return the id of the later copy from the start offset of `segment`; None if it is gone."""
@@ -387,7 +403,7 @@ class PartitionSegments:
         """Yield the segments in `state` in order of arrival."""
         if not self.count_in(state):
             return iter(())
-        return self._metadata(self._column("state") == STATES.index(state))
+        return self.at(self.column("state") == STATES.index(state))
 
     def count_in(self, state: RemoteLogSegmentState) -> int:
         """Return the number of segments in `state`."""
@@ -395,25 +411,25 @@ class PartitionSegments:
 
     def finished_before(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that begin below `offset`, in order of arrival."""
-        return self._metadata(self._is_finished & (self._column("start") < offset))
+        return self.at(self.is_finished & (self.column("start") < offset))
 
     def finished_below(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that end below `offset`, in order of arrival."""
         if self._facts.lowest_end >= offset:
             return iter(())
-        return self._metadata(self._is_finished & (self._column("end") < offset))
+        return self.at(self.is_finished & (self.column("end") < offset))
 
     def count_finished_below(self, offset: int) -> int:
         """Return the number of finished segments that end below `offset`."""
         if self._facts.lowest_end >= offset:
             return 0
-        return int(np.count_nonzero(self._is_finished & (self._column("end") < offset)))
+        return int(np.count_nonzero(self.is_finished & (self.column("end") < offset)))
 
     def finished_of_epochs_below(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments whose leader epochs are all below `epoch`, in order of arrival."""
         if self._facts.lowest_last_epoch >= epoch:
             return iter(())
-        return self._metadata(self._is_finished & (self.last_epochs < epoch))
+        return self.at(self.is_finished & (self.last_epochs < epoch))
 
     def finished_beside(
         self, entries: Sequence[EpochEntry], offset: int
@@ -422,16 +438,100 @@ class PartitionSegments:
 
         `entries` are those of a leader-epoch checkpoint, in ascending order.
         """
+        return self.at(self._is_beside(entries, offset) & self.is_finished)
+
+    def _is_beside(self, entries: Sequence[EpochEntry], offset: int) -> Bools:
+        """Return which segments have another leader epoch than `entries` at or above `offset`."""
         runs, first = self._runs, np.maximum(self._runs.starts, offset)
         starts = np.array([entry.start_offset for entry in entries], dtype=np.int64)
         epochs = np.array([-1, *(entry.epoch for entry in entries)], dtype=np.int64)
         at_first, at_last = (epochs[np.searchsorted(starts, at, side="right")] for at in (first, runs.ends))
         differs = ((at_first != runs.epochs) | (at_last != runs.epochs)) & (first <= runs.ends)
-        if not differs.any():
-            return iter(())
-        is_beside = np.zeros(len(self._rows), dtype=np.bool_)
-        is_beside[self._owners[differs]] = True
-        return self._metadata(is_beside & self._is_finished)
+        return self._has_run(differs)
+
+    def _has_run(self, chosen: Bools) -> Bools:
+        """Return which segments have one of the `chosen` leader epochs, a mask of `_runs`."""
+        has_run = np.zeros(len(self._rows), dtype=np.bool_)
+        has_run[self._owners[chosen]] = True
+        return has_run
+
+    def _is_plain(self, lineage: Lineage) -> Bools:
+        """Return which segments have records in each of their leader epochs, and `lineage` has them alike."""
+        runs = self._runs
+        return ~self._is_beside(lineage.entries, _INT64_MIN) & ~self._has_run(runs.starts > runs.ends)
+
+    def within(self, lineage: Lineage, log_end_offset: int) -> Bools:
+        """Return which segments belong to `lineage` and end below `log_end_offset` (`Lineage.contains`).
+
+        A segment whose leader epochs are those of the lineage at all of its offsets belongs to it. Only the
+        others become objects, because a log start may have removed their first epochs from the lineage.
+        """
+        is_plain = self._is_plain(lineage)
+        is_within = is_plain & (self.column("end") < log_end_offset)
+        if lineage:
+            for at in np.flatnonzero(~is_plain).tolist():
+                is_within[at] = lineage.contains(self._table.metadata(int(self._rows[at])), log_end_offset)
+        return is_within
+
+    def readable_ranges(self, lineage: Lineage, start_offset: int) -> Iterator[tuple[int, int]]:
+        """Yield the offsets that `segments_in_lineage` yields from `start_offset` on, in ascending ranges.
+
+        Both ends of a range are inclusive. A segment that alone has its offsets, in the leader epochs of the
+        lineage, is read as a whole; other segments are looked up between such ones.
+        """
+        if lineage.earliest is None:
+            return
+        at = max(start_offset, lineage.earliest.start_offset)
+        starts, ends, has_others = self._read_alone(lineage)
+        for start, end in zip(starts, ends, strict=True):
+            if end < at:
+                continue
+            if at < start and has_others:
+                spans = segments_in_lineage(self.cache, lineage, at, start - 1)
+                yield from ((span.from_offset, span.to_offset) for span in spans)
+            yield max(start, at), end
+            at = end + 1
+        if has_others:
+            spans = segments_in_lineage(self.cache, lineage, at)
+            yield from ((span.from_offset, span.to_offset) for span in spans)
+
+    def _read_alone(self, lineage: Lineage) -> tuple[list[int], list[int], bool]:
+        """Return the offsets of segments that alone have them, and whether there are other readable segments.
+
+        The offsets are the starts and the ends (inclusive) of ranges without a gap, in ascending order.
+        """
+        runs, readable = self._runs, self.columns.count_links(lambda status: status == READABLE)
+        first_runs = np.cumsum(runs.counts) - runs.counts
+        starts, ends = self.column("start"), self.column("end")
+        is_whole = self._is_plain(lineage) & (readable == runs.counts) & ~self.columns.flags(ODD_EPOCHS)
+        is_whole &= runs.starts[first_runs] == starts
+        # The offsets at which a reader may find a segment are those of its leader epochs.
+        lowest = np.minimum(starts, np.minimum.reduceat(runs.starts, first_runs))
+        highest = np.maximum(ends, np.maximum.reduceat(runs.starts, first_runs))
+        order = np.flatnonzero(readable > 0)
+        order = order[np.argsort(lowest[order], kind="stable")]
+        is_alone = is_whole[order]
+        reached = np.maximum.accumulate(highest[order])
+        is_joined = lowest[order][1:] <= reached[:-1]
+        is_alone[1:] &= ~is_joined
+        is_alone[:-1] &= ~is_joined
+        alone = order[is_alone]
+        is_first = np.append(True, starts[alone][1:] != ends[alone][:-1] + 1)[: len(alone)]
+        is_last = np.append(is_first[1:], True)[: len(alone)]
+        return starts[alone][is_first].tolist(), ends[alone][is_last].tolist(), len(alone) < len(order)
+
+    def epoch_starts(self, below: int = _INT64_MAX) -> list[EpochEntry]:
+        """Return the leader epochs of finished segments that begin below an offset, ascending.
+
+        Each entry has the lowest offset at which one of the segments begins the epoch.
+        """
+        pairs = self.columns.epoch_pairs()
+        is_chosen = np.repeat(self.is_finished & (self.column("start") < below), pairs.counts)
+        epochs, offsets = pairs.epochs[is_chosen], pairs.offsets[is_chosen]
+        order = np.lexsort((offsets, epochs))
+        epochs, offsets = epochs[order], offsets[order]
+        is_first = np.append(True, epochs[1:] != epochs[:-1])[: len(epochs)]
+        return list(map(EpochEntry, epochs[is_first].tolist(), offsets[is_first].tolist()))
 
     def finished_range(self) -> tuple[int, int] | None:
         """Return the lowest start and highest end offset (inclusive) of finished segments; None without."""
@@ -468,7 +568,7 @@ class PartitionSegments:
             return False
         arrived = np.flatnonzero(self._rows == self._table.find(self._number, begun))[0]
         has_offset = np.isin(self._runs.epochs, list(epochs)) & (self._runs.ends >= offset)
-        return not (self._owners[has_offset & self._is_finished[self._owners]] < arrived).any()
+        return not (self._owners[has_offset & self.is_finished[self._owners]] < arrived).any()
 
     def latest_epoch(self) -> int:
         """Return the highest leader epoch that a segment, deleted ones included, named; -1 without any."""
@@ -495,13 +595,15 @@ class PartitionSegments:
     def _rows(self) -> Int64s:
         return self._groups.rows_of(self._group)
 
-    def _column(self, name: str) -> npt.NDArray[Any]:
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a copy of one of the fields of SEGMENT, in order of arrival."""
         values: npt.NDArray[Any] = self._table.segments[name][self._rows]
         return values
 
-    @property
-    def _is_finished(self) -> Bools:
-        is_finished: Bools = self._column("state") == FINISHED
+    @cached_property
+    def is_finished(self) -> Bools:
+        """Which segments are finished, in order of arrival."""
+        is_finished: Bools = self.column("state") == FINISHED
         return is_finished
 
     @cached_property
@@ -513,6 +615,6 @@ class PartitionSegments:
         """The index in `_rows` of the segment of each of `_runs`."""
         return np.repeat(np.arange(len(self._rows)), self._runs.counts)
 
-    def _metadata(self, chosen: npt.NDArray[Any]) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments at `chosen`, indexes of `_rows` or a mask."""
+    def at(self, chosen: npt.NDArray[Any]) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments at `chosen`: indexes in order of arrival, or a mask."""
         return map(self._table.metadata, self._rows[chosen].tolist())
