@@ -1,19 +1,36 @@
 """Checks of columns find what a plain loop over all segments of a partition finds, in the same order."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
-from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.checks.segments import (
+    LogFacts,
+    Retention,
+    check_partition,
+    check_segments,
+    sound_partitions,
+    unfinished_finding,
+)
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicConfig,
+    Uuid,
+)
+from tierctl.read.partition_reader import ReadablePartition
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import cut_epochs
 from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.queries import PartitionSegments
 
 from tests.state.folding import encodable, folded, values_of
-from tests.state.histories import ORDERS, S, histories, regular_histories
+from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.support.amounts import examples
 
 K = FindingKind
@@ -106,6 +123,43 @@ def test_findings_are_those_of_a_plain_loop(partition: tuple[RemoteLogMetadataCa
     assert found == list(_expected(cache, log))
     without = [_told(each) for each in check_segments(ORDERS, known, None, NOW_MS)]
     assert without == [each for each in _expected(cache, None) if each[0] in _OF_STATE]
+
+
+@examples(200)
+@given(st.one_of(regular_histories(), regular_histories(), histories(8)), st.sampled_from([0, NOW_MS]))
+def test_nothing_is_found_in_sound_partitions(events: list[MetadataEvent], now_ms: int) -> None:
+    state = folded(values_of([each for each in events if encodable(each)]))
+    sound = sound_partitions(state, now_ms)
+    for part in state:
+        readable = ReadablePartition(part.topic_id_partition, part.cache, (), part.failed_copies)
+        retention = Retention(now_ms, TopicConfig(retention_ms=1000))
+        found = check_partition(readable, None, _fail, now_ms=now_ms, retention=retention)
+        assert part.topic_id_partition not in sound or not list(found)
+
+
+@pytest.mark.parametrize(
+    ("events", "is_sound"),
+    [
+        ([*finished(1, 0, 9), *finished(2, 10, 19, ((0, 10), (1, 15)))], True),
+        ([*finished(1, 0, 9), *finished(2, 11, 19)], False),
+        ([*finished(1, 0, 9), started(2, 10, 19)], False),
+        ([*finished(1, 0, 9), *finished(2, 10, 19, max_timestamp_ms=0)], False),
+        ([*finished(1, 0, 9), *finished(2, 10, 19, max_timestamp_ms=NOW_MS + 1)], False),
+        ([started(1, 0, 9), *map(partial(updated, 1), list(S)[2:])], False),
+    ],
+    ids=["in order", "gap", "unfinished", "no age", "future", "failed copy"],
+)
+def test_sound_partitions(events: list[MetadataEvent], is_sound: bool) -> None:
+    withdrawn = [
+        replace(each, broker_id=1) if isinstance(each, RemoteLogSegmentMetadataUpdate) else each
+        for each in events
+    ]
+    state = folded(values_of(withdrawn))
+    assert sound_partitions(state, NOW_MS) == ({ORDERS} if is_sound else set())
+
+
+def _fail(error: object) -> None:
+    raise AssertionError(error)
 
 
 _OF_STATE = {K.DANGLING_COPY, K.STUCK_DELETE, K.DOUBLED_SEGMENT}

@@ -30,7 +30,7 @@ from tierctl.checks.metadata import (
     without_gone,
 )
 from tierctl.checks.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
-from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed
+from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed, sound_partitions
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
@@ -130,11 +130,15 @@ class PartitionChecks:
 
     def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, list[Finding]]]:
         """Yield the findings of each partition."""
-        runner = TaskRunner(remote=None)
+        runner, sound = TaskRunner(remote=None), sound_partitions(state, self.now_ms)
         for readable in tiered_partitions(state, self.logs, self.selection):
-            yield readable.topic_id_partition, runner.findings(self.task(readable, reads_store=False))
+            partition = readable.topic_id_partition
+            task = self.task(readable, reads_store=False, is_sound=partition in sound)
+            yield partition, runner.findings(task)
 
-    def task(self, readable: ReadablePartition, *, reads_store: bool) -> PartitionTask:
+    def task(
+        self, readable: ReadablePartition, *, reads_store: bool, is_sound: bool = False
+    ) -> PartitionTask:
         """Return the task to check a partition; with `reads_store` it may read an index in the store."""
         return PartitionTask(
             readable=readable,
@@ -143,6 +147,7 @@ class PartitionChecks:
             config=self.configs.get(readable.topic_id_partition.topic),
             leader=self.leaders.get(readable.topic_id_partition),
             reads_store=reads_store,
+            is_sound=is_sound,
         )
 
 

@@ -55,7 +55,7 @@ class PartitionTask:
 
     The lineage is that of the `leader`, if it is known. `reads_store` allows it to be read from a
     leader-epoch index in the store. Errors of that index are findings if `reports_indexes`; otherwise a
-    SegmentsTask checks all bytes of the indexes.
+    SegmentsTask checks all bytes of the indexes. `is_sound` is as in `check_partition`.
     """
 
     readable: ReadablePartition
@@ -65,6 +65,7 @@ class PartitionTask:
     leader: ClusterLog | None = None
     reads_store: bool = False
     reports_indexes: bool = True
+    is_sound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,7 @@ def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None
         facts=None if leader is None else facts_of_leader(task.readable.cache, leader),
         retention=Retention(task.now_ms, task.config),
         copy_limit_ms=task.copy_limit_ms,
+        is_sound=task.is_sound,
     )
     for error in errors if task.reports_indexes else ():
         partition = task.readable.topic_id_partition

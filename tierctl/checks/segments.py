@@ -305,10 +305,9 @@ def check_retention(
     Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
     Kafka's default is assumed, and the finding is information.
     """
-    name, times_ms = partition.topic, segments.finished_times_ms()
-    if times_ms is None or 0 < times_ms[0] <= times_ms[1] <= retention.now_ms:
-        # A segment stalls retention.ms only by a largest timestamp that is not set, or in the future.
+    if _have_ages(segments, retention.now_ms):
         return
+    name = partition.topic
     if retention.config is not None and why_never_tiered(name, {name: retention.config}):
         return
     view = PartitionView(
@@ -335,6 +334,31 @@ def check_retention(
         severity = Severity.INFO
         message += f" ({topic.RETENTION_MS.name} is not stated: Kafka's default of {default_ms} is assumed)"
     yield finding_of(partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment)
+
+
+def _have_ages(segments: PartitionSegments, now_ms: int) -> bool:
+    """Return whether the largest timestamps of all finished segments are set, and not in the future.
+
+    Otherwise a segment may stall retention.ms.
+    """
+    times_ms = segments.finished_times_ms()
+    return times_ms is None or 0 < times_ms[0] <= times_ms[1] <= now_ms
+
+
+def sound_partitions(state: TierState, now_ms: int) -> frozenset[TopicIdPartition]:
+    """Return the partitions about which `check_partition` finds nothing if it has only the metadata.
+
+    Their segments are finished, have an age, and are one unbroken sequence; none of their copies fails. This
+    is asked of the columns of whole metadata partitions: a tier may have many partitions with few segments.
+    """
+    return frozenset(
+        part.topic_id_partition
+        for part in state.by_metadata_partition()
+        if part.finished_count == part.segment_count
+        and part.failed_copies is None
+        and part.segments.is_in_order
+        and _have_ages(part.segments, now_ms)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,14 +434,17 @@ def check_partition(
     facts: PartitionFacts | None = None,
     retention: Retention | None = None,
     copy_limit_ms: int = COPY_LIMIT_MS,
+    is_sound: bool = False,
 ) -> Iterator[Finding]:
     """Yield the findings about one partition, offsets first.
 
     Without `facts` the lineage comes from the logs; without logs from the newest segment's leader-epoch
     index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs the log is
     assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
-    Retention is checked only with `retention`.
+    Retention is checked only with `retention`. `is_sound`: the partition is one of `sound_partitions`.
     """
+    if is_sound and facts is None and fetcher is None and not readable.logs:
+        return
     partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
     facts = facts or _facts(readable, segments, fetcher, report)
     if facts.offsets is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tierctl.checks.findings import Finding
-from tierctl.checks.segments import check_partition, current_lineage, facts_of_leader
+from tierctl.checks.segments import check_partition, current_lineage, facts_of_leader, sound_partitions
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
@@ -16,6 +16,7 @@ from tierctl.read.readable_log import choose_replica, lineage_from_segments
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.queries import PartitionSegments
+from tierctl.state.tier_state import TierState
 
 _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 """Earliest, earliest-local, latest-tiered and latest."""
@@ -69,7 +70,8 @@ def partition_offsets(resources: Resources) -> Iterator[tuple[TopicIdPartition, 
 
 def find_problems(resources: Resources) -> list[Finding]:
     """Return the findings of each selected partition, compared with its leader's log if there is one."""
-    readables = _partitions(resources)
+    state = read_selected(resources)
+    readables, sound = _readable(resources, state), sound_partitions(state, resources.now_ms)
     partitions = [readable.topic_id_partition for readable in readables]
     cluster = resources.cluster
     logs = {} if cluster is None else reliable_leader_logs(cluster, partitions).logs
@@ -83,13 +85,17 @@ def find_problems(resources: Resources) -> list[Finding]:
             now_ms=resources.now_ms,
             copy_limit_ms=resources.request.copy_limit_ms,
             facts=None if log is None else facts_of_leader(readable.cache, log),
+            is_sound=readable.topic_id_partition in sound,
         )
     return findings
 
 
 def _partitions(resources: Resources) -> list[ReadablePartition]:
     """Return the selected partitions that the metadata know, with their logs of the log directories."""
-    state = read_selected(resources)
+    return _readable(resources, read_selected(resources))
+
+
+def _readable(resources: Resources, state: TierState) -> list[ReadablePartition]:
     logs = with_raised_log_starts(resources.logs_if_given(), resources.request.state_dir)
     return tiered_partitions(state, logs, resources.selection)
 

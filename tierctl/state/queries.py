@@ -324,6 +324,13 @@ class SegmentGroups:
         return self._runs.epochs[self._run_bounds[1:] - 1]
 
     @cached_property
+    def in_order(self) -> Bools:
+        """Whether the finished segments of each group are one unbroken sequence (`plainly_in_order`)."""
+        live, count = LiveSegments(self.table, self._rows), len(self._bounds) - 1
+        owners = np.repeat(np.arange(count), np.diff(self._bounds))
+        return live.plainly_in_order(live.epoch_pairs(), owners, count)
+
+    @cached_property
     def facts(self) -> Int64s:
         """The facts of all groups, a row each: four counts, and the other fields of SegmentFacts."""
         facts = np.zeros((len(self._bounds) - 1, FACTS), np.int64)
@@ -542,6 +549,11 @@ class PartitionSegments:
         """Return the lowest and the highest of the largest timestamps of finished segments; None without."""
         facts = self._facts
         return (facts.lowest_time_ms, facts.highest_time_ms) if facts.counts[FINISHED] else None
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the finished segments are one unbroken sequence (`LiveSegments.plainly_in_order`)."""
+        return bool(self._groups.in_order[self._group])
 
     def finished_in_epoch(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that the cache lists for a leader epoch, in the same order."""
