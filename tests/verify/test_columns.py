@@ -104,6 +104,13 @@ def test_readable_ranges_are_the_offsets_of_spans(partition: tuple[RemoteLogMeta
     assert list(_joined(ranges)) == list(_joined(expected))
 
 
+@pytest.mark.parametrize(("start", "expected"), [(0, [(0, 99)]), (55, [(55, 59)]), (60, [])])
+def test_reading_begins_within_overlapping_segments(start: int, expected: list[tuple[int, int]]) -> None:
+    events = [*finished(1, 0, 99), *finished(2, 50, 59)]
+    (part,) = folded(values_of(events))
+    assert list(part.segments.readable_ranges(Lineage([(0, 0)]), start)) == expected
+
+
 def _joined(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield ascending ranges with inclusive ends, those that adjoin as one."""
     begun: int | None = None
