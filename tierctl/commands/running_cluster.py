@@ -1,7 +1,7 @@
 """The cluster that a mutating command runs beside: fences, the leaders' logs and settings, DeleteRecords."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
@@ -20,19 +20,20 @@ from tierctl.model import (
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.breaches import PartitionView
-from tierctl.plan.retention.expiry import (
+from tierctl.plan.retention.leader_views import (
     ClusterViews,
+    LeaderBytesOf,
     Leaders,
+    LeaderView,
     knows_log_start,
-    view_of_leader,
-    with_leader_bytes,
 )
 from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.read.leader_logs import leader_logs
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import TierState
 
 _Key = tuple[Uuid, int]
+EpochsRead = tuple[TopicIdPartition, tuple[EpochEntry, ...] | TierctlError]
+"""A partition and the leader epochs that are stored with its newest remote segment, or the error."""
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _TASK_INTERVAL_MS = 30_000
 _BROKERS_KEPT_MS = 2_000
@@ -182,35 +183,45 @@ class RunningCluster:
 
     def views(
         self,
-        parts: Collection[PartitionState],
-        lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
+        state: TierState,
+        partitions: Collection[TopicIdPartition],
+        tier_epochs: Callable[[Collection[_Key]], Iterable[EpochsRead]],
         size_limit: SizeLimit = own_limit,
     ) -> ClusterViews:
         """Return what retention needs of these partitions from their leaders; store settings in `configs`.
 
-        `lineage_of_tier` returns the leader epochs stored with a partition's newest remote segment. The bytes
-        that only the leader's log has are counted up to `size_limit`.
+        `tier_epochs` is called for the partitions whose leader does not know the log start. The bytes that
+        only a leader's log has are counted up to `size_limit`; `state` has the segments.
         """
-        current = self.current_topics(part.topic_id_partition.topic for part in parts)
-        there = {
-            part.topic_id_partition: part
-            for part in parts
-            if current.why_not_current(part.topic_id_partition) is None
-        }
+        current = self.current_topics(partition.topic for partition in partitions)
+        there = [partition for partition in partitions if current.why_not_current(partition) is None]
         unseen = self._read_configs(there)
         asked = [partition for partition in there if partition.key not in unseen]
-        views: dict[_Key, PartitionView] = {}
         logs, silent = leader_logs(self.cluster, asked)
         unseen |= {partition.key: reason for partition, reason in silent.items()}
+        views = {partition.key: LeaderView(log=log) for partition, log in logs.items()}
         brokers = self.brokers({log.leader for log in logs.values()})
-        for partition, log in logs.items():
-            try:
-                view = self._view(there[partition], log, brokers, lineage_of_tier)
-                limit_bytes = size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
-                measure = partial(self._local_bytes, log, limit_bytes)
-                views[partition.key] = with_leader_bytes(view, log, limit_bytes, measure)
-            except TierctlError as e:
-                unseen[partition.key] = e.message
+        forgetful = {
+            partition.key
+            for partition, log in logs.items()
+            if not knows_log_start(brokers.get(log.leader), self.configs[partition.topic])
+        }
+        for partition, entries in tier_epochs(forgetful) if forgetful else ():
+            if isinstance(entries, TierctlError):
+                del views[partition.key]
+                unseen[partition.key] = entries.message
+            else:
+                views[partition.key] = replace(views[partition.key], tier_entries=entries)
+        limits_bytes = {
+            partition.key: size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
+            for partition in logs
+        }
+        for key, found in self._local_bytes(state, views, limits_bytes):
+            if isinstance(found, str):
+                del views[key]
+                unseen[key] = found
+            else:
+                views[key] = replace(views[key], local_only_bytes=found)
         return ClusterViews(topics=current, views=views, unseen=unseen)
 
     def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
@@ -246,19 +257,32 @@ class RunningCluster:
             if partition.topic in errors
         }
 
-    def _view(
-        self,
-        part: PartitionState,
-        log: ClusterLog,
-        brokers: Mapping[int, BrokerFacts],
-        lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
-    ) -> PartitionView:
-        config = self.configs[log.topic_partition.topic]
-        knows = knows_log_start(brokers.get(log.leader), config)
-        entries = None if knows else lineage_of_tier(part)
-        return view_of_leader(part, log, tier_entries=entries)
+    def _local_bytes(
+        self, state: TierState, views: Mapping[_Key, LeaderView], limits_bytes: Mapping[_Key, int]
+    ) -> Iterator[tuple[_Key, int | str | None]]:
+        """Yield the bytes that only the leaders' logs have, up to the limits, or the message of the error.
 
-    def _local_bytes(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
+        Partitions without a limit are left out, unless their lineage is that of the tier.
+        """
+        asked = {
+            key: leader
+            for key, leader in views.items()
+            if limits_bytes[key] >= 0 or leader.tier_entries is not None
+        }
+        question = LeaderBytesOf(views=asked, limits_bytes=limits_bytes)
+        for partition, found in state.map_parts(question, asked) if asked else ():
+            key = partition.key
+            if isinstance(found, str):
+                yield key, found
+            elif found.from_offset is None:
+                yield key, found.size_bytes
+            else:
+                try:
+                    yield key, self._measured(views[key].log, limits_bytes[key], found.from_offset)
+                except TierctlError as e:
+                    yield key, e.message
+
+    def _measured(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
         """Return the bytes of the batches that a leader's log has from an offset on, up to the limit."""
         return self.cluster.batch_bytes(
             log.topic_partition, from_offset, log.log_end_offset, bytes_max=limit_bytes

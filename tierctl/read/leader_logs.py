@@ -15,7 +15,7 @@ from tierctl.plan.preconditions import (
     missing_of,
     newest_replicas,
 )
-from tierctl.plan.retention.expiry import knows_log_start
+from tierctl.plan.retention.leader_views import knows_log_start
 from tierctl.plan.safety import is_known
 from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import MissingEvents, TierState

@@ -21,7 +21,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierctl.plan.retention.expiry import joined_lineage
+from tierctl.plan.retention.leader_views import joined_lineage
 from tierctl.read.segment import (
     BatchStream,
     Damage,

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tierctl.model import EpochEntry, TopicConfig
+from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.expiry import (
+from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.retention.leader_views import (
     ClusterViews,
+    LeaderBytes,
+    LeaderBytesOf,
     Leaders,
+    LeaderView,
     joined_lineage,
     knows_log_start,
-    plan_retention,
-    view_of_leader,
 )
 from tierctl.state.log_start import extended_below
 
@@ -78,9 +80,8 @@ def deleted(views: ClusterViews, config: TopicConfig) -> list[tuple[int | None, 
 
 
 def views(log: ClusterLog, *, local_only_bytes: int | None, forgot: bool = False) -> ClusterViews:
-    (part,) = tier(*SEGMENTS)
     entries = [EpochEntry(0, 0)] if forgot else None
-    view = replace(view_of_leader(part, log, tier_entries=entries), local_only_bytes=local_only_bytes)
+    view = LeaderView(log=log, tier_entries=entries, local_only_bytes=local_only_bytes)
     topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
     return ClusterViews(topics=topics, views={PARTITION.key: view})
 
@@ -95,9 +96,7 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
 def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epochs) -> None:
     """If a segment was copied while such a leader ran, its index begins at the local log start."""
     log = leader_log(start=300, epochs=((1, 300),))
-    (part,) = tier(*SEGMENTS)
-    entries = [EpochEntry(*entry) for entry in index]
-    view = view_of_leader(part, log, tier_entries=entries)
+    view = LeaderView(log=log, tier_entries=[EpochEntry(*entry) for entry in index])
     topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
     seen = ClusterViews(topics=topics, views={PARTITION.key: view})
     assert deleted(seen, TopicConfig()) == []
@@ -139,6 +138,30 @@ def test_size_counts_what_only_the_leader_has() -> None:
     assert deleted(views(leader_log(), local_only_bytes=50), config) == [(0, "retention.bytes")]
     assert len(deleted(views(leader_log(), local_only_bytes=150), config)) == 2
     assert deleted(views(leader_log(), local_only_bytes=None), config) == []
+
+
+@pytest.mark.parametrize(
+    ("segments", "local_bytes", "limit_bytes", "answer"),
+    [
+        (SEGMENTS, 50, -1, LeaderBytes()),
+        (SEGMENTS[:0], 50, 0, LeaderBytes()),
+        (SEGMENTS, 50, 350, LeaderBytes(50)),
+        (SEGMENTS, 51, 350, LeaderBytes(from_offset=300)),
+        (SEGMENTS, None, 350, LeaderBytes(from_offset=300)),
+        (SEGMENTS[:2], 51, 250, LeaderBytes(from_offset=200)),
+    ],
+)
+def test_a_leader_is_asked_only_for_bytes_that_decide(
+    segments: Sequence[RemoteLogSegmentMetadata],
+    local_bytes: int | None,
+    limit_bytes: int,
+    answer: LeaderBytes,
+) -> None:
+    leader = LeaderView(log=replace(leader_log(), local_log_bytes=local_bytes))
+    state = tier(*segments)
+    advance(state, segment(9, 300, 349))
+    question = LeaderBytesOf(views={PARTITION.key: leader}, limits_bytes={PARTITION.key: limit_bytes})
+    assert list(question(state)) == [(PARTITION, answer)]
 
 
 def test_what_the_cluster_does_not_know_or_tell_is_left() -> None:

@@ -1,11 +1,17 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tierctl.commands.resources import Resources
+from tierctl.locallog import read_log_dirs
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
+from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.spark.fold import SparkFold
+from tierctl.state.lineage import Lineage
 
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
 from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
@@ -84,6 +90,100 @@ def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Pat
         *("--now", PAST_MS, "-o", "csv"),
     )
     assert not more or len(said.lines) > 1
+
+
+@dataclass
+class LoggedCluster:
+    """Implement the calls of `Cluster` that a plan of sweep uses, over the logs of log directories.
+
+    Leaders report the local log start as the log start if `forgets`, as brokers do that no longer tier.
+    """
+
+    found: Sequence[LocalLog]
+    configs: dict[str, TopicConfig]
+    forgets: bool
+    measured: list[tuple[TopicPartition, int]]
+
+    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
+        return (BrokerFacts(broker_id=1, host="b", port=1, tiers=not self.forgets),) if ids != set() else ()
+
+    def broker_ids(self) -> tuple[int, ...]:
+        return (1,)
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        topics: dict[str, list[TopicIdPartition]] = {}
+        for log in self.found:
+            if log.topic_id_partition.topic in names:
+                topics.setdefault(log.topic_id_partition.topic, []).append(log.topic_id_partition)
+        return {
+            name: TopicFacts(
+                topic=name,
+                topic_id=own[0].topic_id,
+                partitions=tuple(
+                    PartitionFacts(partition=each.partition, leader=1, replicas=(1,), in_sync=(1,))
+                    for each in own
+                ),
+                is_internal=False,
+            )
+            for name, own in topics.items()
+        }
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        default = TopicConfig(remote_storage_enable=True)
+        return {name: self.configs.get(name, default) for name in names}
+
+    def logs(self, partitions: Collection[TopicIdPartition]) -> list[ClusterLog]:
+        return [self._log(log) for log in self.found if log.topic_id_partition in partitions]
+
+    def _log(self, log: LocalLog) -> ClusterLog:
+        start, entries = log.log_start_offset, log.leader_epochs
+        if self.forgets:
+            start = log.local_log_start_offset
+            entries = tuple(EpochEntry(*each) for each in Lineage(entries).truncate_from_start(start).entries)
+        return ClusterLog(
+            topic_id_partition=log.topic_id_partition,
+            leader=1,
+            leader_epochs=entries,
+            log_start_offset=start,
+            local_log_start_offset=log.local_log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_end_offset=log.high_watermark,
+            latest_tiered_offset=None,
+            local_log_bytes=sum(each.size_bytes for each in log.segments),
+        )
+
+    def batch_bytes(self, partition: TopicPartition, first: int, end: int, *, bytes_max: int) -> int:
+        self.measured.append((partition, first))
+        log = next(each for each in self.found if each.topic_partition == partition)
+        sizes = [each.size_bytes for each in log.segments if first <= each.base_offset < end]
+        return min(sum(sizes), bytes_max + 1)
+
+
+BESIDE = {
+    "tiered-cluster/before": {
+        "clicks": TopicConfig(retention_bytes=2097152, remote_storage_enable=True),
+        "metrics": TopicConfig(retention_ms=172800000, remote_storage_enable=True),
+        "orders": TopicConfig(retention_bytes=1 << 40, remote_storage_enable=True),
+    },
+    "unclean-leader/after/broker-1": {"payouts": TopicConfig(retention_bytes=2000000)},
+}
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["knows", "forgets"])
+@pytest.mark.parametrize("place", BESIDE)
+def test_plans_of_sweep_beside_brokers(
+    place: str, forgets: bool, capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, logs = (within(capture, each) for each in TIERS[place])
+    cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], forgets, [])
+    monkeypatch.setattr(Resources, "cluster", cluster)
+    where = ("--metadata", within(capture, place), "--remote", remote, "--bootstrap-server", "broker1:9092")
+    said = assert_same("sweep", *where, "--now", PAST_MS, "-o", "csv")
+    assert len(said.lines) > 1
+    half = len(cluster.measured) // 2
+    assert half or forgets
+    assert sorted(cluster.measured[:half]) == sorted(cluster.measured[half:])
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

@@ -41,8 +41,8 @@ from tierctl.plan.forecast import (
 )
 from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
-from tierctl.plan.retention.breaches import PartitionView, view_of_log
-from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader, with_leader_bytes
+from tierctl.plan.retention.breaches import view_of_log
+from tierctl.plan.retention.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
@@ -408,13 +408,13 @@ def _views(
 
 def _view(
     spec: TablesSpec, part: PartitionState, leaders: _Leaders, remote: RemoteStorageManager | None
-) -> PartitionView:
+) -> LeaderView:
     key, name = part.topic_id_partition.key, part.topic_id_partition.topic
     log = leaders.logs[key]
     entries = None
     if key not in leaders.knowing:
         entries = () if remote is None else _lineage(part, remote)
-    view = view_of_leader(part, log, tier_entries=entries)
+    view = LeaderView(log=log, tier_entries=entries)
     limit_bytes = spec.changes.size_limit(name, spec.configs[name].retention_bytes)
     # Executors can't ask a broker for more than the size of its log.
-    return with_leader_bytes(view, log, limit_bytes, lambda _offset: None)
+    return replace(view, local_only_bytes=leader_bytes(part, view, limit_bytes).size_bytes)

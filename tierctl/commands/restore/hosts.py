@@ -42,7 +42,7 @@ from tierctl.model.progress import Progress
 from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.expiry import why_diverged
+from tierctl.plan.retention.leader_views import why_diverged
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
 from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage

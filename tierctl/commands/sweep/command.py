@@ -76,8 +76,9 @@ class Sweep(Change[SweepRequest]):
 
     @classmethod
     def kept(cls, request: SweepRequest) -> Kept:
-        """Implement `Change.kept`: leaders are asked about offsets that follow from the segments."""
-        return Kept.SEGMENTS if request.has_cluster else Kept.FACTS
+        """Implement `Change.kept`."""
+        del request
+        return Kept.FACTS
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""

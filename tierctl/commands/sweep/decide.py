@@ -10,7 +10,7 @@ from itertools import islice
 from tierctl.commands.histories import require_logs_of
 from tierctl.commands.local_logs import missing_log_note
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.running_cluster import SizeLimit, own_limit
+from tierctl.commands.running_cluster import EpochsRead, SizeLimit, own_limit
 from tierctl.commands.setting_changes import Changes
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import (
@@ -29,7 +29,8 @@ from tierctl.model.selection import names_text
 from tierctl.plan.decisions import Decision, TierDecisions
 from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.plan.retention.expiry import ClusterViews, plan_retention
+from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.retention.leader_views import ClusterViews
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager
@@ -205,9 +206,12 @@ def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterVie
     """Return the leaders' views of the partitions; None without a cluster."""
     if run.cluster is None:
         return None
-    return run.cluster.views(
-        selected_parts(run, state), lambda part: _lineage_of_tier(run, part.segments.newest()), size_limit
-    )
+    selected = [part.topic_id_partition for part in selected_parts(run, state)]
+
+    def tier_epochs(partitions: Collection[_Key]) -> Iterator[EpochsRead]:
+        return _read_lineages(run, list(state.map_parts(partial(_newest_segments, partitions), partitions)))
+
+    return run.cluster.views(state, selected, tier_epochs, size_limit)
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
@@ -281,7 +285,7 @@ def _newest_segments(
 
 def _read_lineages(
     run: Mutation, newest: Sequence[tuple[TopicIdPartition, RemoteLogSegmentMetadata | None]]
-) -> Iterator[tuple[TopicIdPartition, tuple[EpochEntry, ...] | TierctlError]]:
+) -> Iterator[EpochsRead]:
     """Yield the leader epochs that the newest segment of each user partition has in the tier, or the error.
 
     The threads of the run read them. Raises RemoteTierMissing if the tier itself is not there.
@@ -289,7 +293,7 @@ def _read_lineages(
 
     def read(segment: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...] | TierctlError:
         try:
-            return _lineage_of_tier(run, segment)
+            return () if segment is None else stored_lineage(run.remote, segment)
         except RemoteTierMissing:
             raise
         except TierctlError as e:
@@ -302,10 +306,6 @@ def _read_lineages(
         for group, answers in zip(groups, results, strict=True):
             advance(len(group))
             yield from zip((partition for partition, _ in group), answers, strict=True)
-
-
-def _lineage_of_tier(run: Mutation, newest: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...]:
-    return () if newest is None else stored_lineage(run.remote, newest)
 
 
 def stored_lineage(remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata) -> tuple[EpochEntry, ...]:

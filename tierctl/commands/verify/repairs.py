@@ -62,7 +62,7 @@ from tierctl.plan.repair import (
     lower_offset,
     plan_repair,
 )
-from tierctl.plan.retention.expiry import knows_log_start
+from tierctl.plan.retention.leader_views import knows_log_start
 from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState

@@ -16,7 +16,6 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import Decision
@@ -33,7 +32,6 @@ from tierctl.plan.retention.breaches import (
     UNREFERENCED_EPOCHS,
     PartitionView,
     by_start,
-    distinct_bytes,
     expire,
     kept_of,
     resume_deletions,
@@ -43,170 +41,10 @@ from tierctl.plan.retention.breaches import (
     view_of_tier,
     why_doubled,
 )
+from tierctl.plan.retention.leader_views import ClusterViews, view_of_leader
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
-from tierctl.state.lineage import Lineage, find_highest_remote_offset
-from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
 from tierctl.state.tier_state import PartitionState, TierState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterViews:
-    """The views of a cluster's partitions by topic id and number; `unseen`: why others have no view."""
-
-    topics: CurrentTopics
-    views: Mapping[tuple[Uuid, int], PartitionView] = field(default_factory=dict)
-    unseen: Mapping[tuple[Uuid, int], str] = field(default_factory=dict)
-
-    def why_unseen(self, partition: TopicIdPartition) -> str | None:
-        """Return why there is no view of `partition`; None if there is one."""
-        if partition.key in self.views:
-            return None
-        return self.unseen.get(partition.key, "the cluster was not asked about it")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaders:
-    """The cluster's topics, settings and leaders' logs with which local replicas are compared.
-
-    `topics` and `configs` are by name; topics that the cluster does not have are in neither.
-    """
-
-    topics: CurrentTopics
-    configs: Mapping[str, TopicConfig]
-    logs: Mapping[tuple[Uuid, int], ClusterLog]
-    broker_ids: tuple[int, ...]
-
-    def sources(self, logs: Sequence[LocalLog]) -> tuple[list[LocalLog], tuple[Skip, ...]]:
-        """Return the logs that may be copied, and the reasons for the others.
-
-        A log is left out if the cluster has its topic under another id, or if its leader epochs diverge from
-        the leader's: no consumer is ever served those records. A log of a topic that the cluster does not
-        have is kept, since it may come from another cluster. A kept log has its leader's high watermark and
-        last stable offset where these are higher: a running broker writes its checkpoint every few seconds.
-        """
-        kept: list[LocalLog] = []
-        skipped: list[Skip] = []
-        for log in logs:
-            reason = self._why_not(log)
-            if reason is None:
-                kept.append(_with_leaders_offsets(log, self.logs.get(log.topic_id_partition.key)))
-            else:
-                skipped.append(Skip.of(log.topic_id_partition, reason))
-        return kept, tuple(skipped)
-
-    def _why_not(self, log: LocalLog) -> str | None:
-        partition = log.topic_id_partition
-        if partition.topic not in self.topics.ids:
-            return None
-        reason = self.topics.why_not_current(partition)
-        leader = self.logs.get(partition.key)
-        if reason is not None or leader is None:
-            return reason
-        return why_diverged(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
-
-
-def _with_leaders_offsets(log: LocalLog, leader: ClusterLog | None) -> LocalLog:
-    """Return the log with the high watermark and last stable offset of its leader, up to the log's end."""
-    if leader is None or leader.high_watermark <= log.high_watermark:
-        return log
-    high_watermark = min(leader.high_watermark, log.log_end_offset)
-    stable = max(log.last_stable_offset, min(leader.last_stable_offset, high_watermark))
-    opened = log.open_transaction if stable == log.last_stable_offset else None
-    return replace(log, high_watermark=high_watermark, last_stable_offset=stable, open_transaction=opened)
-
-
-def why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
-    """Return where a replica's log diverges from the leader's; None if it does not, as far as is known.
-
-    Offsets below the leader's log start are not compared.
-    """
-    first = leader.earliest
-    # An epoch that begins at the replica's end has no records, so it is not compared.
-    entries = [entry for entry in replica.entries if entry.start_offset < replica_end]
-    for entry in entries:
-        known = leader.entry(entry.epoch)
-        if known is None and (first is None or entry.epoch > first.epoch):
-            return f"the log has leader epoch {entry.epoch}, which its leader does not know"
-        if known is not None and known not in (first, entry):
-            starts = f"starts at {entry.start_offset} here, at {known.start_offset} on its leader"
-            return f"leader epoch {entry.epoch} {starts}"
-    following = leader.next_epoch(entries[-1].epoch) if entries else None
-    ends = None if following is None else leader.entry(following)
-    if ends is not None and replica_end > ends.start_offset:
-        where = f"ends at {replica_end} here, at {ends.start_offset} on its leader"
-        return f"leader epoch {entries[-1].epoch} {where}"
-    return None
-
-
-def knows_log_start(leader: BrokerFacts | None, config: TopicConfig) -> bool:
-    """Return whether the leader reports the log start of a tiered topic, not that of its local log.
-
-    A broker without remote.log.storage.system.enable reports the local log start as the log start
-    (UnifiedLog.localLogStartOffset; seen with 3.9 and 4.3). Deleting the segments below it would delete the
-    tier.
-    """
-    return config.remote_storage_enable is not True or (leader is not None and leader.tiers is True)
-
-
-def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> Lineage:
-    """Return the leader's lineage, extended below its log start by the tier's.
-
-    Of the tier only the epochs up to the leader's first are used, so a contradiction is decided by the
-    leader.
-    """
-    if not leader:
-        return Lineage(tier)
-    first = leader[0]
-    below = [e for e in tier if e.epoch <= first.epoch and e.start_offset < first.start_offset]
-    rest = leader[1:] if below and below[-1].epoch == first.epoch else leader
-    return Lineage((*below, *rest))
-
-
-def view_of_leader(
-    part: PartitionState, log: ClusterLog, *, tier_entries: Sequence[EpochEntry] | None
-) -> PartitionView:
-    """Return the view of a partition from its leader's log, without the size of what only the log has.
-
-    `tier_entries`, of the newest finished segment's leader-epoch index, are given if the leader does not know
-    the log start (`knows_log_start`): the log then starts with them.
-    """
-    lineage = Lineage(log.leader_epochs)
-    segments = part.segments
-    if tier_entries is not None:
-        lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
-    tier = KnownTier(segments, None if tier_entries is None else lineage.entries)
-    start = log_start_in_force([log], tier).offset
-    return PartitionView(
-        partition=part.topic_id_partition,
-        segments=segments,
-        lineage=lineage,
-        known_log_start_offset=start,
-        log_start_offset=start,
-        log_end_offset=log.log_end_offset,
-        local_only_bytes=None,
-        local_start_offset=log.local_log_start_offset,
-    )
-
-
-def with_leader_bytes(
-    view: PartitionView, log: ClusterLog, limit_bytes: int, measure: Callable[[int], int | None]
-) -> PartitionView:
-    """Return `view` with the bytes that only the leader's log has, up to `limit_bytes`; below 0 without them.
-
-    A broker's log size includes segments that are also in the tier. So unless the log is within the limit
-    anyway, `measure` returns the bytes of its batches from an offset on, here the highest copied one. The
-    bytes stay unknown if no segment is copied.
-    """
-    if limit_bytes < 0:
-        return view
-    copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
-    if copied < 0:
-        return view
-    local_bytes = log.local_log_bytes
-    if local_bytes is None or distinct_bytes(tuple(view.iter_live())) + local_bytes > limit_bytes:
-        local_bytes = measure(copied + 1)
-    return replace(view, local_only_bytes=local_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,7 +315,7 @@ def plan_retention(
     replicas = newest_replicas(logs) if cluster is None else {}
     ends = {key: log.high_watermark for key, log in replicas.items()}
     if cluster is not None:
-        ends = {key: view.log_end_offset for key, view in cluster.views.items()}
+        ends = {key: leader.log.log_end_offset for key, leader in cluster.views.items()}
     inputs = _Inputs(
         logs=replicas,
         topics=topics,
@@ -581,7 +419,7 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> _Decisio
 def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
     key = part.topic_id_partition.key
     if inputs.cluster is not None:
-        return inputs.cluster.views[key].raised_to(inputs.log_starts.get(key, 0))
+        return view_of_leader(part, inputs.cluster.views[key]).raised_to(inputs.log_starts.get(key, 0))
     log = inputs.logs.get(key)
     view = view_of_log(part, log) if log else view_of_tier(part, inputs.lineages.get(key, ()))
     return view.raised_to(inputs.log_starts.get(key, 0))
