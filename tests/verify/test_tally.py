@@ -1,51 +1,160 @@
-"""A store listed in parts has the same findings as one listed at once."""
+"""A store that is listed by folder, on executors, has the same findings as one that is listed at once."""
 
 import pickle
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.checks.objects import StoreAudit, Tally
-from tierctl.model import ObjectPart
-from tierctl.spark.executors import task
-from tierctl.storage.layouts.kafka import segment_object_name
+from tierctl.checks.objects import StoreAudit, audit_listing
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.model.ids import ZERO_UUID
+from tierctl.spark.executors import checked_segments, task
+from tierctl.spark.executors.checked_segments import SparkRunner
+from tierctl.state.fold import fold_event
+from tierctl.state.tier_state import TierState
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.layouts.kafka import SUFFIXES
 
+from tests.plan.tier import OTHER_ID, TOPIC_ID, S, advance, segment
 from tests.support.amounts import examples
 from tests.verify.tiers import made_tier
 
-SEGMENTS = 12
-STATE, LISTING = made_tier(SEGMENTS)
-OBJECTS = list(LISTING())
+PARTITIONS = (
+    TopicIdPartition(TOPIC_ID, "made", 0),
+    TopicIdPartition(TOPIC_ID, "made", 1),
+    TopicIdPartition(OTHER_ID, "other", 0),
+)
+UNKNOWN = TopicIdPartition(ZERO_UUID, "unknown", 0)
+AIVEN_SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
 
-@examples(40)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, len(OBJECTS) - 1), st.integers(99, 101), st.integers(0, 2)), max_size=60
-    ),
+def two_tables() -> tuple[TierState, list[RemoteLogSegmentMetadata]]:
+    """Return three partitions in two metadata partitions, and their segments; one broker sets flags late."""
+    state, segments = TierState(), []
+    for number in range(12):
+        partition = PARTITIONS[number % 3]
+        added = segment(number, number * 10, number * 10 + 9, partition=partition)
+        added = replace(
+            added,
+            broker_id=number % 2,
+            event_timestamp_ms=1000 + number,
+            txn_index_empty=number in {5, 8},
+        )
+        fold_event(added, state, metadata_partition=number % 3 % 2, metadata_offset=number)
+        if number != 7:
+            advance(state, added, S.COPY_SEGMENT_FINISHED)
+        segments.append(added)
+    unknown = [segment(99, 0, 9, partition=each) for each in (PARTITIONS[0], UNKNOWN)]
+    return state, segments + unknown
+
+
+STATE, SEGMENTS = two_tables()
+
+
+def folder_of(partition: TopicIdPartition, *, is_aiven: bool) -> str:
+    topic, number, topic_id = partition.topic, partition.partition, partition.topic_id
+    return f"{topic}-{topic_id}/{number}/" if is_aiven else f"{topic}-{number}-{topic_id}/"
+
+
+def object_of(number: int, suffix: str, place: str, size_bytes: int, archived: bool) -> RemoteObject:
+    """Return an object of a segment; `place` is a folder above the one of its partition, or empty."""
+    each = SEGMENTS[number]
+    folder = place + folder_of(each.topic_id_partition, is_aiven=suffix.endswith(AIVEN_SUFFIXES[1:]))
+    key = f"{folder}{each.start_offset:020d}-{each.segment_id}{suffix}"
+    return RemoteObject(key, size_bytes, 0, archive_class="GLACIER" if archived else None)
+
+
+PLACES = (
+    "",
+    "",
+    "",
+    "elsewhere/",
+    folder_of(PARTITIONS[1], is_aiven=False),
+    folder_of(UNKNOWN, is_aiven=True),
+)
+OBJECTS = st.builds(
+    object_of,
+    st.integers(0, len(SEGMENTS) - 1),
+    st.sampled_from((*SUFFIXES, *AIVEN_SUFFIXES[1:])),
+    st.sampled_from(PLACES),
+    st.integers(99, 101),
     st.booleans(),
 )
-def test_parts_add_up(objects: list[tuple[int, int, int]], is_aiven: bool) -> None:
-    whole, apart = StoreAudit(STATE), StoreAudit(STATE)
-    expected = pickle.loads(pickle.dumps(apart.tally.expected(apart.tally.keys())))
-    parts = [Tally(expected) for _ in range(3)]
-    sizes = {at: size_bytes for at, size_bytes, _ in objects}
-    places = {at: part for at, _, part in objects}
-    for at, size_bytes in sizes.items():
-        found = replace(OBJECTS[at], size_bytes=size_bytes)
-        name = segment_object_name(found.key)
-        assert name is not None
-        if is_aiven and name.part is not ObjectPart.LOG:
-            folder = f"t-{name.topic_id}/{name.partition}"
-            found = replace(found, key=f"{folder}/{name.start_offset:020d}-{name.segment_id}.rsm-manifest")
-        assert whole.tally.add_listed(found)
-        assert parts[places[at]].add_listed(found)
-    for part in parts:
-        apart.tally.absorb(task.loads(task.dumps(part.found())))
-    assert list(apart.suspects()) == list(whole.suspects())
-    assert (apart.tally.aiven, apart.tally.kafka) == (whole.tally.aiven, whole.tally.kafka)
+OTHERS = st.sampled_from(
+    [
+        RemoteObject("note.txt", 1, 0),
+        RemoteObject(folder_of(PARTITIONS[0], is_aiven=False), 0, problem="it is a link"),
+        RemoteObject(f"{folder_of(PARTITIONS[2], is_aiven=True)}note.txt", 1, 0),
+    ]
+)
+
+
+def name_of(listed: RemoteObject) -> str:
+    """Return the part of a key that says which object it is, wherever it lies."""
+    return listed.key.rpartition("/")[2] or listed.key
+
+
+@dataclass
+class Listed:
+    """The listings of a store, by key."""
+
+    objects: Sequence[RemoteObject]
+
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
+        return (each for each in self.objects if each.key.startswith(folder))
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        inner = [each for each in self.list_objects(folder) if "/" in each.key[len(folder) : -1]]
+        names = {folder + each.key[len(folder) :].partition("/")[0] + "/" for each in inner}
+        rest = tuple(
+            each for each in self.list_objects(folder) if each not in inner and each.key not in names
+        )
+        return FolderListing(tuple(sorted(names)), rest)
+
+
+class InThisProcess:
+    """Run functions as executors do, which receive and return pickled bytes."""
+
+    slots = 1
+
+    def run(self, function: Callable[[Any], Any], inputs: Sequence[Any], **_: Any) -> Iterator[Any]:
+        for each in inputs:
+            there = pickle.loads(pickle.dumps((function, each)))
+            yield task.loads(task.dumps(there[0](there[1])))
+
+
+@examples(150)
+@given(
+    st.lists(OBJECTS, max_size=60, unique_by=name_of),
+    st.lists(OTHERS, max_size=3, unique_by=name_of),
+    st.sampled_from([(), SUFFIXES, AIVEN_SUFFIXES]),
+    st.sets(st.integers(0, 11), max_size=3),
+)
+def test_folders_add_up(
+    objects: list[RemoteObject], others: list[RemoteObject], whole_of: Sequence[str], bare: set[int]
+) -> None:
+    known, whole = {name_of(each) for each in objects}, set(range(12)) - bare
+    every = (object_of(at, suffix, "", 100, archived=False) for at in whole for suffix in whole_of)
+    objects = objects + [each for each in every if name_of(each) not in known]
+    listing = sorted([*objects, *others], key=lambda each: each.key)
+    counts: list[int] = []
+    remote: Any = Listed(listing)
+    executors: Any = InThisProcess()
+    with mock.patch.object(checked_segments, "shared_tier", return_value=remote):
+        spec: Any = None
+        runner = SparkRunner(executors=executors, remote=remote, spec=spec, advance=counts.append)
+        apart = runner.audit(STATE, with_totals=True)
+    at_once = audit_listing(STATE, listing)
+    assert list(apart.unaccounted) == list(at_once.unaccounted)
+    assert list(apart.suspects()) == list(at_once.suspects())
+    assert sum(counts) == len(listing)
+    for each in PARTITIONS:
+        assert apart.totals_by_row(each.key).tolist() == at_once.totals_by_row(each.key).tolist()
 
 
 def test_a_segment_of_another_partition_is_told_apart() -> None:
-    tally = Tally(StoreAudit(STATE).tally.expected([]))
-    assert not tally.add_listed(OBJECTS[0])
+    _, listing = made_tier(1)
+    assert list(StoreAudit([]).unaccounted(listing())) == list(listing())

@@ -1,7 +1,7 @@
 """The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -29,7 +29,16 @@ from tierctl.checks.metadata import (
     check_topics,
     without_gone,
 )
-from tierctl.checks.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
+from tierctl.checks.objects import (
+    Audit,
+    Orphan,
+    PartitionKey,
+    Suspect,
+    Unlisted,
+    audit_listing,
+    orphan_finding,
+    suspect_findings,
+)
 from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed, sound_partitions
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
@@ -118,7 +127,8 @@ class Deep:
 class PartitionChecks:
     """Check the partitions in `selection`; `leaders` and `logs` are those of `Verification`.
 
-    A question for `TierState.map_in_order`, whose answers are the findings of the metadata alone.
+    A question for `TierState.map_in_order`. With `open_tier` an index in the store may be read; otherwise
+    the findings are those of the metadata alone.
     """
 
     selection: PartitionSet
@@ -127,43 +137,49 @@ class PartitionChecks:
     configs: Mapping[str, TopicConfig]
     now_ms: int
     copy_limit_ms: int
+    open_tier: Callable[[], RemoteStorageManager] | None = None
 
     def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, list[Finding]]]:
         """Yield the findings of each partition."""
-        runner, sound = TaskRunner(remote=None), sound_partitions(state, self.now_ms)
+        runner = TaskRunner(remote=None if self.open_tier is None else self.open_tier())
+        sound = sound_partitions(state, self.now_ms)
         for readable in tiered_partitions(state, self.logs, self.selection):
             partition = readable.topic_id_partition
-            task = self.task(readable, reads_store=False, is_sound=partition in sound)
-            yield partition, runner.findings(task)
+            yield partition, runner.findings(self.task(readable, is_sound=partition in sound))
 
-    def task(
-        self, readable: ReadablePartition, *, reads_store: bool, is_sound: bool = False
-    ) -> PartitionTask:
-        """Return the task to check a partition; with `reads_store` it may read an index in the store."""
+    def task(self, readable: ReadablePartition, *, is_sound: bool = False) -> PartitionTask:
+        """Return the task to check a partition; `is_sound` as in `check_partition`."""
+        is_legal = illegal_name_error(readable.topic_id_partition) is None
         return PartitionTask(
             readable=readable,
             now_ms=self.now_ms,
             copy_limit_ms=self.copy_limit_ms,
             config=self.configs.get(readable.topic_id_partition.topic),
             leader=self.leaders.get(readable.topic_id_partition),
-            reads_store=reads_store,
+            reads_store=self.open_tier is not None and is_legal,
             is_sound=is_sound,
         )
 
 
 class RemoteRunner(Protocol):
-    """Lists the store and carries out tasks outside this process."""
+    """Lists the store, answers questions about segments, and carries out tasks outside this process."""
 
     @property
     def segments_per_task(self) -> int:
         """Number of segments whose bytes one task checks."""
         ...
 
-    def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
-        """Yield, by key, every object of the store that belongs to no live segment, and possibly others.
+    @property
+    def open_tier(self) -> Callable[[], RemoteStorageManager]:
+        """Return a picklable function that opens the tier where work is carried out."""
+        ...
 
-        All objects that are not yielded have been added to `tally` when the iterator ends.
-        """
+    def spread(self, state: TierState) -> TierState:
+        """Return `state` with a `map_parts` that asks outside this process."""
+        ...
+
+    def audit(self, state: TierState, *, with_totals: bool) -> Audit:
+        """List the whole store and compare it with `state`; without `with_totals` these are not returned."""
         ...
 
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
@@ -209,7 +225,7 @@ class Verification:
         """Yield every finding as soon as it is made; RemoteStorageError if the store fails."""
         state = self.refresh()
         if self.remote is not None:
-            state = yield from self._store_findings(self.remote, StoreAudit(state), state)
+            state = yield from self._store_findings(self.remote, state)
         yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
         histories = list(check_histories(state, self.incomplete, self.unseen))
         yield from histories
@@ -235,7 +251,7 @@ class Verification:
         return self.selection.matches(finding.topic, finding.topic_id, finding.partition)
 
     def _store_findings(
-        self, remote: RemoteStorageManager, audit: StoreAudit, state: TierState
+        self, remote: RemoteStorageManager, state: TierState
     ) -> Generator[Finding, None, TierState]:
         """Yield the findings of a listing of the store; return the state after the listing."""
         young: list[Orphan] = []
@@ -243,6 +259,10 @@ class Verification:
         in_logs = {} if self.topics is None else self.topics.ids
         topics |= {topic_id: topic for topic, ids in in_logs.items() for topic_id in ids}
         unlisted = Unlisted()
+        if self.runner is None:
+            audit = audit_listing(state, self._listed(remote))
+        else:
+            audit = self.runner.audit(state, with_totals=self.deep is not None)
 
         def reported(orphan: Orphan) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
@@ -250,7 +270,7 @@ class Verification:
             if self._selects(finding):
                 yield finding
 
-        for orphan in self._orphans(remote, audit):
+        for orphan in orphans_among(audit.unaccounted):
             if isinstance(orphan, RemoteObject):
                 finding = unlisted.finding(orphan, topics.get)
                 # A folder of an unknown partition may contain objects of every selected one.
@@ -261,53 +281,42 @@ class Verification:
             else:
                 yield from reported(orphan)
         if self.deep is not None:
-            self.deep.reads.begin(stored_segments(state, audit.tally, self._is_readable))
-        suspects = [s for s in audit.suspects() if s.partition in self.selection]
+            self.deep.reads.begin(stored_segments(state, audit.totals_by_row, self._is_readable))
+        suspects = _by_partition(s for s in audit.suspects() if s.partition in self.selection)
         # Read the metadata again, so that a segment that was started or deleted during the listing is not
         # reported.
         state = self.refresh()
-        for number, suspect in enumerate(suspects):
-            part = state.partition(suspect.partition)
-            segment = part.get(suspect.segment_id) if part is not None else None
-            self._suspects.add(suspect.segment_id)
-            if not unlisted.may_hold(suspect.partition):
-                # To find out why an object is missing takes one request each, so only the first ones are
-                # asked.
-                why_missing = partial(_why_missing, remote) if number < _EXPLAINED_MAX else _not_asked
-                yield from suspect_findings(suspect, segment, why_missing)
+        yield from self._suspect_findings(remote, state, suspects, unlisted)
+        live = _still_live(young, state)
         for orphan in young:
-            if not _is_live(orphan, state):
+            if orphan.key not in live:
                 yield from reported(orphan)
         return state
 
-    def _orphans(self, remote: RemoteStorageManager, audit: StoreAudit) -> Iterator[Orphan | RemoteObject]:
-        """Yield the objects of no live segment; consecutive objects of one segment are one orphan.
+    def _suspect_findings(
+        self,
+        remote: RemoteStorageManager,
+        state: TierState,
+        suspects: Mapping[TopicIdPartition, Sequence[Suspect]],
+        unlisted: Unlisted,
+    ) -> Iterator[Finding]:
+        """Yield the findings about suspects that are still finished segments of `state`."""
+        ids = {
+            partition.key: frozenset(each.segment_id for each in own) for partition, own in suspects.items()
+        }
+        self._suspects.update(*ids.values())
+        count = 0
+        for partition, segments in state.map_in_order(partial(_segments_among, ids), ids) if ids else ():
+            is_listed = not unlisted.may_hold(partition)
+            for suspect in suspects[partition]:
+                # To find out why an object is missing takes one request each, so only the first ones are
+                # asked.
+                why_missing = partial(_why_missing, remote) if count < _EXPLAINED_MAX else _not_asked
+                count += 1
+                if is_listed:
+                    yield from suspect_findings(suspect, segments.get(suspect.segment_id), why_missing)
 
-        Entries with a problem are yielded as they are.
-        """
-        last: Orphan | None = None
-        for listed in self._listed(remote, audit.tally):
-            if listed.problem is not None:
-                yield listed
-                continue
-            if audit.tally.add_listed(listed):
-                continue
-            name = segment_object_name(listed.key)
-            key = name.stem if name else listed.key
-            if last is None or last.key != key:
-                if last is not None:
-                    yield last
-                last = _orphan(key, name)
-            last.add(listed.size_bytes, listed.modified_ms)
-        if last is not None:
-            yield last
-
-    def _listed(self, remote: RemoteStorageManager, tally: Tally) -> Iterator[RemoteObject]:
-        if self.runner is not None:
-            return self.runner.unaccounted(tally)
-        return self._listed_here(remote)
-
-    def _listed_here(self, remote: RemoteStorageManager) -> Iterator[RemoteObject]:
+    def _listed(self, remote: RemoteStorageManager) -> Iterator[RemoteObject]:
         objects = remote.list_objects()
         with self.progress.bar("listing", unit="objects") as shown:
             while page := list(islice(objects, _PAGE)):
@@ -332,7 +341,7 @@ class Verification:
 
     def _checked_again(self, leaders: Mapping[TopicIdPartition, ClusterLog]) -> Iterator[Finding]:
         """Yield the findings about the partitions of `leaders`, with the metadata at their present end."""
-        checks = replace(self._checks(leaders, {}), selection=frozenset(leaders))
+        checks = replace(self._checks(leaders, {}), selection=frozenset(leaders), open_tier=None)
         keys = [partition.key for partition in leaders]
         for _, found in self.refresh().map_in_order(checks, keys):
             yield from found
@@ -340,7 +349,12 @@ class Verification:
     def _checks(
         self, leaders: Mapping[TopicIdPartition, ClusterLog], configs: Mapping[str, TopicConfig]
     ) -> PartitionChecks:
+        """Return the checks of all partitions, which may read the tier where they are made."""
+        remote, open_tier = self.remote, None
+        if remote is not None:
+            open_tier = (lambda: remote) if self.runner is None else self.runner.open_tier
         return PartitionChecks(
+            open_tier=open_tier,
             selection=self.selection,
             logs=self.logs,
             leaders=leaders,
@@ -350,10 +364,10 @@ class Verification:
         )
 
     def _results(self, state: TierState, checks: PartitionChecks) -> Iterator[list[Finding]]:
-        """Yield the findings of each task; without a tier, those of each partition."""
-        if self.remote is None:
+        """Yield the findings of each partition; with --deep, those of each task."""
+        if self.deep is None:
             total = sum(part.topic_id_partition in self.selection for part in state)
-            answers = state.map_in_order(checks)
+            answers = (state if self.runner is None else self.runner.spread(state)).map_in_order(checks)
             with self.progress.bar("checking", unit="partitions", total=total) as advance:
                 for _, found in answers:
                     advance(1)
@@ -361,43 +375,33 @@ class Verification:
             return
         readables = tiered_partitions(state, self.logs, self.selection)
         begun = deque[Task]()
-        tasks = _noted(self._tasks(readables, checks), begun)
-        results = self._results_here(tasks, readables) if self.runner is None else self.runner.findings(tasks)
+        tasks = _noted(self._tasks(self.deep, readables, checks), begun)
+        results = self._read_here(self.deep, tasks) if self.runner is None else self.runner.findings(tasks)
         for found in results:
             task = begun.popleft()
-            if self.deep is not None and isinstance(task, SegmentsTask):
+            if isinstance(task, SegmentsTask):
                 self.deep.reads.add(task, found)
             yield found
 
-    def _tasks(self, readables: Sequence[ReadablePartition], checks: PartitionChecks) -> Iterator[Task]:
-        segments_per_task = 0 if self.deep is None else 1
-        if self.deep is not None and self.runner is not None:
-            segments_per_task = self.runner.segments_per_task
-        chosen = None if self.deep is None else self.deep.reads.chosen
+    def _tasks(
+        self, deep: Deep, readables: Sequence[ReadablePartition], checks: PartitionChecks
+    ) -> Iterator[Task]:
+        chosen = deep.reads.chosen
         for readable in readables:
             yield from tasks_of(
-                checks.task(readable, reads_store=illegal_name_error(readable.topic_id_partition) is None),
-                segments_per_task=segments_per_task,
+                checks.task(readable),
+                segments_per_task=1 if self.runner is None else self.runner.segments_per_task,
                 suspects=self._suspects,
                 chosen=None if chosen is None else chosen.segment_ids,
             )
 
-    def _results_here(
-        self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
-    ) -> Iterator[list[Finding]]:
-        local = TaskRunner(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
-        threads = 1 if self.deep is None else self.deep.threads
+    def _read_here(self, deep: Deep, tasks: Iterator[Task]) -> Iterator[list[Finding]]:
+        local = TaskRunner(remote=self.remote, spool=deep.spool)
+        threads, total = deep.threads, deep.reads.planned_bytes
         results = in_order(lambda task: (task, local.findings(task)), tasks, threads=threads, ahead=threads)
-        if self.deep is None:
-            bar = self.progress.bar("checking", unit="partitions", total=len(readables))
-        else:
-            size_bytes = self.deep.reads.planned_bytes
-            bar = self.progress.bar("reading segments", unit="bytes", total=size_bytes)
-        with bar as advance:
+        with self.progress.bar("reading segments", unit="bytes", total=total) as advance:
             for task, found in results:
-                if self.deep is None:
-                    advance(1)
-                elif isinstance(task, SegmentsTask):
+                if isinstance(task, SegmentsTask):
                     advance(task.size_bytes)
                 yield found
 
@@ -412,6 +416,27 @@ def _why_missing(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata
 
 def _not_asked(_segment: RemoteLogSegmentMetadata) -> None:
     """Return no reason."""
+
+
+def orphans_among(unaccounted: Iterable[RemoteObject]) -> Iterator[Orphan | RemoteObject]:
+    """Yield the objects of no live segment; consecutive objects of one segment are one orphan.
+
+    Entries with a problem are yielded as they are.
+    """
+    last: Orphan | None = None
+    for listed in unaccounted:
+        if listed.problem is not None:
+            yield listed
+            continue
+        name = segment_object_name(listed.key)
+        key = name.stem if name else listed.key
+        if last is None or last.key != key:
+            if last is not None:
+                yield last
+            last = _orphan(key, name)
+        last.add(listed.size_bytes, listed.modified_ms)
+    if last is not None:
+        yield last
 
 
 def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
@@ -432,10 +457,41 @@ def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:
     return [] if name is None else missing_of(state, TopicIdPartition(name.topic_id, "", name.partition))
 
 
-def _is_live(orphan: Orphan, state: TierState) -> bool:
-    name = orphan.name
-    if name is None or orphan.is_temporary:
-        return False
-    part = state.partitions.get((name.topic_id, name.partition))
-    segment = part.get(name.segment_id) if part is not None else None
-    return segment is not None and segment.start_offset == name.start_offset
+def _by_partition(suspects: Iterable[Suspect]) -> dict[TopicIdPartition, list[Suspect]]:
+    found: dict[TopicIdPartition, list[Suspect]] = {}
+    for each in suspects:
+        found.setdefault(each.partition, []).append(each)
+    return found
+
+
+def _segments_among(
+    ids: Mapping[PartitionKey, Collection[Uuid]], state: TierState
+) -> Iterator[tuple[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]]:
+    """Yield, for each partition in `ids`, those of its segments by id that are not deleted."""
+    for part in state:
+        wanted = ids.get(part.topic_id_partition.key, ())
+        if wanted:
+            found = ((each, part.get(each)) for each in wanted)
+            yield part.topic_id_partition, {each: segment for each, segment in found if segment is not None}
+
+
+def _still_live(orphans: Iterable[Orphan], state: TierState) -> Collection[str]:
+    """Return the keys of the orphans that belong to segments which are not deleted."""
+    names: dict[PartitionKey, dict[str, SegmentObjectName]] = {}
+    for orphan in orphans:
+        name = orphan.name
+        if name is not None and not orphan.is_temporary:
+            names.setdefault((name.topic_id, name.partition), {})[orphan.key] = name
+    return frozenset(state.map_parts(partial(_live_among, names), names)) if names else ()
+
+
+def _live_among(
+    names: Mapping[PartitionKey, Mapping[str, SegmentObjectName]], state: TierState
+) -> Iterator[str]:
+    """Yield the keys whose names are those of segments which are not deleted."""
+    for partition, own in names.items():
+        part = state.partitions.get(partition)
+        for key, name in own.items():
+            segment = None if part is None else part.get(name.segment_id)
+            if segment is not None and segment.start_offset == name.start_offset:
+                yield key

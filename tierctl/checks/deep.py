@@ -11,7 +11,7 @@ import numpy as np
 
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.objects import Tally
+from tierctl.checks.objects import PartitionKey
 from tierctl.checks.segments import Retention, check_partition, facts_of_leader
 from tierctl.errors import (
     AuthenticationError,
@@ -41,6 +41,7 @@ from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.index_cache import SegmentFiles, spooled
+from tierctl.wire.arrays import Int64s
 
 _K = FindingKind
 _COMPARE_BYTES = 1 << 20
@@ -416,11 +417,13 @@ class DeepReads:
 
 
 def stored_segments(
-    state: TierState, tally: Tally, is_read: Callable[[TopicIdPartition], bool]
+    state: TierState,
+    totals_by_row: Callable[[PartitionKey], Int64s],
+    is_read: Callable[[TopicIdPartition], bool],
 ) -> Iterator[StoredSegment]:
     """Yield the finished segments, and their sizes, of the partitions for which `is_read` is true.
 
-    `tally` has listed the objects of `state`, which no event may have changed since.
+    `totals_by_row` is that of an `Audit` of `state`, which no event may have changed since.
     """
     for part in state:
         partition = part.topic_id_partition
@@ -428,7 +431,7 @@ def stored_segments(
             continue
         live = part.segments.columns
         rows = np.flatnonzero(live.states == FINISHED)
-        logs, totals = live.column("size")[rows], tally.totals_by_row(partition.key)[rows]
+        logs, totals = live.column("size")[rows], totals_by_row(partition.key)[rows]
         ids = live.ids
         for row, log_bytes, total_bytes in zip(rows.tolist(), logs.tolist(), totals.tolist(), strict=True):
             yield StoredSegment(partition, Uuid.from_bytes(ids[row]), log_bytes, total_bytes)

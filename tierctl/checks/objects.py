@@ -1,8 +1,10 @@
 """Checks of a listing of the store: objects that are missing, of another size, or of no live segment."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
@@ -31,6 +33,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
+from tierctl.wire.arrays import Int64s
 
 _S = RemoteLogSegmentState
 _P = ObjectPart
@@ -53,36 +56,17 @@ class _Listed:
     """The objects found of one partition's segments, by row: 18 bytes per segment beside the ids."""
 
     ids: SegmentIds
-    starts: "array[int]"
+    starts: array[int]
     parts: bytearray
-    sizes: "array[int]"
-    totals: "array[int]"
+    sizes: array[int]
+    totals: array[int]
     archived: bytearray
 
     @classmethod
-    def empty(cls, ids: SegmentIds, starts: "array[int]") -> Self:
+    def empty(cls, ids: SegmentIds, starts: array[int]) -> Self:
         count = len(starts)
         sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
         return cls(ids, starts, bytearray(count), sizes, totals, bytearray(count))
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The live segments that objects may belong to, by partition: ids and start offsets. Picklable."""
-
-    segments: "Mapping[PartitionKey, tuple[SegmentIds, array[int]]]"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Parts, log sizes, sizes of all objects and archived parts in a listing of expected segments, by row.
-
-    `aiven` and `kafka` count the objects that only that layout has. Picklable.
-    """
-
-    partitions: "Mapping[PartitionKey, tuple[bytearray, array[int], array[int], bytearray]]"
-    aiven: int
-    kafka: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +81,29 @@ class Suspect:
     """Size of the log if it differs from the metadata; None if the log is missing or of layout `aiven`."""
     archived: ObjectPart
 
+    def in_aiven(self) -> Self:
+        """Return the suspect as one of a tier that has mostly objects of layout `aiven`.
+
+        Nothing changes if objects that only one layout has were found.
+        """
+        if self.found & ~_P.LOG:
+            return self
+        return replace(self, missing=AIVEN_PARTS & ~self.found, log_size_bytes=None)
+
 
 class Tally:
-    """Counts the objects of live segments in a listing, or in a part of one, in any order."""
+    """Counts the objects of live segments in a listing, in any order.
 
-    def __init__(self, expected: Expected) -> None:
-        self._listed = {key: _Listed.empty(*segments) for key, segments in expected.segments.items()}
+    `segments` has the live segments of each partition: their ids and start offsets.
+    """
+
+    def __init__(self, segments: Mapping[PartitionKey, tuple[SegmentIds, array[int]]]) -> None:
+        self._listed = {key: _Listed.empty(*own) for key, own in segments.items()}
         self._begin = "."
         """The stem of the last segment's keys, and a dot."""
         self._segment: tuple[_Listed, int, Mapping[str, int]] | None = None
+        self.objects = 0
+        """Number of objects of live segments."""
         self.aiven = 0
         """Number of objects that only layout `aiven` has."""
         self.kafka = 0
@@ -129,6 +127,7 @@ class Tally:
         listed.parts[row] |= bit
         listed.archived[row] |= bit if found.archive_class else 0
         listed.totals[row] += found.size_bytes
+        self.objects += 1
         if bit == _LOG:
             listed.sizes[row] = found.size_bytes
         elif bit & _AIVEN_ONLY:
@@ -145,34 +144,7 @@ class Tally:
         row = listed.ids.find(name.segment_id.bytes)
         return None if row < 0 or listed.starts[row] != name.start_offset else (listed, row, name.parts)
 
-    def keys(self) -> Iterable[PartitionKey]:
-        """Return the partitions that have live segments."""
-        return self._listed.keys()
-
-    def expected(self, keys: Iterable[PartitionKey]) -> Expected:
-        """Return the live segments of the known partitions among `keys`."""
-        listed = {key: self._listed[key] for key in keys if key in self._listed}
-        return Expected({key: (each.ids, each.starts) for key, each in listed.items()})
-
-    def found(self) -> Found:
-        """Return the counts so far, to be merged into another tally."""
-        partitions = {k: (p.parts, p.sizes, p.totals, p.archived) for k, p in self._listed.items()}
-        return Found(partitions, self.aiven, self.kafka)
-
-    def absorb(self, found: Found) -> None:
-        """Merge the counts of another tally, whose segments this tally must expect, too."""
-        for key, (parts, sizes, totals, archived) in found.partitions.items():
-            own, theirs = self._listed[key], np.frombuffer(parts, dtype=np.uint8)
-            for ours, more in ((own.parts, parts), (own.archived, archived)):
-                bits = np.frombuffer(ours, dtype=np.uint8)
-                np.bitwise_or(bits, np.frombuffer(more, dtype=np.uint8), out=bits)
-            with_log = (theirs & _P.LOG) != 0
-            np.asarray(own.sizes)[with_log] = np.asarray(sizes)[with_log]
-            np.add(np.asarray(own.totals), np.asarray(totals), out=np.asarray(own.totals))
-        self.aiven += found.aiven
-        self.kafka += found.kafka
-
-    def by_row(self, key: PartitionKey) -> tuple[_Bits, _Bits, npt.NDArray[np.int64]]:
+    def by_row(self, key: PartitionKey) -> tuple[_Bits, _Bits, Int64s]:
         """Return, by row, the parts found of each segment, its archived parts, and the size of its log."""
         own = self._listed[key]
         return (
@@ -181,54 +153,68 @@ class Tally:
             np.asarray(own.sizes),
         )
 
-    def totals_by_row(self, key: PartitionKey) -> npt.NDArray[np.int64]:
+    def totals_by_row(self, key: PartitionKey) -> Int64s:
         """Return, by row, the bytes of all objects found of each segment."""
         return np.asarray(self._listed[key].totals)
 
 
+def flag_writers(state: TierState) -> Iterator[dict[int, int]]:
+    """Yield the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
+
+    The default of the field is false, so a broker that never sets it may be too old to know it. This is a
+    question for `TierState.map_parts`; `earliest` joins its answers.
+    """
+    for table in state.tables.values():
+        live = LiveSegments(table, table.live_rows())
+        with_flag = live.flags(TXN_INDEX_EMPTY) & ~live.flags(KIP405)
+        writers, times = live.column("writer")[with_flag], live.column("event_timestamp")[with_flag]
+        yield {each: int(times[writers == each].min()) for each in np.unique(writers).tolist()}
+
+
+def earliest(answers: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the earliest of the times in `answers` for each broker."""
+    since: dict[int, int] = {}
+    for answer in answers:
+        for writer, at_ms in answer.items():
+            since[writer] = min(at_ms, since.get(writer, at_ms))
+    return since
+
+
 class StoreAudit:
-    """Compares a whole listing with every live segment.
+    """Compares the listing of a store, or of some partitions' folders, with the live segments of `parts`.
 
     It numbers the segments of each user partition in order of arrival, so no event may be folded into the
     state between creation and the end of `suspects`.
     """
 
-    def __init__(self, state: TierState) -> None:
-        self._parts = [(part, part.segments.columns) for part in state]
-        self.tally = Tally(Expected({p.topic_id_partition.key: _named(live) for p, live in self._parts}))
+    def __init__(self, parts: Iterable[PartitionState]) -> None:
+        self._parts = [(part, part.segments.columns) for part in parts]
+        self.tally = Tally({part.topic_id_partition.key: _named(live) for part, live in self._parts})
 
-    def suspects(self) -> Iterator[Suspect]:
-        """Yield the finished segments with missing or archived objects, or with a log of another size."""
-        flag_writers = self._flag_writers()
-        for part, live in self._parts:
-            yield from self._suspects(part, live, flag_writers)
+    def unaccounted(self, listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
+        """Count the objects of live segments, and yield all others, and entries with a problem."""
+        return (each for each in listed if not self.tally.add_listed(each))
 
-    def _flag_writers(self) -> dict[int, int]:
-        """Return the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
+    def suspects(self, flagged_since: Mapping[int, int]) -> Iterator[Suspect]:
+        """Yield the finished segments with missing or archived objects, or with a log of another size.
 
-        The default of the field is false, so a broker that never sets it may be too old to know it.
+        `flagged_since` are the times of `flag_writers` for the whole tier. A segment without objects that
+        show its layout is taken to be of layout `kafka`.
         """
-        since: dict[int, int] = {}
-        for _, live in self._parts:
-            with_flag = live.flags(TXN_INDEX_EMPTY) & ~live.flags(KIP405)
-            writers, times = live.column("writer")[with_flag], live.column("event_timestamp")[with_flag]
-            for writer in np.unique(writers).tolist():
-                earliest = int(times[writers == writer].min())
-                since[writer] = min(earliest, since.get(writer, earliest))
-        return since
+        for part, live in self._parts:
+            yield from self._suspects(part, live, flagged_since)
 
     def _suspects(
-        self, part: PartitionState, live: LiveSegments, flag_writers: dict[int, int]
+        self, part: PartitionState, live: LiveSegments, flagged_since: Mapping[int, int]
     ) -> Iterator[Suspect]:
         parts, all_archived, all_sizes = self.tally.by_row(part.topic_id_partition.key)
         rows = np.flatnonzero(live.states == FINISHED)
         live = LiveSegments(live.table, live.rows[rows])
         found, archived, sizes = parts[rows], all_archived[rows], all_sizes[rows]
-        is_mostly_aiven = self.tally.aiven > self.tally.kafka
-        aiven = (found & _AIVEN_ONLY != 0) | ((found & ~np.uint8(_P.LOG) == 0) & is_mostly_aiven)
+        aiven = found & _AIVEN_ONLY != 0
         needed = np.where(aiven, np.uint8(AIVEN_PARTS), np.uint8(KAFKA_PARTS))
         with_index = np.zeros(len(rows), dtype=bool)
-        for writer, since in flag_writers.items():
+        for writer, since in flagged_since.items():
             written = (live.column("writer") == writer) & ~live.flags(KIP405)
             with_index |= written & (live.column("event_timestamp") >= since)
         with_index &= ~aiven & ~live.flags(TXN_INDEX_EMPTY)
@@ -247,7 +233,33 @@ class StoreAudit:
             )
 
 
-def _named(live: LiveSegments) -> "tuple[SegmentIds, array[int]]":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """A listing of the whole store, compared with all live segments.
+
+    `unaccounted` yields, by key, the objects that belong to no live segment. Once it has ended, `suspects`
+    returns the suspects by partition, and `totals_by_row` the bytes of all objects found of each segment of
+    a partition, in order of arrival.
+    """
+
+    unaccounted: Iterator[RemoteObject]
+    suspects: Callable[[], Iterator[Suspect]]
+    totals_by_row: Callable[[PartitionKey], Int64s]
+
+
+def audit_listing(state: TierState, listed: Iterable[RemoteObject]) -> Audit:
+    """Compare all objects of the store, by key, with the live segments of `state`."""
+    audit = StoreAudit(state)
+    tally = audit.tally
+
+    def suspects() -> Iterator[Suspect]:
+        found = audit.suspects(earliest(flag_writers(state)))
+        return (each.in_aiven() for each in found) if tally.aiven > tally.kafka else found
+
+    return Audit(unaccounted=audit.unaccounted(listed), suspects=suspects, totals_by_row=tally.totals_by_row)
+
+
+def _named(live: LiveSegments) -> tuple[SegmentIds, array[int]]:
     """Return the ids and the start offsets of segments."""
     return SegmentIds(live.id_words), array("q", live.column("start").tobytes())
 

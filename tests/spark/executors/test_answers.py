@@ -1,25 +1,39 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
-from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    RemoteLogSegmentState,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+)
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.spark.executors.checked_segments import SparkRunner
 from tierctl.spark.fold import SparkFold
 from tierctl.state.lineage import Lineage
+from tierctl.state.tier_state import TierState
 
+from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
 from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
 from tests.spark.worlds import NOW_MS as PAST_MS
-from tests.verify.cases import CASES
+from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
 __all__ = ["small_pieces"]
+
+S = RemoteLogSegmentState
 
 pytestmark = pytest.mark.usefixtures("spark", "small_pieces", "no_segments")
 
@@ -43,7 +57,7 @@ def no_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FoldResult]]:
 LOGS = ("--now", NOW_MS, "-o", "json", "--log-dir")
 
 
-@pytest.mark.parametrize("command", ["status", "verify"])
+@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
 @pytest.mark.parametrize("place", METADATA)
 def test_captures(command: str, place: str, capture: Capture, tmp_path: Path) -> None:
     configs = tmp_path / "topics.properties"
@@ -52,10 +66,17 @@ def test_captures(command: str, place: str, capture: Capture, tmp_path: Path) ->
     where = ("--metadata", within(capture, place), *LOGS, logs, "--topic-configs", configs)
     if "orders" not in "".join(each.name for each in logs.iterdir()):
         where = where[:-2]
-    assert assert_same(command, *where).code in {0, 3}
+    command, has_tier, _ = command.partition(" ")
+    assert assert_same(command, *where, *(with_tier(capture, place) if has_tier else ())).code in {0, 3}
 
 
-@pytest.mark.parametrize("command", ["status", "verify"])
+def with_tier(capture: Capture, place: str) -> list[object]:
+    key = capture("aiven-encrypted") / "keys" / "private.pem"
+    more = ["--aiven-private-key", f"key1={key}"] if "encrypted" in place else []
+    return ["--remote", within(capture, TIERS[place][0]), *more]
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
 @pytest.mark.parametrize("spoils", [DAMAGE, MISPLACED], ids=["damage", "misplaced"])
 def test_spoilt(
     command: str, spoils: tuple[str, ...], writable: Callable[[str], Path], no_segments: list[FoldResult]
@@ -63,10 +84,61 @@ def test_spoilt(
     tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
     for name in spoils:
         CASES[name].spoil(tier)
-    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata)
+    command, has_tier, _ = command.partition(" ")
+    more = ("--remote", tier.remote) if has_tier else ()
+    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *more)
     assert said.code == (7 if spoils is DAMAGE else 3)
     assert said.out.strip()
     assert len(no_segments) > 1
+
+
+def test_a_tier_of_aiven_that_lost_objects(capture: Capture, writable: Callable[[str], Path]) -> None:
+    """One segment lacks an object, and one of another topic has none."""
+    bucket = writable("aiven-plain/bucket")
+    first, *_, last = sorted({each.parent for each in bucket.rglob("*.rsm-manifest")})
+    min(first.glob("*.rsm-manifest")).unlink()
+    for each in sorted(last.iterdir())[:3]:
+        each.unlink()
+    metadata = within(capture, "aiven-plain/broker-logs")
+    said = assert_same("verify", "--metadata", metadata, "--remote", bucket, "--now", NOW_MS, "-o", "json")
+    found = {each["topic"]: each["found"] for each in said.json if each["check"] == "missing_object"}
+    assert len(said.json) == 2
+    assert "manifest" in found["audit"]
+    assert "none of the segment's objects" in found["sensors"]
+
+
+def test_what_is_copied_or_deleted_while_the_store_is_listed(
+    writable: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata are read again after the listing, as without Spark."""
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    now_ms = time.time_ns() // 1_000_000
+    oldest = tier.segments("clicks")[0]
+    again = replace(
+        oldest,
+        segment_id=OTHER,
+        state=S.COPY_SEGMENT_STARTED,
+        event_timestamp_ms=now_ms,
+        custom_metadata=None,
+    )
+    tier.object(again, ".log").write_bytes(b"half")
+    tier.object(oldest, ".log").unlink()
+    place = ("--metadata", tier.metadata, "--remote", tier.remote, "-o", "json")
+
+    def kinds() -> set[str]:
+        said = tierctl("verify", *place, "--engine", "spark", "--master", "local[2]")
+        return {each["check"] for each in said.json}
+
+    assert kinds() == {"missing_object", "orphan"}
+    audit = SparkRunner.audit
+
+    def slowly(self: SparkRunner, state: TierState, *, with_totals: bool) -> Audit:
+        found = audit(self, state, with_totals=with_totals)
+        tier.append(again, update(oldest, S.DELETE_SEGMENT_STARTED, at_ms=now_ms))
+        return found
+
+    monkeypatch.setattr(SparkRunner, "audit", slowly)
+    assert kinds() == {"stuck_delete", "dangling_copy"}
 
 
 def test_the_tier_is_recognised_by_segments_elsewhere(capture: Capture) -> None:

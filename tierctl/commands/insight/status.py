@@ -16,8 +16,9 @@ from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, kept_for, verify
+from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import last_successful_runs
 from tierctl.model import (
     LocalLog,
@@ -212,7 +213,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     """
     copying, lacks_events = request_as(CopyRequest, request), False
     stopped: dict[TopicIdPartition, Reason] = {}
-    reader = partial(whole_metadata, kept=kept_for(_listed_tier(request)))
+    reader = partial(whole_metadata, kept=Kept.FACTS)
     with mutation(copying, progress or SilentProgress(), reader=reader, needs_untiered=False) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)

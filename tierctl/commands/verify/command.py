@@ -518,7 +518,8 @@ def _findings(
     is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        metadata = whole_metadata(resources, kept=kept_for(request.remote)) if read is None else read
+        kept = Kept.SEGMENTS if is_deep else Kept.FACTS
+        metadata = whole_metadata(resources, kept=kept) if read is None else read
         state = metadata.refresh() if read is None else read.state
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
@@ -563,11 +564,6 @@ def _findings(
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
-
-
-def kept_for(remote: str | None) -> Kept:
-    """Return what executors keep of the segments for `verify`: a tier's objects are compared with each."""
-    return Kept.FACTS if remote is None else Kept.SEGMENTS
 
 
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:

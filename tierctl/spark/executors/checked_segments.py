@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
+
+import numpy as np
 
 from tierctl.checks.deep import PartitionTask, SegmentsTask, Task, TaskRunner
 from tierctl.checks.findings import Finding
-from tierctl.checks.objects import Expected, Found, PartitionKey, Tally
+from tierctl.checks.objects import Audit, PartitionKey, StoreAudit, Suspect, earliest, flag_writers
 from tierctl.errors import EngineError
+from tierctl.in_order import in_order
 from tierctl.metadata.daily_changes import deleted_segment_ids
-from tierctl.model import ListedSet, Uuid
+from tierctl.metadata.parallel_fold import part_of
+from tierctl.model import ListedSet, TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Advance
 from tierctl.spark.executors.task import shared_tier, shared_topic
 from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, grouped
 from tierctl.state.segment_ids import SegmentIds
+from tierctl.state.tier_state import PartitionState, Question, TierState
 from tierctl.storage import object_sets as sets
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
-from tierctl.storage.layouts.kafka import owner_of_folder
+from tierctl.storage.layouts.kafka import owner_of_folder, segment_object_name
 from tierctl.storage.object_sets import folders_of
 from tierctl.storage.open_tier import TierSpec
 
@@ -35,12 +41,10 @@ REQUEST_US: Final = 20_000
 """The time that a request to a store takes, in microseconds: tasks are combined by estimated duration."""
 _LEAST_US, _GROUP_US_MAX, _JOB_US_PER_SLOT = 100_000, 5_000_000, 300_000_000
 _GROUPS_PER_SLOT, _READ_BYTES_PER_US = 8, 100
+_LISTING_THREADS = 8
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_Other = tuple[str, int, int | None, str | None, str | None]
-"""Key, size, modification time and problem of an object."""
 
 
 def read_each(
@@ -105,34 +109,46 @@ def list_object_sets(
     for own, unknown, count in executors.run(function, folders):
         found += own
         for each in unknown:
-            others(RemoteObject(*each))
+            others(each)
         advance(count)
     return sets.ordered(found)
 
 
-def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[_Other], int]:
+def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[RemoteObject], int]:
     """Return the sets of a folder, its objects that belong to no set, and the number of objects of sets."""
     remote = shared_tier(spec)
     others: list[RemoteObject] = []
     counts: list[int] = []
     found = sets.sets_among(remote, remote.list_objects(folder), counts.append, others=others.append)
-    facts = [
-        (each.key, each.size_bytes, each.modified_ms, each.problem, each.archive_class) for each in others
-    ]
-    return found, facts, sum(counts)
+    return found, others, sum(counts)
 
 
 def folders_to_list(executors: Executors, remote: RemoteStorageManager) -> list[str | RemoteObject]:
     """Return folders of `remote` for executors to list, and the objects outside of them, ordered by key."""
     listing = remote.list_folder().by_key()
-    if len(listing) >= FOLDERS_PER_SLOT * executors.slots:
-        return listing
-    inner: list[str | RemoteObject] = []
-    for each in listing:
-        owner = owner_of_folder(each) if isinstance(each, str) else None
-        is_topic = owner is not None and owner[1] is None
-        inner += remote.list_folder(each).by_key() if isinstance(each, str) and is_topic else [each]
-    return inner
+    return listing if len(listing) >= FOLDERS_PER_SLOT * executors.slots else _inner(remote, listing)
+
+
+def partition_folders(remote: RemoteStorageManager) -> list[str | RemoteObject]:
+    """Return the folders of partitions, other folders, and the objects outside of them, ordered by key."""
+    return _inner(remote, remote.list_folder().by_key())
+
+
+def _inner(remote: RemoteStorageManager, listing: Sequence[str | RemoteObject]) -> list[str | RemoteObject]:
+    """Return `listing` with the contents of the folders of topics in place of these."""
+    topics = [each for each in listing if isinstance(each, str) and _is_topic(each)]
+    found = in_order(remote.list_folder, topics, threads=_LISTING_THREADS, ahead=_LISTING_THREADS)
+    inner = dict(zip(topics, found, strict=True))
+    return [
+        one
+        for each in listing
+        for one in (inner[each].by_key() if isinstance(each, str) and each in inner else [each])
+    ]
+
+
+def _is_topic(folder: str) -> bool:
+    owner = owner_of_folder(folder)
+    return owner is not None and owner[1] is None
 
 
 SEGMENTS_AT_ONCE = 1_000_000
@@ -142,41 +158,69 @@ _OBJECTS_PER_SEGMENT = 5
 _OBJECT_US, _SEGMENT_US, _CHECKED_BYTES_PER_US = 10, 20, 200
 
 
-@dataclass(frozen=True, slots=True)
-class FolderPart:
-    """A folder of the store, and the live segments that its objects may belong to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """The objects in the folders of a user partition, compared with its live segments.
 
-    folder: str
-    expected: Expected
-
-    @property
-    def segments(self) -> int:
-        """Return the number of these segments."""
-        return sum(len(starts) for _, starts in self.expected.segments.values())
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPart:
-    """The result of listing a folder: the objects of known segments, and all others.
-
-    `others` has key, size, modification time, problem and archive class of each object that
-    belongs to no known segment.
+    `others` are, by folder, the objects that belong to none of these. `claimed` are the keys of the objects
+    of other folders that do. `listed` counts the objects in its folders, `aiven` and `kafka` those that only
+    that layout has. `totals` are those of `Audit`, empty if they are not asked for.
     """
 
-    found: Found
-    others: list[tuple[str, int, int | None, str | None, str | None]]
-    objects: int
+    others: Mapping[str, Sequence[RemoteObject]]
+    claimed: Sequence[str]
+    suspects: Sequence[Suspect]
+    listed: int
+    aiven: int
+    kafka: int
+    totals: array[int]
 
 
-def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
-    """List one folder; raise RemoteStorageError if the store fails."""
-    tally, others, count = Tally(part.expected), [], 0
-    for listed in shared_tier(spec).list_objects(part.folder):
-        count += 1
-        if not tally.add_listed(listed):
-            facts = (listed.key, listed.size_bytes, listed.modified_ms, listed.problem, listed.archive_class)
-            others.append(facts)
-    return ListedPart(tally.found(), others, count)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderAudits:
+    """The question for `TierState.map_parts` which objects user partitions have in the store.
+
+    `folders` are those of each partition, and `flagged_since` the times of `flag_writers` for the whole tier.
+    With `more`, only its partitions are examined, each together with these objects of other folders.
+    """
+
+    spec: TierSpec
+    folders: Mapping[PartitionKey, Sequence[str]]
+    flagged_since: Mapping[int, int]
+    with_totals: bool
+    more: Mapping[PartitionKey, Sequence[RemoteObject]] = field(default_factory=dict)
+
+    def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, PartitionAudit]]:
+        """Yield the audit of each partition; raise RemoteStorageError if the store fails."""
+        remote = shared_tier(self.spec)
+        for part in state.by_metadata_partition():
+            if not self.more or part.topic_id_partition.key in self.more:
+                yield part.topic_id_partition, self._audit(remote, part)
+
+    def _audit(self, remote: RemoteStorageManager, part: PartitionState) -> PartitionAudit:
+        key, audit = part.topic_id_partition.key, StoreAudit([part])
+        tally, folders = audit.tally, self.folders.get(key, ())
+        others = {folder: list(audit.unaccounted(remote.list_objects(folder))) for folder in folders}
+        listed = tally.objects + sum(map(len, others.values()))
+        return PartitionAudit(
+            others=others,
+            claimed=[each.key for each in self.more.get(key, ()) if tally.add_listed(each)],
+            suspects=list(audit.suspects(self.flagged_since)),
+            listed=listed,
+            aiven=tally.aiven,
+            kafka=tally.kafka,
+            totals=array("q", tally.totals_by_row(key).tobytes() if self.with_totals else b""),
+        )
+
+
+def list_part(spec: TierSpec, folder: str) -> list[RemoteObject]:
+    """Return the objects of a folder; raise RemoteStorageError if the store fails."""
+    return list(shared_tier(spec).list_objects(folder))
+
+
+def answer(question: Question, state: TierState) -> list[Any]:
+    """Return the answers of a state to a question."""
+    return list(question(state))
 
 
 def check(spec: TierSpec, task: Task) -> list[Finding]:
@@ -202,7 +246,7 @@ def _require_logs(task: SegmentsTask) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRunner:
-    """RemoteRunner on executors; `advance` is called with the number of objects listed."""
+    """RemoteRunner on executors; `advance` is called with numbers of listed objects."""
 
     executors: Executors
     remote: RemoteStorageManager
@@ -210,30 +254,64 @@ class SparkRunner:
     advance: Callable[[int], None]
     segments_per_task: int = 16
 
-    def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
-        """Implement `RemoteRunner.unaccounted`: one task lists one folder of the store."""
-        keys = _by_topic(tally.keys())
-        listing = folders_to_list(self.executors, self.remote)
-        parts = (
-            FolderPart(each, tally.expected(_keys_in(each, keys)))
-            for each in listing
-            if isinstance(each, str)
-        )
-        list_folder = partial(list_part, self.spec)
-        jobs = grouped(parts, lambda part: part.segments + 1, SEGMENTS_AT_ONCE)
-        listed = (
-            found
-            for job in jobs
-            for found in self.executors.run(list_folder, job, cost=_listing_us, min_task_cost=_LEAST_US)
-        )
+    @property
+    def open_tier(self) -> Callable[[], RemoteStorageManager]:
+        """Implement `RemoteRunner.open_tier`."""
+        return partial(shared_tier, self.spec)
+
+    def spread(self, state: TierState) -> TierState:
+        """Implement `RemoteRunner.spread`: executors receive the segments that `state` has here."""
+        return state if state.elsewhere is not None else replace(state, elsewhere=partial(self._ask, state))
+
+    def _ask(
+        self, state: TierState, question: Question, metadata_partitions: Collection[int]
+    ) -> Iterator[Any]:
+        """Implement `Elsewhere`: send executors the tables of the metadata partitions."""
+        parts = (part_of(state, [number]) for number in sorted(metadata_partitions))
+        for job in grouped(parts, _segments_in, SEGMENTS_AT_ONCE):
+            for answers in self.executors.run(
+                partial(answer, question), job, cost=_asking_us, min_task_cost=_LEAST_US
+            ):
+                yield from answers
+
+    def audit(self, state: TierState, *, with_totals: bool) -> Audit:
+        """Implement `RemoteRunner.audit`: each partition's folders are listed where its segments are.
+
+        An object in another folder than its own is sent to the partition that it names.
+        """
+        spread, listing = self.spread(state), partition_folders(self.remote)
+        folders: dict[PartitionKey, list[str]] = {}
+        foreign: list[str] = []
         for each in listing:
-            if isinstance(each, RemoteObject):
-                yield each
-                continue
-            found = next(listed)
-            tally.absorb(found.found)
-            self.advance(found.objects)
-            yield from (RemoteObject(*facts) for facts in found.others)
+            if isinstance(each, str):
+                key = _key_of(each)
+                (foreign if key not in state.partitions else folders.setdefault(key, [])).append(each)
+        question = FolderAudits(
+            spec=self.spec,
+            folders=folders,
+            flagged_since=earliest(spread.map_parts(flag_writers)),
+            with_totals=with_totals,
+        )
+        audits = dict(spread.map_in_order(question))
+        others = {folder: found for each in audits.values() for folder, found in each.others.items()}
+        others |= dict(zip(foreign, self.executors.run(partial(list_part, self.spec), foreign), strict=True))
+        self.advance(sum(each.listed for each in audits.values()))
+        self.advance(sum(len(others[folder]) for folder in foreign))
+        self.advance(sum(isinstance(each, RemoteObject) for each in listing))
+        claimed: set[str] = set()
+        more = _in_other_folders(listing, others, state)
+        if more:
+            audits |= spread.map_in_order(replace(question, more=more), more)
+            claimed |= {key for each in audits.values() for key in each.claimed}
+        is_mostly_aiven = sum(each.aiven - each.kafka for each in audits.values()) > 0
+        suspects = (suspect for each in audits.values() for suspect in each.suspects)
+        totals = {partition.key: each.totals for partition, each in audits.items()}
+        unaccounted = _in_order(listing, others)
+        return Audit(
+            unaccounted=(each for each in unaccounted if each.key not in claimed),
+            suspects=lambda: (each.in_aiven() if is_mostly_aiven else each for each in suspects),
+            totals_by_row=lambda key: np.frombuffer(totals[key], np.int64),
+        )
 
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
         """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
@@ -242,20 +320,40 @@ class SparkRunner:
             yield from self.executors.run(function, job, cost=_checking_us, min_task_cost=_LEAST_US)
 
 
-def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[PartitionKey]]:
-    found: dict[str, list[PartitionKey]] = {}
-    for key in keys:
-        found.setdefault(key[0], []).append(key)
+def _key_of(folder: str) -> PartitionKey | None:
+    """Return the partition whose segments belong in `folder`, by topic id and number; None if it has none."""
+    owner = owner_of_folder(folder)
+    return None if owner is None or owner[1] is None else (owner[0], owner[1])
+
+
+def _in_order(
+    listing: Sequence[str | RemoteObject], others: Mapping[str, Sequence[RemoteObject]]
+) -> Iterator[RemoteObject]:
+    for each in listing:
+        if isinstance(each, str):
+            yield from others[each]
+        else:
+            yield each
+
+
+def _in_other_folders(
+    listing: Sequence[str | RemoteObject], others: Mapping[str, Sequence[RemoteObject]], state: TierState
+) -> dict[PartitionKey, list[RemoteObject]]:
+    """Return the objects in other folders than those of the known partitions that their keys name."""
+    found: dict[PartitionKey, list[RemoteObject]] = {}
+    for place in listing:
+        own = _key_of(place) if isinstance(place, str) else None
+        for each in others[place] if isinstance(place, str) else [place]:
+            name = None if each.problem is not None else segment_object_name(each.key)
+            if name is not None:
+                key = (name.topic_id, name.partition)
+                if key != own and key in state.partitions:
+                    found.setdefault(key, []).append(each)
     return found
 
 
-def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[PartitionKey]:
-    """Return the partitions in `keys` whose objects belong into `folder`, by topic id and partition."""
-    owner = owner_of_folder(folder)
-    if owner is None:
-        return []
-    topic_id, partition = owner
-    return [key for key in keys.get(topic_id, ()) if partition in {None, key[1]}]
+def _segments_in(state: TierState) -> int:
+    return sum(part.segment_count for part in state.partitions.values()) + 1
 
 
 def _segments_of(task: Task) -> int:
@@ -264,8 +362,9 @@ def _segments_of(task: Task) -> int:
     return len(task.segments) * 10 + sum(len(log.segments) for log in task.logs)
 
 
-def _listing_us(part: FolderPart) -> int:
-    return REQUEST_US + part.segments * _OBJECTS_PER_SEGMENT * _OBJECT_US
+def _asking_us(state: TierState) -> int:
+    requests = len(state.partitions) * REQUEST_US
+    return requests + _segments_in(state) * (_SEGMENT_US + _OBJECTS_PER_SEGMENT * _OBJECT_US)
 
 
 def _checking_us(task: Task) -> int:

@@ -71,6 +71,7 @@ _PACKAGES = (
     "apply.side_effects",
     "wire.batches.batch_head",
     "wire.batches.scan",
+    "storage.base",
     "storage.throttle",
     "spark.executors.checked_segments",
 )
