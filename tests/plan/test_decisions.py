@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from tierctl.commands.insight.report import segment_kinds
+from tierctl.commands.insight.tier_digest import segment_kinds
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, TierDecisions, stop_lines
+from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, DecisionColumns, NextAction, stop_lines
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import SegmentKind
@@ -69,12 +69,10 @@ def test_columns_have_the_last_decision_about_each_segment() -> None:
     plan = plan_retention(
         state, [local_log([10], 40)], {"orders": TopicConfig(retention_ms=DAY_MS)}, now_ms=NOW_MS
     )
-    table = TierDecisions(lambda: state)
-    assert not table.of(part).is_decided.any()
+    assert not DecisionColumns.of(part, ()).is_decided.any()
     staying = Reason(K.NO_LIMIT_REACHED, is_age_stated=True)
-    table.add(Decision.kept(each, staying) for each in part.segments if each.start_offset < 20)
-    table.add(plan.decisions(NOW_MS))
-    found = table.of(part)
+    kept = [Decision.kept(each, staying) for each in part.segments if each.start_offset < 20]
+    found = DecisionColumns.of(part, [*kept, *plan.decisions(NOW_MS)])
     starts = part.segments.columns.column("start").tolist()
     assert {starts[row]: bool(found.has(EXPIRED)[row]) for row in range(3)} == {0: True, 10: False, 20: False}
     assert {starts[row]: bool(found.has(KEPT)[row]) for row in range(3)} == {0: False, 10: True, 20: False}
@@ -89,14 +87,13 @@ def test_the_page_shows_a_copy_that_may_still_run_as_a_copy(kind: ReasonKind) ->
     advance(state, segment(2, 10, 19))
     (part,) = state
     facts = {"broker_id": 1, "begun": "2026-11-22T12:00:00Z", "end_offset": 19}
-    table = TierDecisions(lambda: state)
-    table.add(
+    kept = (
         Decision.kept(each, Reason(kind, **facts))
         for each in part.segments
         if each.state is not S.COPY_SEGMENT_FINISHED
     )
     states = part.segments.columns.states
-    kinds = segment_kinds(table.of(part), states)
+    kinds = segment_kinds(DecisionColumns.of(part, kept), states)
     assert part.topic_id_partition == PARTITION
     assert kinds[states != FINISHED].tolist() == [SegmentKind.COPYING.code]
     assert kinds[states == FINISHED].tolist() == [SegmentKind.UNDECIDED.code]

@@ -141,11 +141,17 @@ class Mutation:
         selection = self.resources.selection
         steps = [step for step in plan.steps if step.topic_id_partition in selection]
         skips = [skip for skip in plan.skipped if skip.topic_id_partition in selection]
-        unread = {p for s in steps if (p := s.topic_id_partition).topic_partition in self.unreadable}
-        kept = tuple(step for step in steps if step.topic_id_partition not in unread)
-        skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
+        unread = self.unread_skips(step.topic_id_partition for step in steps)
+        left_out = {skip.topic_id_partition for skip in unread}
+        kept = tuple(step for step in steps if step.topic_id_partition not in left_out)
+        skips += unread
         refused = tuple(skip for skip in plan.refused if skip in skips)
         return replace(plan, steps=kept, skipped=tuple(skips), refused=refused)
+
+    def unread_skips(self, partitions: Iterable[TopicIdPartition]) -> list[Skip]:
+        """Return a skip of each of `partitions` whose log can't be read."""
+        unread = {partition for partition in partitions if partition.topic_partition in self.unreadable}
+        return [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
 
     def custom_metadata_limit(self, asked_bytes: int | None) -> int:
         """Return KIP-917's limit in bytes: the one of the command line, else that of the broker settings."""

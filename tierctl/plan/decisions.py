@@ -6,10 +6,9 @@ read the rows of the same plans, which also state why a segment stays, and from 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
 from typing import Self
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState
 
 _K = ReasonKind
 WAITING = frozenset(
@@ -139,9 +138,21 @@ class DecisionColumns:
     due_ms: npt.NDArray[np.int64]
 
     @classmethod
-    def of_none(cls, count: int) -> Self:
-        """Return the columns of `count` segments without a decision."""
-        return cls(np.full(count, _NO_KIND, np.int64), np.full(count, NEVER, np.int64))
+    def of(cls, part: PartitionState, decisions: Iterable[Decision]) -> Self:
+        """Return the decisions about the segments of `part`; of two about a segment, the later one counts."""
+        numbers = {raw: number for number, raw in enumerate(part.segments.columns.ids)}
+        found = cls(np.full(len(numbers), _NO_KIND, np.int64), np.full(len(numbers), NEVER, np.int64))
+        for row in decisions:
+            number = None if row.segment_id is None else numbers.get(row.segment_id.bytes)
+            if number is not None:
+                found.kinds[number] = _KINDS[row.reason.kind]
+                found.due_ms[number] = NEVER if row.due_ms is None else row.due_ms
+        return found
+
+    @classmethod
+    def alike(cls, count: int, kind: ReasonKind, due_ms: int) -> Self:
+        """Return the same decision about each of `count` segments."""
+        return cls(np.full(count, _KINDS[kind], np.int64), np.full(count, due_ms, np.int64))
 
     def has(self, kinds: Iterable[ReasonKind]) -> npt.NDArray[np.bool_]:
         """Return for each segment whether the reason of its decision is one of `kinds`."""
@@ -153,31 +164,3 @@ class DecisionColumns:
         """Return for each segment whether there is a decision."""
         found: npt.NDArray[np.bool_] = self.kinds != _NO_KIND
         return found
-
-
-class TierDecisions:
-    """The decisions about the segments of a tier, a few bytes each, because there are millions.
-
-    `state` returns the state from which they were decided; it must not change meanwhile.
-    """
-
-    def __init__(self, state: Callable[[], TierState]) -> None:
-        self._state = state
-        self._columns: dict[tuple[Uuid, int], DecisionColumns] = {}
-
-    def add(self, decisions: Iterable[Decision]) -> None:
-        """Add decisions, partition by partition; of two about a segment, the later one counts."""
-        for key, rows in groupby(decisions, key=lambda each: each.partition.key):
-            ids = self._state().partitions[key].segments.columns.ids
-            numbers = {raw: number for number, raw in enumerate(ids)}
-            found = self._columns.setdefault(key, DecisionColumns.of_none(len(ids)))
-            for row in rows:
-                number = None if row.segment_id is None else numbers.get(row.segment_id.bytes)
-                if number is not None:
-                    found.kinds[number] = _KINDS[row.reason.kind]
-                    found.due_ms[number] = NEVER if row.due_ms is None else row.due_ms
-
-    def of(self, part: PartitionState) -> DecisionColumns:
-        """Return the decisions about the segments of `part`."""
-        found = self._columns.get(part.topic_id_partition.key)
-        return DecisionColumns.of_none(len(part.segments.columns)) if found is None else found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
-from tierctl.model import LogDirFacts, RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
+from tierctl.model import LogDirFacts, RemoteLogSegmentMetadata, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
@@ -171,23 +171,31 @@ def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None)
     in any state. Partitions come in the order of their marks, so that the processed offsets of a metadata
     partition grow without gaps. `topic_ids` restricts the plan to these topics.
     """
-    steps: list[Step] = []
-    skipped: list[Skip] = []
-    marked = [
-        part
-        for part in sorted((part for part in state if part.is_to_remove), key=_marked_order)
-        if topic_ids is None or part.topic_id_partition.topic_id in topic_ids
-    ]
-    reasons = {part.topic_id_partition.key: why_unreadable(state, part) for part in marked}
-    removed = {key for key, reason in reasons.items() if reason is None}
+    partitions, skipped = removable(state, topic_ids=topic_ids)
+    removed = [partition.key for partition in partitions]
     found = dict(state.map_parts(partial(_removals, removed), removed))
-    for part in marked:
-        reason = reasons[part.topic_id_partition.key]
+    steps = tuple(step for key in removed for step in found[key])
+    return Plan(command="delete", steps=steps, read=dict(state.read), skipped=tuple(skipped))
+
+
+def removable(
+    state: TierState, *, topic_ids: Collection[Uuid] | None = None
+) -> tuple[list[TopicIdPartition], list[Skip]]:
+    """Return the partitions that `plan_removal` deletes, and its skips of the other marked ones.
+
+    Both are in the order of the marks. No question is asked about segments.
+    """
+    partitions: list[TopicIdPartition] = []
+    skipped: list[Skip] = []
+    for part in sorted((part for part in state if part.is_to_remove), key=_marked_order):
+        partition, reason = part.topic_id_partition, why_unreadable(state, part)
+        if topic_ids is not None and partition.topic_id not in topic_ids:
+            continue
         if reason:
-            skipped.append(Skip.of(part.topic_id_partition, reason))
+            skipped.append(Skip.of(partition, reason))
         else:
-            steps += found[part.topic_id_partition.key]
-    return Plan(command="delete", steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
+            partitions.append(partition)
+    return partitions, skipped
 
 
 def _marked_order(part: PartitionState) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The parts of a plan: the steps of a mutating command, and their JSON form for --plan-out and `apply`."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -223,20 +223,7 @@ class Plan:
         A segment that only tierctl deletes, and no broker, stays.
         """
         yield from self.kept
-        for step in self.steps:
-            if step.action in _NEXT_ACTIONS and step.start_offset is not None:
-                reason = Reason.of(step.reason)
-                is_by_brokers = reason.kind is not ReasonKind.DOUBLED_SEGMENT
-                yield Decision(
-                    partition=step.topic_id_partition,
-                    segment_id=step.segment_id,
-                    start_offset=step.start_offset,
-                    end_offset=step.end_offset,
-                    reason=reason,
-                    action=_NEXT_ACTIONS[step.action] if is_by_brokers else NextAction.NONE,
-                    due_ms=now_ms if is_by_brokers else None,
-                    size_bytes=step.details.get("segment_size_in_bytes"),
-                )
+        yield from step_decisions(self.steps, now_ms)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan without its basis as a JSON object, with metadata partitions as strings."""
@@ -259,6 +246,24 @@ class Plan:
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
             raise UsageError(f"not a plan: {e}", hint="expected the file that --plan-out wrote") from e
+
+
+def step_decisions(steps: Iterable[Step], now_ms: int) -> Iterator[Decision]:
+    """Yield the decisions of the steps about segments, which are copied or deleted at `now_ms`."""
+    for step in steps:
+        if step.action in _NEXT_ACTIONS and step.start_offset is not None:
+            reason = Reason.of(step.reason)
+            is_by_brokers = reason.kind is not ReasonKind.DOUBLED_SEGMENT
+            yield Decision(
+                partition=step.topic_id_partition,
+                segment_id=step.segment_id,
+                start_offset=step.start_offset,
+                end_offset=step.end_offset,
+                reason=reason,
+                action=_NEXT_ACTIONS[step.action] if is_by_brokers else NextAction.NONE,
+                due_ms=now_ms if is_by_brokers else None,
+                size_bytes=step.details.get("segment_size_in_bytes"),
+            )
 
 
 def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) -> Step:

@@ -1,8 +1,10 @@
 """The lanes of the page: the segments of each partition as columns, joined to bins where there are many."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,7 @@ _FEWEST_PER_LANE = 4
 _NO_TIME = -1
 
 Int64s = npt.NDArray[np.int64]
+Items: TypeAlias = "array[int]"
 _OFFSET_MAX = (1 << 53) - 1
 """The largest number that a script of the page represents exactly."""
 _TIME_MS_MAX = 253_402_300_799_000
@@ -57,9 +60,6 @@ class LaneSegments:
 
     def __len__(self) -> int:
         return len(self.starts)
-
-
-NO_SEGMENTS = LaneSegments.of_rows(())
 
 
 def items_per_lane(counts: Sequence[int], items_max: int = ITEMS_MAX) -> int:
@@ -108,13 +108,64 @@ def _binned(segments: LaneSegments, limit: int) -> _Bins:
     return _Bins(firsts, np.logical_or.reduceat(differs & ~begins, firsts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneItems:
+    """The items of one lane, which show its segments, and the sums of these.
+
+    `values` has the columns that `Lanes.to_json` describes, one after the other, with one value per item; it
+    is no array of NumPy, which the decoder of executors' results does not know. `joined_segments` are the
+    segments that an item shows together with others.
+    """
+
+    segments: int = 0
+    size_bytes: int = 0
+    joined_segments: int = 0
+    values: Items = field(default_factory=partial(array, "q"))
+
+    @classmethod
+    def of(cls, segments: LaneSegments, limit: int) -> Self:
+        """Return at most `limit` items that show `segments`."""
+        if not len(segments):
+            return cls()
+        bins = _binned(segments, limit)
+        firsts = bins.firsts
+        starts, ends = segments.starts[firsts], np.maximum.reduceat(segments.ends, firsts)
+        counts = np.diff(np.append(firsts, len(segments)))
+        times = np.where(segments.times_ms > 0, segments.times_ms // 1000, _NO_TIME)
+        values = {
+            "gap": np.diff(starts, prepend=starts[:1]) - np.append(0, (ends - starts)[:-1] + 1),
+            "length": ends - starts + 1,
+            "count": counts,
+            "bytes": np.add.reduceat(segments.sizes, firsts),
+            "time": np.diff(np.maximum.reduceat(times, firsts), prepend=0),
+            "epoch": np.diff(np.maximum.reduceat(segments.epochs, firsts), prepend=0),
+            "kind": 2 * np.maximum.reduceat(segments.kinds, firsts) + bins.is_mixed,
+        }
+        # Each gap is the distance from the item before; the first item's gap is its start offset.
+        values["gap"][0] = starts[0]
+        return cls(
+            segments=len(segments),
+            size_bytes=int(segments.sizes.sum()),
+            joined_segments=int(counts[counts > 1].sum()),
+            values=array("q", np.concatenate([values[name] for name in _ITEM_COLUMNS]).tobytes()),
+        )
+
+    def __len__(self) -> int:
+        return len(self.values) // len(_ITEM_COLUMNS)
+
+    def column(self, name: str) -> Items:
+        """Return one of the columns."""
+        first = _ITEM_COLUMNS.index(name) * len(self)
+        return self.values[first : first + len(self)]
+
+
 @dataclass(slots=True)
 class PartitionRow:
     """One partition of the page; `log_end_offset` is exclusive. Unknown values are None."""
 
     partition: TopicIdPartition
-    tier: LaneSegments = NO_SEGMENTS
-    local: LaneSegments = NO_SEGMENTS
+    tier: LaneItems = field(default_factory=LaneItems)
+    local: LaneItems = field(default_factory=LaneItems)
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     next_expiry_ms: int | None = None
@@ -122,7 +173,7 @@ class PartitionRow:
 
 @dataclass(slots=True)
 class Lanes:
-    """The columns of the page's JSON block; `items` is the number of items that a lane may have."""
+    """The columns of the page's JSON block; `limit` is the number of items that a lane may have."""
 
     limit: int
     numbers: dict[tuple[Uuid, int], int] = field(default_factory=dict)
@@ -131,15 +182,15 @@ class Lanes:
     """Segments that an item shows together with others."""
     _topics: dict[tuple[str, Uuid], int] = field(default_factory=dict)
     _rows: dict[str, list[Any]] = field(default_factory=dict)
-    _items: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
+    _items: dict[str, Items] = field(
+        default_factory=lambda: {name: array("q") for name in _ITEM_COLUMNS},
+    )
 
     @classmethod
-    def of(cls, rows: Iterable[PartitionRow]) -> Self:
-        """Return the lanes of `rows`, by topic and partition; they share the items of the page."""
-        ordered = sorted(rows, key=lambda row: (row.partition.topic, *row.partition.key))
-        counts = [len(lane) for row in ordered for lane in (row.tier, row.local) if len(lane)]
-        lanes = cls(items_per_lane(counts))
-        for row in ordered:
+    def of(cls, rows: Iterable[PartitionRow], limit: int) -> Self:
+        """Return the lanes of `rows`, by topic and partition."""
+        lanes = cls(limit)
+        for row in sorted(rows, key=lambda row: (row.partition.topic, *row.partition.key)):
             lanes.add(row)
         return lanes
 
@@ -158,47 +209,25 @@ class Lanes:
         """Add the lanes of one partition."""
         self.numbers[row.partition.key] = len(self.numbers)
         topic = self._topics.setdefault((row.partition.topic, row.partition.topic_id), len(self._topics))
-        tier, local = self._add_items(row.tier), self._add_items(row.local)
+        for lane in (row.tier, row.local):
+            self.joined_segments += lane.joined_segments
+            for name, column in self._items.items():
+                column.extend(lane.column(name))
         values = {
             "topic": topic,
             "number": row.partition.partition,
-            "tier_items": tier,
-            "local_items": local,
-            "tier_segments": len(row.tier),
-            "tier_bytes": int(row.tier.sizes.sum()),
-            "local_segments": len(row.local),
-            "local_bytes": int(row.local.sizes.sum()),
+            "tier_items": len(row.tier),
+            "local_items": len(row.local),
+            "tier_segments": row.tier.segments,
+            "tier_bytes": row.tier.size_bytes,
+            "local_segments": row.local.segments,
+            "local_bytes": row.local.size_bytes,
             "log_start": row.log_start_offset,
             "log_end": row.log_end_offset,
             "expiry": None if row.next_expiry_ms is None else row.next_expiry_ms // 1000,
         }
         for name, value in values.items():
             self._rows.setdefault(name, []).append(value)
-
-    def _add_items(self, segments: LaneSegments) -> int:
-        """Add the items of one lane, and return their number."""
-        if not len(segments):
-            return 0
-        bins = _binned(segments, self.limit)
-        firsts = bins.firsts
-        starts, ends = segments.starts[firsts], np.maximum.reduceat(segments.ends, firsts)
-        counts = np.diff(np.append(firsts, len(segments)))
-        self.joined_segments += int(counts[counts > 1].sum())
-        times = np.where(segments.times_ms > 0, segments.times_ms // 1000, _NO_TIME)
-        values = {
-            "gap": np.diff(starts, prepend=starts[:1]) - np.append(0, (ends - starts)[:-1] + 1),
-            "length": ends - starts + 1,
-            "count": counts,
-            "bytes": np.add.reduceat(segments.sizes, firsts),
-            "time": np.diff(np.maximum.reduceat(times, firsts), prepend=0),
-            "epoch": np.diff(np.maximum.reduceat(segments.epochs, firsts), prepend=0),
-            "kind": 2 * np.maximum.reduceat(segments.kinds, firsts) + bins.is_mixed,
-        }
-        # Each gap is the distance from the item before; the first item's gap is its start offset.
-        values["gap"][0] = starts[0]
-        for name in _ITEM_COLUMNS:
-            self._items.setdefault(name, []).append(values[name])
-        return len(firsts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the columns: one value per partition in `rows`, and one per item in `items`.
@@ -207,11 +236,10 @@ class Lanes:
         item before, for the first item of a lane from offset 0; `time` (seconds) and `epoch` are differences
         to the item before. `kind` is twice the code, plus 1 for an item of several kinds.
         """
-        items = {name: np.concatenate(parts).tolist() for name, parts in self._items.items()}
         return {
             "topics": [[printable(name), topic_id] for name, topic_id in self._topics],
             "rows": self._rows,
-            "items": items or {name: [] for name in _ITEM_COLUMNS},
+            "items": {name: column.tolist() for name, column in self._items.items()},
         }
 
 

@@ -7,7 +7,7 @@ from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan import forecast
-from tierctl.plan.decisions import TierDecisions
+from tierctl.plan.decisions import DecisionColumns
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,
@@ -129,7 +129,7 @@ def test_without_a_plan_nothing_is_deleted() -> None:
     columns = PartitionColumns(part, None)
     found = forecast.outlook(
         columns,
-        TierDecisions(lambda: state).of(part),
+        DecisionColumns.of(part, ()),
         TopicConfig(retention_bytes=5, is_copy_disabled=True),
         now_ms=NOW_MS,
         is_known=True,

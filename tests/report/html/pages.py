@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tierctl.commands.insight.report import PAGE_COLUMNS
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.report.html_lanes import Lanes, LaneSegments, PartitionRow, SegmentKind, items_per_lane
+from tierctl.report.html_lanes import (
+    ITEMS_MAX,
+    LaneItems,
+    Lanes,
+    LaneSegments,
+    PartitionRow,
+    SegmentKind,
+)
 from tierctl.report.html_page import PageContent, write_page
 
 if TYPE_CHECKING:
@@ -34,8 +41,13 @@ def topic_id(number: int) -> Uuid:
     return Uuid.from_bytes((number + 1).to_bytes(16, "big"))
 
 
-def partition_row(topic: str, number: int, *, segments: int, topic_number: int = 0) -> PartitionRow:
-    """Return a partition with `segments` in the tier, of an hour and 1000 offsets each, and an active one."""
+def partition_row(
+    topic: str, number: int, *, segments: int, topic_number: int = 0, limit: int = ITEMS_MAX
+) -> PartitionRow:
+    """Return a partition with `segments` in the tier, of an hour and 1000 offsets each, and an active one.
+
+    The lane has at most `limit` items.
+    """
     base = NOW_MS - segments * HOUR_MS
     kinds = [SegmentKind.DUE, *([SegmentKind.CURRENT] * segments)]
     tier = [
@@ -45,25 +57,21 @@ def partition_row(topic: str, number: int, *, segments: int, topic_number: int =
     end = 1000 * segments
     return PartitionRow(
         partition=TopicIdPartition(topic_id(topic_number), topic, number),
-        tier=LaneSegments.of_rows(tier),
-        local=LaneSegments.of_rows([(end, end + 499, 1 << 19, NOW_MS, -1, SegmentKind.ACTIVE.code)]),
+        tier=LaneItems.of(LaneSegments.of_rows(tier), limit),
+        local=LaneItems.of(
+            LaneSegments.of_rows([(end, end + 499, 1 << 19, NOW_MS, -1, SegmentKind.ACTIVE.code)]), limit
+        ),
         log_start_offset=0,
         log_end_offset=end + 500,
         next_expiry_ms=NOW_MS,
     )
 
 
-def lanes_of(rows: Sequence[PartitionRow]) -> Lanes:
-    """Return the lanes of `rows`."""
-    lanes = Lanes(items_per_lane([len(lane) for row in rows for lane in (row.tier, row.local)]))
-    for row in rows:
-        lanes.add(row)
-    return lanes
-
-
 def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
     """Return a page about `rows`, with a finding for each of the first three, and all tables."""
-    lanes = lanes_of(rows)
+    lanes = Lanes(max(len(lane) for row in rows for lane in (row.tier, row.local)))
+    for row in rows:
+        lanes.add(row)
     topics = list(dict.fromkeys((row.partition.topic, row.partition.topic_id) for row in rows))
     named = [{"topic": name, "topic_id": identity} for name, identity in topics]
     found = [

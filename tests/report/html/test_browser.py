@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tierctl.report.html_lanes import items_per_lane
 
 from tests.report.html.pages import HOSTILE, NOW_MS, Opened, hostile_rows, opened, partition_row, written
 
@@ -168,8 +169,11 @@ def test_hostile_names_stay_text(browser: "Browser", scheme: Any, tmp_path: Path
 
 
 def test_ten_thousand_partitions_are_usable(browser: "Browser", tmp_path: Path) -> None:
+    limit = items_per_lane([20, 1] * 10_000)
     rows = [
-        partition_row(f"topic-{number // 100:03}", number % 100, segments=20, topic_number=number // 100)
+        partition_row(
+            f"topic-{number // 100:03}", number % 100, segments=20, topic_number=number // 100, limit=limit
+        )
         for number in range(10_000)
     ]
     file = written(tmp_path, rows)

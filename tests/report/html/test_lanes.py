@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import TopicIdPartition
-from tierctl.report.html_lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
+from tierctl.report.html_lanes import LaneItems, Lanes, LaneSegments, PartitionRow, items_per_lane
 
 from tests.report.html.pages import topic_id
 
@@ -52,9 +52,9 @@ def lane(rows: list[tuple[int, int, int, int, int, int]], limit: int) -> list[It
         (min(s, 2**62), min(s, 2**62) + more, size, min(at, 2**62), epoch, kind)
         for s, more, size, at, epoch, kind in rows
     ]
-    segments = LaneSegments.of_rows(table)
+    items = LaneItems.of(LaneSegments.of_rows(table), limit)
     lanes = Lanes(limit)
-    lanes.add(PartitionRow(partition=TopicIdPartition(topic_id(0), "orders", 0), tier=segments))
+    lanes.add(PartitionRow(partition=TopicIdPartition(topic_id(0), "orders", 0), tier=items))
     return list(items_of(lanes.to_json()))
 
 

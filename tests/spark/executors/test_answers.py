@@ -10,6 +10,7 @@ from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -24,7 +25,7 @@ from tierctl.spark.fold import SparkFold
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import Ran, tierctl
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
 from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
 from tests.spark.worlds import NOW_MS as PAST_MS
@@ -74,6 +75,73 @@ def with_tier(capture: Capture, place: str) -> list[object]:
     key = capture("aiven-encrypted") / "keys" / "private.pem"
     more = ["--aiven-private-key", f"key1={key}"] if "encrypted" in place else []
     return ["--remote", within(capture, TIERS[place][0]), *more]
+
+
+@pytest.fixture
+def require_same_report(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that checks that both engines write the same, and returns the page."""
+    page = tmp_path / "tier.html"
+
+    def check(*where: object, code: int) -> str:
+        said, pages = list[Ran](), list[str]()
+        for engine in ((), ("--engine", "spark", "--master", "local[2]")):
+            said.append(tierctl("report", *where, "--html", page, *engine))
+            pages.append(page.read_text())
+        assert said[0] == said[1]
+        assert said[0].code == code
+        assert pages[0] == pages[1]
+        return pages[0]
+
+    return check
+
+
+REPORTS = {place: 3 if place.startswith(("untiered", "unclean")) else 0 for place in METADATA}
+"""The exit code of a report by capture."""
+
+
+@pytest.mark.parametrize("place", REPORTS)
+def test_reports(
+    place: str, capture: Capture, tmp_path: Path, require_same_report: Callable[..., str]
+) -> None:
+    logs = within(capture, TIERS[place][1])
+    names = {
+        each.name.rpartition("-")[0] for each in logs.iterdir() if (each / "partition.metadata").exists()
+    }
+    configs = tmp_path / "topics.properties"
+    settings = (("remote.storage.enable", "true"), ("retention.ms", "86400000"))
+    lines = [
+        f"{name}.{key}={value}\n" for name in sorted(names - {METADATA_TOPIC}) for key, value in settings
+    ]
+    configs.write_text("".join(lines))
+    where = ("--metadata", within(capture, place), "--log-dir", logs, "--topic-configs", configs)
+    page = require_same_report(*where, "--now", PAST_MS, code=REPORTS[place])
+    assert "Next expiration" in page
+
+
+@pytest.mark.parametrize("show", ["sizes", "growth", "expirations"])
+def test_rows_of_reports(show: str, capture: Capture, tmp_path: Path) -> None:
+    configs = tmp_path / "topics.properties"
+    configs.write_text("orders.retention.ms=86400000\nmetrics.retention.ms=864000000\n")
+    logs = within(capture, "tiered-cluster/before")
+    where = ("--metadata", logs, "--log-dir", logs, "--topic-configs", configs, "--topic", "orders")
+    said = assert_same("report", *where, "--show", show, "--now", PAST_MS, "-o", "json")
+    assert {row["topic"] for row in said.json} == {"orders"}
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_reports_of_spoilt_tiers(
+    is_damaged: bool, writable: Callable[[str], Path], require_same_report: Callable[..., str]
+) -> None:
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    for name in ("partition marked", "copy dangling", *["metadata unreadable"] * is_damaged):
+        CASES[name].spoil(tier)
+    require_same_report("--metadata", tier.metadata, "--now", NOW_MS, code=7 if is_damaged else 3)
+
+
+def test_a_clock_that_is_behind_is_refused(capture: Capture) -> None:
+    where = ("--metadata", within(capture, "tiered-cluster/before"), "--now", "2020-01-01T00:00:00Z")
+    logs = ("--log-dir", where[1])
+    assert assert_same("report", *where, *logs).code == 4
 
 
 @pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])

@@ -1,15 +1,12 @@
 """`report`: sizes by topic and age, growth by day, next expirations; with `html` one page of all of it."""
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
 from tierctl import __version__
@@ -18,17 +15,24 @@ from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
 from tierctl.commands.insight.explain import Location
 from tierctl.commands.insight.status import STATUS, TopicSums
+from tierctl.commands.insight.tier_digest import (
+    EXPIRATIONS_MAX,
+    AgeSums,
+    Expirations,
+    NextExpiration,
+    TierDigest,
+)
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
-from tierctl.commands.sweep.decide import decide_all
+from tierctl.commands.sweep.decide import retention_inputs, summed_up
 from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
 from tierctl.errors import ExitCode, combined_exit_code
-from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
+from tierctl.metadata.daily_changes import DailyChanges, DayChanges, read_daily_changes
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import (
     LocalLog,
     LocalSegment,
-    RemoteLogSegmentState,
     TopicIdPartition,
     Uuid,
     is_legal_topic_name,
@@ -39,35 +43,26 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import (
-    EXPIRED,
-    KEPT,
-    NEVER,
-    ON_DISK,
-    STOPPED,
-    WAITING,
-    Decision,
-    DecisionColumns,
-    TierDecisions,
-    stop_lines,
-    stopped_copies,
-)
-from tierctl.plan.partition_deletes import plan_removal
+from tierctl.plan.decisions import ON_DISK, WAITING, Decision, stop_lines, stopped_copies
+from tierctl.plan.partition_deletes import removable
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.html_lanes import Int64s, Lanes, LaneSegments, PartitionRow, SegmentKind
+from tierctl.report.html_lanes import (
+    LaneItems,
+    Lanes,
+    LaneSegments,
+    PartitionRow,
+    SegmentKind,
+    items_per_lane,
+)
 from tierctl.report.html_page import AGES, PageContent, require_replaceable, write_page
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows, row_of
 from tierctl.report.texts import bytes_text, counted, printable
-from tierctl.state.table_arrays import FINISHED, STATES
-from tierctl.state.tier_state import PartitionState, TierState
-
-EXPIRATIONS_MAX = 1000
-"""A report has this many of the next expirations at most."""
+from tierctl.state.tier_state import TierState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,134 +213,30 @@ class Report(TableResult):
         return f"{topics}: {each}; {expiring} to expire; {counted(self.problems, 'problem')}"
 
 
-_K = SegmentKind
-_OF_REASONS = (
-    (KEPT, _K.CURRENT),
-    (STOPPED, _K.HELD),
-    (EXPIRED, _K.DUE),
-    ({ReasonKind.OFF_LINEAGE, ReasonKind.DOUBLED_SEGMENT}, _K.OFF_LINEAGE),
-    ({ReasonKind.TOPIC_DELETED, ReasonKind.LEAKED}, _K.GONE),
-    ({ReasonKind.COPY_STARTED, ReasonKind.COPY_MAY_RUN}, _K.COPYING),
-    ({ReasonKind.DELETE_STARTED}, _K.DELETING),
-)
-"""The kind of a segment in the tier by the reason of its decision; of two, the later one counts."""
-_S = RemoteLogSegmentState
-_OF_STATES = {
-    STATES.index(_S.COPY_SEGMENT_STARTED): _K.COPYING,
-    STATES.index(_S.DELETE_SEGMENT_STARTED): _K.DELETING,
-}
+def age_rows(sums: Mapping[Location, AgeSums]) -> Iterator[AgeSize]:
+    """Yield a row for each topic id, location and age that has segments, the youngest age first."""
+    found = ((*topic, location, each) for location, own in sums.items() for topic, each in own.rows())
+    for topic, topic_id, location, of_ages in sorted(found):
+        for age, (count, size_bytes, oldest_ms, newest_ms) in zip(AGES, of_ages, strict=True):
+            if count:
+                yield AgeSize(
+                    topic=topic,
+                    topic_id=topic_id,
+                    location=location,
+                    age=age,
+                    segments=count,
+                    log_bytes=size_bytes,
+                    oldest_ms=oldest_ms if oldest_ms > 0 else None,
+                    newest_ms=newest_ms if newest_ms > 0 else None,
+                )
 
 
-def segment_kinds(decided: DecisionColumns, states: npt.NDArray[np.uint8]) -> Int64s:
-    """Return the codes of SegmentKind of a partition's segments; states count where nothing was decided."""
-    kinds = np.full(len(states), _K.UNDECIDED.code, np.int64)
-    for state, kind in _OF_STATES.items():
-        kinds[(states == state) & ~decided.is_decided] = kind.code
-    for reasons, kind in _OF_REASONS:
-        kinds[decided.has(reasons)] = kind.code
-    return kinds
-
-
-HOUR_MS = 60 * 60 * 1000
-_LIMITS_MS = (HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 90 * DAY_MS, 365 * DAY_MS)
-
-Topic = tuple[str, Uuid]
-
-
-@dataclass(slots=True)
-class AgeSums:
-    """The sums by topic id, location and age as of `now_ms`."""
-
-    now_ms: int
-    _sums: dict[tuple[str, Uuid, Location], Int64s] = field(default_factory=dict)
-
-    def add(self, topic: Topic, location: Location, sizes: Int64s, times_ms: Int64s) -> None:
-        """Add segments with these sizes and largest timestamps."""
-        if not len(sizes):
-            return
-        ages = np.searchsorted(_LIMITS_MS, self.now_ms - times_ms, side="right")
-        ages[(times_ms <= 0) | (times_ms > self.now_ms)] = len(AGES) - 1
-        sums = self._sums.setdefault((*topic, location), _empty_sums())
-        np.add.at(sums[0], ages, 1)
-        np.add.at(sums[1], ages, sizes)
-        np.minimum.at(sums[2], ages, times_ms)
-        np.maximum.at(sums[3], ages, times_ms)
-
-    def rows(self) -> Iterator[AgeSize]:
-        """Yield a row for each topic id, location and age that has segments, the youngest age first."""
-        for (topic, topic_id, location), sums in sorted(self._sums.items(), key=lambda item: item[0]):
-            for age, (count, size_bytes, oldest_ms, newest_ms) in zip(AGES, sums.T.tolist(), strict=True):
-                if count:
-                    yield AgeSize(
-                        topic=topic,
-                        topic_id=topic_id,
-                        location=location,
-                        age=age,
-                        segments=count,
-                        log_bytes=size_bytes,
-                        oldest_ms=oldest_ms if oldest_ms > 0 else None,
-                        newest_ms=newest_ms if newest_ms > 0 else None,
-                    )
-
-
-def _empty_sums() -> Int64s:
-    """Return the columns count, bytes, lowest and highest time, with one value per age."""
-    sums = np.zeros((4, len(AGES)), np.int64)
-    sums[2:] = [[np.iinfo(np.int64).max], [-1]]
-    return sums
-
-
-@dataclass(slots=True)
-class Expirations:
-    """The segments that brokers delete by day and topic id, and the next ones of all."""
-
-    days: dict[Day, tuple[int, int]] = field(default_factory=dict)
-    """Number and size of the segments that become due."""
-    _next: list[tuple[int, str, Uuid, int, int]] = field(default_factory=list)
-    """Due time, topic, topic id, partition, and row in the partition's columns."""
-    _latest_ms: int = np.iinfo(np.int64).max
-    """The time after which a segment is not among the next ones."""
-
-    def add(self, part: PartitionState, due_ms: Int64s, sizes: Int64s) -> int | None:
-        """Add the segments of a partition that have a due time; return the first such time."""
-        rows = np.flatnonzero(due_ms != NEVER)
-        if not len(rows):
-            return None
-        partition = part.topic_id_partition
-        days, which = np.unique(np.clip(due_ms[rows] // DAY_MS, 0, DAY_MAX), return_inverse=True)
-        sums = np.zeros(len(days), np.int64)
-        np.add.at(sums, which, sizes[rows])
-        for day, count, size_bytes in zip(
-            days.tolist(), np.bincount(which).tolist(), sums.tolist(), strict=True
-        ):
-            key = (partition.topic, partition.topic_id, day)
-            before = self.days.get(key, (0, 0))
-            self.days[key] = before[0] + count, before[1] + size_bytes
-        order = rows[np.argsort(due_ms[rows], kind="stable")][:EXPIRATIONS_MAX]
-        for row, at_ms in zip(order.tolist(), due_ms[order].tolist(), strict=True):
-            if at_ms <= self._latest_ms:
-                self._next.append((at_ms, partition.topic, partition.topic_id, partition.partition, row))
-        if len(self._next) > 8 * EXPIRATIONS_MAX:
-            self._next = heapq.nsmallest(EXPIRATIONS_MAX, self._next)
-            self._latest_ms = self._next[-1][0]
-        return int(due_ms[rows].min())
-
-    def rows(self, state: TierState) -> Iterator[Expiration]:
-        """Yield the segments that become due next, at most EXPIRATIONS_MAX."""
-        for due_ms, _, topic_id, number, row in heapq.nsmallest(EXPIRATIONS_MAX, self._next):
-            live = state.partitions[topic_id, number].segments.columns
-            segment = live.table.metadata(int(live.rows[row]))
-            yield Expiration(
-                topic=segment.topic,
-                topic_id=segment.topic_id,
-                partition=segment.partition,
-                segment_id=segment.segment_id,
-                start_offset=segment.start_offset,
-                end_offset=segment.end_offset,
-                segment_size_in_bytes=segment.segment_size_in_bytes,
-                max_timestamp_ms=segment.max_timestamp_ms,
-                due_ms=due_ms,
-            )
+def expiration_rows(expirations: Iterable[NextExpiration]) -> Iterator[Expiration]:
+    """Yield a row for each of the next expirations."""
+    for each in expirations:
+        facts = each._asdict()
+        del facts["row"]
+        yield Expiration(**facts)
 
 
 def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[DayGrowth]:
@@ -366,10 +257,10 @@ def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[Day
 
 _Key = tuple[Uuid, int]
 _LOCAL_KINDS = {
-    ReasonKind.ROLLED: _K.NEXT,
-    **dict.fromkeys([ReasonKind.COPIED, *ON_DISK], _K.COPIED),
-    ReasonKind.NOT_ROLLED: _K.ACTIVE,
-    **dict.fromkeys(WAITING, _K.WAITING),
+    ReasonKind.ROLLED: SegmentKind.NEXT,
+    **dict.fromkeys([ReasonKind.COPIED, *ON_DISK], SegmentKind.COPIED),
+    ReasonKind.NOT_ROLLED: SegmentKind.ACTIVE,
+    **dict.fromkeys(WAITING, SegmentKind.WAITING),
 }
 """The kind of a local segment by the reason why it is copied or not."""
 _NO_EPOCH = -1
@@ -394,76 +285,66 @@ class Gathered:
     is_damaged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalLogs:
-    """The logs of the log directories by partition, and the decisions about their segments."""
+def _local_lane(log: LocalLog, kinds: Mapping[tuple[TopicIdPartition, int], SegmentKind]) -> LaneSegments:
+    """Return the segments of `log`, of which some have `kinds`; the active one ends at the log's end."""
 
-    logs: Mapping[_Key, LocalLog]
-    kinds: Mapping[tuple[TopicIdPartition, int], SegmentKind]
+    def kind(segment: LocalSegment) -> SegmentKind:
+        default = SegmentKind.ACTIVE if segment.next_base_offset is None else SegmentKind.LOCAL
+        return kinds.get((log.topic_id_partition, segment.base_offset), default)
 
-    @classmethod
-    def of(cls, logs: Iterable[LocalLog], decisions: Iterable[Decision]) -> Self:
-        kinds = {
-            (each.partition, each.start_offset): _LOCAL_KINDS[each.reason.kind]
-            for each in decisions
-            if each.reason.kind in _LOCAL_KINDS
-        }
-        shown = (log for log in logs if log.topic_id_partition.topic not in INTERNAL_TOPICS)
-        return cls(newest_replicas(list(shown)), kinds)
-
-    def segments(self, log: LocalLog) -> LaneSegments:
-        """Return the segments of `log`; the active one ends at the log's end."""
-        return LaneSegments.of_rows(
-            (
-                segment.base_offset,
-                max((segment.next_base_offset or log.log_end_offset) - 1, segment.base_offset),
-                segment.size_bytes,
-                segment.max_timestamp_ms,
-                _NO_EPOCH,
-                self._kind(log, segment).code,
-            )
-            for segment in log.segments
+    return LaneSegments.of_rows(
+        (
+            segment.base_offset,
+            max((segment.next_base_offset or log.log_end_offset) - 1, segment.base_offset),
+            segment.size_bytes,
+            segment.max_timestamp_ms,
+            _NO_EPOCH,
+            kind(segment).code,
         )
-
-    def _kind(self, log: LocalLog, segment: LocalSegment) -> SegmentKind:
-        default = _K.ACTIVE if segment.next_base_offset is None else _K.LOCAL
-        return self.kinds.get((log.topic_id_partition, segment.base_offset), default)
+        for segment in log.segments
+    )
 
 
 def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     """Return the content of the report for the partitions that the request of `run` selects."""
     now_ms = run.resources.now_ms
-    decisions = TierDecisions(lambda: run.metadata.state)
-    deletes = decide_all(run, decisions)
-    state = run.metadata.state
-    removal = run.narrowed(plan_removal(state))
-    decisions.add(removal.decisions(now_ms))
-    topics = TopicSums(run, state)
-    copies, logs = Plan(command="copy", steps=(), read={}), list[LocalLog]()
+    inputs = retention_inputs(run)
+    state, selection = inputs.state, run.resources.selection
+    own_logs = (log for log in run.logs if log.topic_id_partition in selection)
+    logs = newest_replicas([log for log in own_logs if log.topic_id_partition.topic not in INTERNAL_TOPICS])
+    rows = _partition_rows(run, state, logs)
+    removed, unremovable = removable(state)
+    removed = [partition for partition in removed if partition in selection]
+    digest = TierDigest(
+        now_ms=now_ms,
+        limit=_items_per_lane(rows, state, logs),
+        removed=frozenset(partition.key for partition in removed),
+        unreadable=frozenset(run.unreadable),
+    )
+    deletes = summed_up(run, inputs, digest)
+    topics, copies = TopicSums(run, state), Plan(command="copy", steps=(), read={})
     if copying.log_dir:
-        copies, logs = explained(run, state), run.logs
-        topics.add_lag(copies, logs)
+        copies = explained(run, state)
+        topics.add_lag(copies, run.logs)
     stopped = stopped_copies(copies.kept, now_ms - run.request.copy_limit_ms)
     topics.add_stopped(stopped)
     for line in stop_lines(stopped):
         run.progress.warn(line)
-    selection = run.resources.selection
-    own_logs = (log for log in logs if log.topic_id_partition in selection)
-    local = _LocalLogs.of(own_logs, copies.decisions(now_ms))
-    sums = _Sums(decisions, AgeSums(now_ms), Expirations())
-    rows = _partition_rows(run, state, local, sums)
-    skips = [*removal.skipped, *deletes.skipped, *copies.skipped]
+    local_ages = _add_lanes(rows, digest, logs, copies.decisions(now_ms))
+    skips = [*(skip for skip in unremovable if skip.topic_id_partition in selection)]
+    skips += [*run.unread_skips(removed), *deletes.skipped, *run.unread_skips(digest.unread)]
+    skips += copies.skipped
     undecided = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]
     is_damaged = run.histories.report(state) or any_not_understood(
         (skip.reason for skip in skips), run.request
     )
     changes = _changes(run)
     return Gathered(
-        lanes=Lanes.of(rows.values()),
+        lanes=Lanes.of(rows.values(), digest.limit),
         topics=topics,
-        sizes=tuple(sums.ages.rows()),
-        growth=tuple(growth_rows(changes, sums.expirations)),
-        expirations=tuple(sums.expirations.rows(state)),
+        sizes=tuple(age_rows({Location.TIER: digest.ages, Location.LOCAL: local_ages})),
+        growth=tuple(growth_rows(changes, digest.expirations)),
+        expirations=tuple(expiration_rows(digest.expirations.next())),
         unknown_segments=changes.unknown_segments,
         undecided=tuple(skip_lines(run.histories.unreported(undecided))),
         stopped=stopped,
@@ -485,64 +366,65 @@ def _changes(run: Mutation) -> DailyChanges:
         return read_daily_changes(topic, ends, run.resources.selection.__contains__, advance)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """The decisions about the segments in the tier, and the sums to which these segments are added."""
-
-    decisions: TierDecisions
-    ages: AgeSums
-    expirations: Expirations
-
-    def add(self, part: PartitionState) -> PartitionRow:
-        """Add the segments of `part` to the sums; return its row."""
-        segments, decided = part.segments, self.decisions.of(part)
-        live = segments.columns
-        sizes = live.column("size").astype(np.int64)
-        times_ms = live.column("max_timestamp").astype(np.int64)
-        is_finished = live.states == FINISHED
-        partition = part.topic_id_partition
-        topic = (partition.topic, partition.topic_id)
-        self.ages.add(topic, Location.TIER, sizes[is_finished], times_ms[is_finished])
-        tier = LaneSegments.of(
-            starts=live.column("start"),
-            ends=live.column("end"),
-            sizes=sizes,
-            times_ms=times_ms,
-            epochs=segments.last_epochs,
-            kinds=segment_kinds(decided, live.states),
-        )
-        next_ms = self.expirations.add(part, decided.due_ms, sizes)
-        return PartitionRow(partition=partition, tier=tier, next_expiry_ms=next_ms)
-
-
 def _partition_rows(
-    run: Mutation, state: TierState, local: _LocalLogs, sums: _Sums
+    run: Mutation, state: TierState, logs: Mapping[_Key, LocalLog]
 ) -> Mapping[_Key, PartitionRow]:
-    """Return a row for each selected partition of the tier, and for each log of the log directories."""
-    rows: dict[_Key, PartitionRow] = {}
-    for part in state.by_metadata_partition():
-        if part.topic_id_partition in run.resources.selection and part.segment_count:
-            rows[part.topic_id_partition.key] = sums.add(part)
-    for key, log in local.logs.items():
+    """Return a row for each selected partition of the tier, and for each of `logs`, without their lanes."""
+    rows = {
+        part.topic_id_partition.key: PartitionRow(partition=part.topic_id_partition)
+        for part in state
+        if part.topic_id_partition in run.resources.selection and part.segment_count
+    }
+    for key, log in logs.items():
         row = rows.setdefault(key, PartitionRow(partition=log.topic_id_partition))
-        row.local = local.segments(log)
         row.log_start_offset = log.log_start_offset if log.is_log_start_known else None
         row.log_end_offset = log.log_end_offset
-        topic = (log.topic_id_partition.topic, log.topic_id_partition.topic_id)
-        sums.ages.add(topic, Location.LOCAL, row.local.sizes, row.local.times_ms)
     named = [row.partition for row in rows.values() if is_legal_topic_name(row.partition.topic)]
     for key, leader in ({} if run.cluster is None else run.cluster.leaders(named).logs).items():
-        _add_leader(rows[key], leader)
+        _add_leader(rows[key], leader, has_lane=key in logs and bool(logs[key].segments))
     return rows
 
 
-def _add_leader(row: PartitionRow, log: ClusterLog) -> None:
+def _add_leader(row: PartitionRow, log: ClusterLog, *, has_lane: bool) -> None:
     """Add the offsets of a leader's log, and the log itself unless a log directory has its segments."""
     row.log_start_offset, row.log_end_offset = log.log_start_offset, log.log_end_offset
-    if not len(row.local) and log.log_end_offset > log.local_log_start_offset:
+    if not has_lane and log.log_end_offset > log.local_log_start_offset:
         last, size_bytes = log.log_end_offset - 1, log.local_log_bytes or 0
         leader = (log.local_log_start_offset, last, size_bytes, 0, _NO_EPOCH, SegmentKind.LEADER.code)
-        row.local = LaneSegments.of_rows([leader])
+        row.local = LaneItems.of(LaneSegments.of_rows([leader]), 1)
+
+
+def _items_per_lane(
+    rows: Mapping[_Key, PartitionRow], state: TierState, logs: Mapping[_Key, LocalLog]
+) -> int:
+    """Return how many items a lane may have; `rows` have no lanes yet but those of leaders."""
+    counts = [state.partitions[key].segment_count for key in rows.keys() & state.partitions.keys()]
+    counts += [len(log.segments) for log in logs.values()]
+    counts += [row.local.segments for row in rows.values()]
+    return items_per_lane([count for count in counts if count])
+
+
+def _add_lanes(
+    rows: Mapping[_Key, PartitionRow],
+    digest: TierDigest,
+    logs: Mapping[_Key, LocalLog],
+    decisions: Iterable[Decision],
+) -> AgeSums:
+    """Add the lanes of the tier and of `logs`, about which there are `decisions`; return the logs' sums."""
+    for key, (lane, next_ms) in digest.lanes.items():
+        rows[key].tier, rows[key].next_expiry_ms = lane, next_ms
+    kinds = {
+        (each.partition, each.start_offset): _LOCAL_KINDS[each.reason.kind]
+        for each in decisions
+        if each.reason.kind in _LOCAL_KINDS
+    }
+    ages = AgeSums(digest.now_ms)
+    for key, log in logs.items():
+        segments, partition = _local_lane(log, kinds), log.topic_id_partition
+        ages.add((partition.topic, partition.topic_id), segments.sizes, segments.times_ms)
+        if len(segments):
+            rows[key].local = LaneItems.of(segments, digest.limit)
+    return ages
 
 
 PAGE_COLUMNS = {"topics": STATUS, "expirations": REPORT_EXPIRATIONS, "findings": FINDINGS}
@@ -630,7 +512,7 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     if request.html is not None:
         require_replaceable(request.html)
     copying = request_as(CopyRequest, request)
-    with mutation(copying, progress or SilentProgress()) as run:
+    with mutation(copying, progress or SilentProgress(), kept=Kept.FACTS) as run:
         gathered = gather(run, copying)
         logs = ReadLogs(run.logs, run.log_errors)
     findings = ReportFindings(gathered.lanes)

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self
 
 from tierctl.commands.resources import Resources
 from tierctl.commands.setting_changes import Changes
@@ -27,7 +28,7 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.plan.decisions import EXPIRED, Decision, TierDecisions
+from tierctl.plan.decisions import EXPIRED, DecisionColumns
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -42,6 +43,7 @@ from tierctl.plan.forecast import (
 from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.retention.breaches import view_of_log
+from tierctl.plan.retention.expiry import PartitionDecisions
 from tierctl.plan.retention.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
@@ -80,13 +82,9 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     skipped: dict[Skip, None] = {}
     outlooks: list[_Decided] = []
     for configs in (inputs.configs, asked.changed):
-        decisions = TierDecisions(lambda: state)
-        starts: dict[_Key, int] = {}
-        on_kept = partial(_receive, decisions, starts)
-        plan = inputs.plan(configs, explained=asked.selection, on_kept=on_kept)
-        decisions.add(plan.decisions(inputs.now_ms))
-        _raise_to(starts, ((s.topic_id_partition, s.details.get("new_log_start_offset")) for s in plan.steps))
-        outlooks.append(_Decided(configs, decisions, starts))
+        decided = _Decided(configs, inputs.now_ms)
+        plan = inputs.plan(configs, explained=asked.selection, digest=decided)
+        outlooks.append(decided)
         # Where the change gives a topic its first setting, only the outlook before it lacks settings.
         own = (skip for skip in plan.skipped if skip.topic in configs or skip.topic not in asked.changed)
         skipped |= dict.fromkeys(skip for skip in own if skip.topic_id_partition in asked.selection)
@@ -105,26 +103,33 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Decided:
-    """The decisions with one set of settings, by topic, and the log starts that they raise."""
+    """The `Digest` of decisions with one set of settings, by topic, and the log starts that they raise."""
 
     configs: Mapping[str, TopicConfig]
-    decisions: TierDecisions
-    log_starts: Mapping[_Key, int]
+    now_ms: int
+    columns: dict[_Key, DecisionColumns] = field(init=False, default_factory=dict)
+    log_starts: dict[_Key, int] = field(init=False, default_factory=dict)
 
+    def empty(self) -> Self:
+        """Implement `Digest.empty`."""
+        return replace(self)
 
-def _receive(decisions: TierDecisions, starts: dict[_Key, int], kept: Sequence[Decision]) -> None:
-    """Add segments without a step to `decisions`, and log starts after deletes by brokers to `starts`."""
-    decisions.add(kept)
-    deleted = (each for each in kept if each.reason.kind in EXPIRED and each.end_offset is not None)
-    _raise_to(starts, ((each.partition, (each.end_offset or 0) + 1) for each in deleted))
+    def add(self, part: PartitionState, decisions: PartitionDecisions) -> None:
+        """Implement `Digest.add`: deletes of brokers raise the log start, too."""
+        key = part.topic_id_partition.key
+        self.columns[key] = decisions.columns(part, self.now_ms)
+        deleted = (each for each in decisions.kept if each.reason.kind in EXPIRED)
+        starts = [each.end_offset + 1 for each in deleted if each.end_offset is not None]
+        starts += [start for s in decisions.steps if (start := s.details.get("new_log_start_offset"))]
+        if starts:
+            self.log_starts[key] = max(starts)
 
-
-def _raise_to(starts: dict[_Key, int], raised: Iterable[tuple[TopicIdPartition, int | None]]) -> None:
-    for partition, start in raised:
-        if start is not None:
-            starts[partition.key] = max(start, starts.get(partition.key, 0))
+    def merge(self, other: Self) -> None:
+        """Implement `Digest.merge`."""
+        self.columns |= other.columns
+        self.log_starts |= other.log_starts
 
 
 def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:
@@ -180,7 +185,7 @@ class _Gathering:
         is_size_known = config.retention_bytes < 0 or local_only_bytes is not None
         return outlook(
             columns,
-            decided.decisions.of(part),
+            decided.columns[partition.key],
             config,
             now_ms=self._inputs.now_ms,
             is_known=is_size_known and partition.topic_partition not in self._asked.unreadable,

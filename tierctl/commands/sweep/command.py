@@ -15,7 +15,12 @@ from tierctl.commands.shared_options import (
     UnreferencedEpochs,
 )
 from tierctl.commands.sweep.act import SweepSegments, log_starts_of
-from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
+from tierctl.commands.sweep.decide import (
+    changed_configs,
+    note_unstated_age,
+    retention_inputs,
+    selected_parts,
+)
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model.progress import Progress

@@ -1,6 +1,6 @@
 """Decide which segments of the tier a broker's expiration task would delete."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,12 +24,11 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.progress import Advance
+from tierctl.model.progress import Advance, no_op
 from tierctl.model.selection import names_text
-from tierctl.plan.decisions import Decision, TierDecisions
 from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.retention.expiry import Digest, plan_retention
 from tierctl.plan.retention.leader_views import ClusterViews
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import PartitionState, TierState
@@ -68,7 +67,8 @@ class RetentionInputs:
         off_lineage: bool = False,
         unreferenced_epochs: bool = False,
         explained: Selection | None = None,
-        on_kept: Callable[[Sequence[Decision]], None] | None = None,
+        digest: Digest | None = None,
+        advance: Advance = no_op,
     ) -> Plan:
         """Return the plan of a sweep with these settings, as `plan_retention` does."""
         return plan_retention(
@@ -83,7 +83,8 @@ class RetentionInputs:
             unreferenced_epochs=unreferenced_epochs,
             topics=self.topics,
             explained=explained,
-            on_kept=on_kept,
+            digest=digest,
+            advance=advance,
             is_now_given=self.is_now_given,
         )
 
@@ -132,31 +133,26 @@ def changed_configs(run: Mutation, inputs: RetentionInputs, changes: Changes) ->
     return changes.applied(inputs.configs, topics)
 
 
-def explained(run: Mutation, on_kept: Callable[[Sequence[Decision]], None] | None = None) -> Plan:
-    """Return the plan of a sweep that also has the selected segments that stay.
-
-    With `on_kept`, that function receives those segments instead, partition by partition.
-    """
+def explained(run: Mutation) -> Plan:
+    """Return the plan of a sweep that also has the selected segments that stay."""
     inputs = retention_inputs(run)
-    return run.narrowed(inputs.plan(inputs.configs, explained=run.resources.selection, on_kept=on_kept))
+    return run.narrowed(inputs.plan(inputs.configs, explained=run.resources.selection))
 
 
-def decide_all(run: Mutation, decisions: TierDecisions) -> Plan:
-    """Return the plan of a sweep; add its decisions about all selected segments to `decisions`."""
+def summed_up(run: Mutation, inputs: RetentionInputs, digest: Digest) -> Plan:
+    """Add the decisions about all selected segments to `digest`; return the plan of a sweep without them."""
     with ExitStack() as shown:
-        advance: Advance | None = None
+        show: Advance | None = None
 
-        def receive(kept: Sequence[Decision]) -> None:
+        def advance(segments: int) -> None:
             # The bar is opened with the first result: opened earlier, it would hide the bars of reading.
-            nonlocal advance
-            if advance is None:
-                advance = shown.enter_context(run.progress.bar("deciding about segments", unit="segments"))
-            decisions.add(kept)
-            advance(len(kept))
+            nonlocal show
+            if show is None:
+                show = shown.enter_context(run.progress.bar("deciding about segments", unit="segments"))
+            show(segments)
 
-        plan = explained(run, receive)
-    decisions.add(plan.decisions(run.resources.now_ms))
-    return plan
+        explained = run.resources.selection
+        return run.narrowed(inputs.plan(inputs.configs, explained=explained, digest=digest, advance=advance))
 
 
 def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:

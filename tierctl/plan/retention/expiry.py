@@ -1,8 +1,9 @@
 """RLMExpirationTask for all partitions: the plan of `sweep`."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol, Self
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import (
@@ -16,9 +17,10 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.progress import Advance, no_op
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
-from tierctl.plan.decisions import Decision
+from tierctl.plan.decisions import Decision, DecisionColumns
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -42,7 +44,7 @@ from tierctl.plan.retention.breaches import (
     why_doubled,
 )
 from tierctl.plan.retention.leader_views import ClusterViews, view_of_leader
-from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step
+from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step, step_decisions
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier_state import PartitionState, TierState
 
@@ -220,6 +222,45 @@ def _as_brokers_see(view: PartitionView, step: Step) -> Step:
 PartitionKey = tuple[Uuid, int]
 
 
+@dataclass(slots=True)
+class PartitionDecisions:
+    """The decisions about one partition."""
+
+    partition: TopicIdPartition
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    log_start_offset: int | None = None
+    kept: list[Decision] = field(default_factory=list)
+    refused: list[Skip] = field(default_factory=list)
+    segments: int | None = None
+    """The number of segments, if the partition was decided or has events of the future."""
+    ahead: list[str] = field(default_factory=list)
+    """The text of each of the first two segments whose event is later than the clock can be."""
+
+    def columns(self, part: PartitionState, now_ms: int) -> DecisionColumns:
+        """Return the decisions about the segments of `part`, the partition, as of `now_ms`."""
+        return DecisionColumns.of(part, (*self.kept, *step_decisions(self.steps, now_ms)))
+
+
+class Digest(Protocol):
+    """Sum up the decisions about partitions where their segments are, for a command that needs no single one.
+
+    It is picklable and consists of classes that `spark.executors.task` decodes.
+    """
+
+    def empty(self) -> Self:
+        """Return a digest without partitions, that sums up as this one does."""
+        ...
+
+    def add(self, part: PartitionState, decisions: PartitionDecisions, /) -> None:
+        """Add a partition, whose segments may be read during this call."""
+        ...
+
+    def merge(self, other: Self, /) -> None:
+        """Add the partitions of `other`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
     """The arguments of `plan_retention`, with logs and log starts by partition.
@@ -237,6 +278,7 @@ class _Inputs:
     off_lineage: bool
     unreferenced_epochs: bool
     explained: Selection | None
+    digest: Digest | None
     is_now_given: bool
 
     @property
@@ -246,29 +288,22 @@ class _Inputs:
             return "name a later --now, or leave it out"
         return "set the clock of this machine, or of the broker that wrote the event"
 
-    def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, "_Decisions"]]:
-        """Yield the decisions about each partition."""
+    def __call__(self, state: TierState) -> Iterator[PartitionDecisions | Digest]:
+        """Yield the decisions about each partition; with `digest`, no segments of it, and then the digest."""
+        digest = None if self.digest is None else self.digest.empty()
         for part in state.by_metadata_partition():
-            yield part.topic_id_partition, _decide(self, state, part)
+            decisions = _decide(self, state, part)
+            if digest is not None:
+                if self.explains(decisions.partition):
+                    digest.add(part, decisions)
+                decisions.steps, decisions.kept = [], []
+            yield decisions
+        if digest is not None:
+            yield digest
 
     def explains(self, partition: TopicIdPartition) -> bool:
         """Return whether the plan has the segments of `partition` that stay."""
         return self.explained is not None and partition in self.explained
-
-
-@dataclass(slots=True)
-class _Decisions:
-    """The decisions about one partition."""
-
-    steps: list[Step] = field(default_factory=list)
-    skipped: list[Skip] = field(default_factory=list)
-    log_start_offset: int | None = None
-    kept: list[Decision] = field(default_factory=list)
-    refused: list[Skip] = field(default_factory=list)
-    segments: int | None = None
-    """The number of segments, if the partition was decided or has events of the future."""
-    ahead: list[str] = field(default_factory=list)
-    """The text of each segment whose event is later than the clock can be."""
 
 
 def plan_retention(
@@ -284,7 +319,8 @@ def plan_retention(
     unreferenced_epochs: bool = False,
     topics: CurrentTopics | None = None,
     explained: Selection | None = None,
-    on_kept: Callable[[Sequence[Decision]], None] | None = None,
+    digest: Digest | None = None,
+    advance: Advance = no_op,
     is_now_given: bool = False,
 ) -> Plan:
     """Return the plan of a broker's deletes at `now_ms`: a contiguous prefix of each lineage.
@@ -303,12 +339,13 @@ def plan_retention(
     A step that moves the log start has the detail `new_log_start_offset`; the log start moves before the
     deletion.
 
-    For partitions in `explained`, the plan also has the segments without a step. With `on_kept`, that
-    function receives them instead, partition by partition, because a tier has millions. Nothing is decided
-    for a partition with an event more than five minutes after `now_ms`: it is in `Plan.refused`. Raise
-    SafetyRefusal if most partitions have such events, which shows that the clock, or the `now_ms` that the
-    command line gives (`is_now_given`), is behind; and UsageError for a log start of an unknown partition or
-    above the high watermark.
+    For partitions in `explained`, the plan also has the segments without a step. With `digest`, the decisions
+    about these partitions are added to it, and the plan has no segments, because a tier has millions.
+    `advance` receives the number of segments of each partition. Nothing is decided for a partition with an
+    event more than five minutes after `now_ms`: it is in `Plan.refused`. Raise SafetyRefusal if most
+    partitions have such events, which shows that the clock, or the `now_ms` that the command line gives
+    (`is_now_given`), is behind; and UsageError for a log start of an unknown partition or above the high
+    watermark.
     """
     if topics is None:
         topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
@@ -327,14 +364,16 @@ def plan_retention(
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
         explained=explained,
+        digest=digest,
         is_now_given=is_now_given,
     )
-    decided: dict[TopicIdPartition, _Decisions] = {}
-    for partition, found in state.map_parts(inputs):
-        decided[partition] = found
-        if on_kept is not None:
-            on_kept(found.kept)
-            found.kept = []
+    decided: dict[TopicIdPartition, PartitionDecisions] = {}
+    for found in state.map_parts(inputs):
+        if isinstance(found, PartitionDecisions):
+            decided[found.partition] = found
+            advance(state.partitions[found.partition.key].segment_count)
+        elif digest is not None:
+            digest.merge(found)
     in_order = {part.topic_id_partition: decided[part.topic_id_partition] for part in state}
     _check_clock(in_order.values(), inputs.set_clock)
     log_starts = {partition: each.log_start_offset for partition, each in in_order.items()}
@@ -376,8 +415,9 @@ def _resolve(
     return resolved
 
 
-def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> _Decisions:
-    decisions, partition = _Decisions(), part.topic_id_partition
+def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> PartitionDecisions:
+    partition = part.topic_id_partition
+    decisions = PartitionDecisions(partition)
     if part.segment_count == 0:
         return decisions
     reason = why_unknown(state, part) or inputs.topics.why_not_current(partition)
@@ -426,20 +466,20 @@ def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
 
 
 def _events_ahead(inputs: _Inputs, view: PartitionView) -> list[str]:
-    """Return a text for each segment whose last event is more than five minutes after `now_ms`."""
+    """Return a text for each of the first two segments with an event over five minutes after `now_ms`."""
     now_ms, clock = inputs.now_ms, "--now" if inputs.is_now_given else "the clock"
     if view.segments.newest_event_ms() <= now_ms + CLOCK_SKEW_MS_MAX:
         return []
     times = (segment.event_timestamp_ms for segment in view.segments)
+    ahead = (at for at in times if at > now_ms + CLOCK_SKEW_MS_MAX)
     return [
         f"{clock} is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(at)}, "
         f"{(at - now_ms) // 1000} s later"
-        for at in times
-        if at > now_ms + CLOCK_SKEW_MS_MAX
+        for at in islice(ahead, 2)
     ]
 
 
-def _check_clock(decisions: Iterable[_Decisions], set_clock: str) -> None:
+def _check_clock(decisions: Iterable[PartitionDecisions], set_clock: str) -> None:
     """Raise SafetyRefusal with the hint `set_clock` if the events of the future show a wrong clock.
 
     They do if most partitions have one: with one wrong event among others, the clock is not the cause.
@@ -459,7 +499,9 @@ def _why_no_lineage(view: PartitionView) -> str | None:
     return why_behind(view.segments, view.lineage.latest.epoch)
 
 
-def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tuple[list[Step], Sequence[str]]:
+def _expired(
+    inputs: _Inputs, view: PartitionView, decisions: PartitionDecisions
+) -> tuple[list[Step], Sequence[str]]:
     """Return the steps of retention, and notes.
 
     Add to `decisions` the unfinished copies that stay and, if asked, every segment without a step.
@@ -503,7 +545,9 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
     return steps, notes
 
 
-def _note_cut(inputs: _Inputs, partition: TopicIdPartition, cut: CutEpochs, decisions: _Decisions) -> str:
+def _note_cut(
+    inputs: _Inputs, partition: TopicIdPartition, cut: CutEpochs, decisions: PartitionDecisions
+) -> str:
     """Return the note that nothing expires; it is also the refusal of options that would delete segments."""
     asked = {"--off-lineage": inputs.off_lineage, "--unreferenced-epochs": inputs.unreferenced_epochs}
     options = " and ".join(name for name, is_given in asked.items() if is_given)

@@ -66,6 +66,7 @@ _PACKAGES = (
     "read.tasks",
     "wire.files.committed_offsets",
     "metadata.cache_files",
+    "report.html_lanes",
     "report.formatters.pages",
     "report.formatters.records",
     "apply.side_effects",
@@ -74,6 +75,7 @@ _PACKAGES = (
     "storage.base",
     "storage.throttle",
     "spark.executors.checked_segments",
+    "commands.insight.tier_digest",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
