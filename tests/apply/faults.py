@@ -2,75 +2,22 @@
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tierctl.errors import RemoteStorageError, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.object_tier import ObjectTier
 
 
-class Wrapper:
-    """A store that forwards every call to the store inside."""
+class Wrapper(ObjectTier):
+    """The tier `inner` once more, some of whose calls a subclass changes; `inner` may be changed already."""
 
-    def __init__(self, inner: RemoteStorageManager) -> None:
+    def __init__(self, inner: ObjectTier) -> None:
+        super().__init__(inner.store, inner.layout)
+        vars(self).update(vars(inner))
         self.inner = inner
-
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        return self.inner.copy_log_segment_data(metadata, data)
-
-    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        self.inner.verify_log_segment_data(metadata, data)
-
-    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        self.inner.check_indexes(metadata, indexes)
-
-    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        self.inner.store_indexes(metadata, indexes)
-
-    def renamed(
-        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
-    ) -> RemoteLogSegmentMetadata:
-        return self.inner.renamed(metadata, partition)
-
-    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        self.inner.copy_objects(metadata, partition)
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> BinaryIO:
-        return self.inner.fetch_log_segment(metadata, start_position, end_position)
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        return self.inner.fetch_index(metadata, index_type)
-
-    @property
-    def delete_batch(self) -> int:
-        return self.inner.delete_batch
-
-    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
-        return self.inner.delete_log_segments(segments)
-
-    def objects_of_each(
-        self, segments: Sequence[RemoteLogSegmentMetadata]
-    ) -> list[list[RemoteObject] | TierctlError]:
-        return self.inner.objects_of_each(segments)
-
-    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        return self.inner.objects_of(metadata)
-
-    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.inner.name_of(metadata)
-
-    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        return self.inner.list_objects(folder)
-
-    def list_folder(self, folder: str = "") -> FolderListing:
-        return self.inner.list_folder(folder)
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 class Failing(Wrapper):
@@ -78,7 +25,7 @@ class Failing(Wrapper):
 
     def __init__(
         self,
-        inner: RemoteStorageManager,
+        inner: ObjectTier,
         operation: str,
         nth: int,
         *,
@@ -105,7 +52,7 @@ class Failing(Wrapper):
 class OneSegmentFails(Wrapper):
     """Delete all segments of each call except the nth, for which an error is reported."""
 
-    def __init__(self, inner: RemoteStorageManager, nth: int) -> None:
+    def __init__(self, inner: ObjectTier, nth: int) -> None:
         super().__init__(inner)
         self._nth = nth
 
@@ -119,7 +66,7 @@ class OneSegmentFails(Wrapper):
 class HalfDeleting(Wrapper):
     """Delete only the log of each segment, then raise an error or return without one."""
 
-    def __init__(self, inner: RemoteStorageManager, root: Path, *, silent: bool) -> None:
+    def __init__(self, inner: ObjectTier, root: Path, *, silent: bool) -> None:
         super().__init__(inner)
         self._root = root
         self._silent = silent
@@ -136,7 +83,7 @@ class HalfDeleting(Wrapper):
 class Custom(Wrapper):
     """Return custom metadata for every segment, and record the arguments of each deletion."""
 
-    def __init__(self, inner: RemoteStorageManager, custom: bytes) -> None:
+    def __init__(self, inner: ObjectTier, custom: bytes) -> None:
         super().__init__(inner)
         self._custom = custom
         self.deleted: list[RemoteLogSegmentMetadata] = []
@@ -153,9 +100,7 @@ class Custom(Wrapper):
 class Meddling(Wrapper):
     """Call a function of the test before each copy and each delete."""
 
-    def __init__(
-        self, inner: RemoteStorageManager, meddle: Callable[[RemoteLogSegmentMetadata], None]
-    ) -> None:
+    def __init__(self, inner: ObjectTier, meddle: Callable[[RemoteLogSegmentMetadata], None]) -> None:
         super().__init__(inner)
         self._meddle = meddle
 

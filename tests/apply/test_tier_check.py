@@ -12,10 +12,13 @@ from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.errors import RemoteStorageError, RemoteTierMissing
 from tierctl.model import (
+    ClusterIdentity,
     RemoteLogSegmentMetadata,
+    TierIdentity,
     TopicIdPartition,
 )
 from tierctl.state.tier_state import TierState
+from tierctl.storage.identity import create_identity
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 
@@ -42,6 +45,8 @@ class World:
     def __init__(self) -> None:
         self.state = TierState(read={0: 0})
         self.storage = MemoryStorage()
+        cluster = ClusterIdentity(cluster_id=None, metadata_topic_id=None)
+        create_identity(self.storage, TierIdentity(cluster=cluster, layout=self.storage.layout.name))
 
     def add(self, told: Sequence[str], partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
         added = []
@@ -52,7 +57,7 @@ class World:
             advance(self.state, made, *STATES[state])
             if objects == "there":
                 # One object is enough to recognise a tier, because a killed deletion may have left only one.
-                self.storage.objects[self.storage.tier.layout.keys_of(made)[-1]] = b""
+                self.storage.objects[self.storage.layout.keys_of(made)[-1]] = b""
             part = self.state.partition(partition)
             assert part is not None
             found = part.cache.get(made.segment_id)
@@ -114,7 +119,7 @@ def test_what_may_be_deleted(
         assert set(errors) == {segments[int(at)].segment_id for at in expected}
         assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
     assert why_not_deletable(segments, world.context(allow_missing_objects=True)) == {}
-    assert set(world.storage.calls) <= {"objects_of", "objects_of_each", "list"}
+    assert set(world.storage.calls) <= {"objects_of", "objects_of_each", "list_objects", "list_folder"}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_storage_alone_constructs(what: str) -> None:
 
 
 def test_one_function_opens_tiers() -> None:
-    """Only `open_tier` returns a tier that it opened; the wrapper that repeats calls returns its own."""
+    """Only `open_tier` returns a tier that it opened."""
     found = {
         f"{path.relative_to(ROOT)}: {node.name}"
         for path, tree in modules().items()
@@ -82,7 +82,7 @@ def test_one_function_opens_tiers() -> None:
         and node.returns is not None
         and ast.unparse(node.returns).strip("'\"") in {"RemoteStorageManager", "ObjectTier"}
     }
-    assert found == {"storage/open_tier.py: open_tier", "storage/object_tier.py: inner"}
+    assert found == {"storage/open_tier.py: open_tier"}
 
 
 def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:

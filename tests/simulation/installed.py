@@ -22,7 +22,7 @@ import tierctl.storage.object_tier
 import tierctl.storage.open_tier
 from tierctl.kernel import use_compiled
 from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
-from tierctl.storage.object_tier import RetryingStorage
+from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.stores.base import ConditionalStore
 
 from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
@@ -69,7 +69,7 @@ def installed(world: World) -> Iterator[None]:
     # Every command of a seed reads the same records again.
     use_compiled()
     owner, unthreaded = tierctl.storage.lease, Threading()
-    retries = RetryingStorage.__init__.__kwdefaults__ or {}
+    retries = ObjectTier.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
         mock.patch("time.time_ns", time_ns),
@@ -89,7 +89,7 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.commands.change, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
-        mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
+        mock.patch.object(ObjectTier.__init__, "__kwdefaults__", retries | sleep),
         mock.patch("os.fsync", _always(None)),
     ):
         yield

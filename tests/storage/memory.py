@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -77,12 +77,60 @@ class MemoryStore:
         pass
 
 
-class MemoryStorage:
-    """A RemoteStorageManager whose next calls raise `errors`, one each, before they take effect."""
+class FailingStore(MemoryStore):
+    """A store in memory whose next operations raise `errors`, one each, before they take effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Exception] = []
+        self.calls: list[str] = []
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.errors:
+            raise self.errors.pop(0)
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        self._call("put_all")
+        super().put_all(objects)
+
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        self._call("verify_all")
+        verify_streams(super(), objects)
+
+    def copy(self, key: str, new_key: str) -> None:
+        self._call("copy")
+        self.objects[new_key] = self.objects[key]
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        self._call("open")
+        return super().open(key, start, end)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        self._call("sizes_bytes")
+        return super().sizes_bytes(keys)
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        self._call("list_objects")
+        return super().list_objects(prefix)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        self._call("list_folder")
+        return folder_listing(super().list_objects(prefix), prefix)
+
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
+        self._call("delete")
+        return super().delete(keys)
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class MemoryStorage(ObjectTier):
+    """A tier in memory whose next calls raise `errors`, one each, before they take effect."""
 
     def __init__(self, layout: SegmentLayout | None = None) -> None:
-        self.store = MemoryStore()
-        self.tier = ObjectTier(self.store, layout or KafkaLayout())
+        super().__init__(MemoryStore(), layout or KafkaLayout())
         self.errors: list[Exception] = []
         self.calls: list[str] = []
 
@@ -95,68 +143,24 @@ class MemoryStorage:
         if self.errors:
             raise self.errors.pop(0)
 
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        self._call("copy")
-        return self.tier.copy_log_segment_data(metadata, data)
-
-    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        self._call("verify")
-        self.tier.verify_log_segment_data(metadata, data)
-
-    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        self.tier.check_indexes(metadata, indexes)
-
-    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        self._call("store_indexes")
-        self.tier.store_indexes(metadata, indexes)
-
-    def renamed(
-        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
-    ) -> RemoteLogSegmentMetadata:
-        return self.tier.renamed(metadata, partition)
-
-    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        self._call("copy_objects")
-        self.tier.copy_objects(metadata, partition)
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> BinaryIO:
-        self._call("fetch")
-        return self.tier.fetch_log_segment(metadata, start_position, end_position)
-
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
         self._call("fetch_index")
-        return self.tier.fetch_index(metadata, index_type)
-
-    @property
-    def delete_batch(self) -> int:
-        return self.tier.delete_batch
-
-    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
-        self._call("delete")
-        return self.tier.delete_log_segments(segments)
+        return super().fetch_index(metadata, index_type)
 
     def objects_of_each(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> list[list[RemoteObject] | TierctlError]:
         self._call("objects_of_each")
-        return self.tier.objects_of_each(segments)
+        return super().objects_of_each(segments)
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         self._call("objects_of")
-        return self.tier.objects_of(metadata)
-
-    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.tier.name_of(metadata)
+        return super().objects_of(metadata)
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        self._call("list")
-        yield from self.tier.list_objects(folder)
+        self._call("list_objects")
+        yield from super().list_objects(folder)
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        self._call("list")
-        return self.tier.list_folder(folder)
-
-    def close(self) -> None:
-        self.calls.append("close")
+        self._call("list_folder")
+        return super().list_folder(folder)

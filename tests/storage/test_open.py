@@ -8,7 +8,7 @@ from tierctl.errors import UsageError
 from tierctl.model import LogSegmentData
 from tierctl.storage import open_tier as open_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings
+from tierctl.storage.object_tier import ObjectTier, RetrySettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.storage.segments import data_in, metadata_of
@@ -48,8 +48,8 @@ def test_calls_are_repeated_by_the_settings_but_not_on_local_disk(tmp_path: Path
     asked = RetrySettings(backoff_ms=7, attempts=2)
     spec = TierSpec.from_settings(tmp_path.as_uri(), {}, retry=asked)
     tier = open_tier(spec)
-    assert isinstance(tier, RetryingStorage)
-    assert tier.settings == asked
+    assert isinstance(tier, ObjectTier)
+    assert tier.retry == asked
     assert TierSpec(spec.uri).resolved(tier).retry == asked
 
 

@@ -1,6 +1,7 @@
 """Retries: how many, the waits between them, and errors that are not retried."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,13 +18,15 @@ from tierctl.errors import (
     StoreWriteUnknown,
     UsageError,
 )
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.object_tier import RetryingStorage, RetrySettings
+from tierctl.model import IndexType, LogSegmentData, TopicIdPartition
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.object_tier import ObjectTier, RetrySettings
 
-from tests.storage.memory import MemoryStorage
-from tests.storage.segments import data_in, delete_segment, metadata_of
+from tests.storage.memory import FailingStore
+from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
 
 M = metadata_of()
+OTHER = TopicIdPartition(TOPIC_ID, "bills", 3)
 
 
 class Store:
@@ -31,13 +34,17 @@ class Store:
 
     def __init__(self, folder: Path, settings: RetrySettings | None = None) -> None:
         self.data: LogSegmentData = data_in(folder)
-        self.inner = MemoryStorage()
-        self.inner.copy_log_segment_data(M, self.data)
-        self.inner.calls.clear()
+        self.inner = FailingStore()
         self.waits_s: list[float] = []
-        self.retrying = RetryingStorage(
-            self.inner, settings or RetrySettings(jitter=0), sleep=self.waits_s.append, chance=lambda: 0.5
+        self.retrying = ObjectTier(
+            self.inner,
+            KafkaLayout(),
+            settings or RetrySettings(jitter=0),
+            sleep=self.waits_s.append,
+            chance=lambda: 0.5,
         )
+        self.retrying.copy_log_segment_data(M, self.data)
+        self.inner.calls.clear()
 
 
 @pytest.fixture
@@ -46,14 +53,25 @@ def store(tmp_path: Path) -> Store:
 
 
 CALLS = {
-    "copy": lambda s: s.retrying.copy_log_segment_data(M, s.data),
-    "verify": lambda s: s.retrying.verify_log_segment_data(M, s.data),
-    "fetch": lambda s: s.retrying.fetch_log_segment(M, 0).read(),
-    "fetch_index": lambda s: s.retrying.fetch_index(M, IndexType.OFFSET).read(),
-    "delete": lambda s: delete_segment(s.retrying, M),
-    "objects_of": lambda s: s.retrying.objects_of(M),
-    "list": lambda s: list(s.retrying.list_objects()),
+    "copy_log_segment_data": ("put_all", lambda s: s.retrying.copy_log_segment_data(M, s.data)),
+    "verify_log_segment_data": ("verify_all", lambda s: s.retrying.verify_log_segment_data(M, s.data)),
+    "store_indexes": ("put_all", lambda s: s.retrying.store_indexes(M, {IndexType.OFFSET: b"x"})),
+    "copy_objects": ("sizes_bytes", lambda s: s.retrying.copy_objects(M, OTHER)),
+    "fetch_log_segment": ("open", lambda s: s.retrying.fetch_log_segment(M, 0).read()),
+    "fetch_index": ("open", lambda s: s.retrying.fetch_index(M, IndexType.OFFSET).read()),
+    "delete_log_segments": ("delete", lambda s: delete_segment(s.retrying, M)),
+    "objects_of": ("sizes_bytes", lambda s: s.retrying.objects_of(M)),
+    "objects_of_each": ("sizes_bytes", lambda s: _raised(s.retrying.objects_of_each([M]))),
+    "list_objects": ("list_objects", lambda s: list(s.retrying.list_objects())),
+    "list_folder": ("list_folder", lambda s: s.retrying.list_folder()),
 }
+"""Calls of the tier by name, each with the operation of the store that it begins with."""
+
+
+def _raised(results: Iterable[object]) -> None:
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -62,16 +80,19 @@ class TestEveryCall:
     def test_is_repeated_with_growing_waits(
         self, store: Store, name: str, error: type[RemoteStorageError]
     ) -> None:
+        operation, call = CALLS[name]
         store.inner.errors = [error("try again") for _ in range(4)]
-        CALLS[name](store)
-        assert store.inner.calls == [name] * 5
+        call(store)
+        calls = store.inner.calls
+        assert (calls[:5], set(calls[5:]) & {operation}) == ([operation] * 5, set())
         assert store.waits_s == [0.5, 1, 2, 4]
 
     def test_ends_after_the_last_attempt(self, store: Store, name: str) -> None:
+        operation, call = CALLS[name]
         store.inner.errors = [RemoteStorageError(f"failure {n}") for n in range(9)]
         with pytest.raises(RemoteStorageError, match="failure 4"):
-            CALLS[name](store)
-        assert store.inner.calls == [name] * 5
+            call(store)
+        assert store.inner.calls == [operation] * 5
         assert len(store.waits_s) == 4
 
     @pytest.mark.parametrize(
@@ -80,24 +101,25 @@ class TestEveryCall:
     def test_is_not_repeated_when_that_cannot_help(
         self, store: Store, name: str, error: type[Exception]
     ) -> None:
+        operation, call = CALLS[name]
         store.inner.errors = [error("no")]
         with pytest.raises(error):
-            CALLS[name](store)
-        assert (store.inner.calls, store.waits_s) == ([name], [])
+            call(store)
+        assert (store.inner.calls, store.waits_s) == ([operation], [])
 
 
 class TestUnknownOutcome:
     def test_a_copy_is_repeated_after_a_look(self, store: Store) -> None:
         store.inner.errors = [StoreWriteUnknown("timeout")]
         store.retrying.copy_log_segment_data(M, store.data)
-        assert store.inner.calls == ["copy", "objects_of", "copy"]
+        assert store.inner.calls == ["put_all", "sizes_bytes", "put_all"]
 
     @pytest.mark.parametrize("look", [RemoteStorageError("still down"), AuthenticationError("403")])
     def test_a_copy_is_not_repeated_blindly(self, store: Store, look: Exception) -> None:
         store.inner.errors = [StoreWriteUnknown("timeout"), look]
         with pytest.raises(StoreWriteUnknown, match="timeout"):
             store.retrying.copy_log_segment_data(M, store.data)
-        assert store.inner.calls == ["copy", "objects_of"]
+        assert store.inner.calls == ["put_all", "sizes_bytes"]
 
     @pytest.mark.parametrize("later", [StoreWriteFailed("no"), AuthenticationError("no")])
     def test_a_failure_after_it_stays_unknown(
@@ -109,7 +131,7 @@ class TestUnknownOutcome:
         def fail(*_: object) -> None:
             raise errors.pop(0)
 
-        monkeypatch.setattr(store.inner, "copy_log_segment_data", fail)
+        monkeypatch.setattr(store.inner, "put_all", fail)
         with pytest.raises(StoreWriteUnknown, match="no; earlier: timeout"):
             store.retrying.copy_log_segment_data(M, store.data)
 
@@ -135,13 +157,11 @@ class Breaking(io.BytesIO):
         return super().read(wanted)
 
 
-class BreakingStorage(MemoryStorage):
+class BreakingStore(FailingStore):
     """A store whose streams break after 700 bytes, again and again."""
 
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> BinaryIO:
-        with super().fetch_log_segment(metadata, start_position, end_position) as whole:
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        with super().open(key, start, end) as whole:
             data = whole.read()
         return Breaking(data, 700) if len(data) > 700 else io.BytesIO(data)
 
@@ -149,10 +169,11 @@ class BreakingStorage(MemoryStorage):
 @pytest.mark.parametrize(("start", "end"), [(0, None), (5, 2500), (5, 600), (0, 699), (0, 700)])
 def test_streams_go_on_where_they_broke(tmp_path: Path, start: int, end: int | None) -> None:
     data = data_in(tmp_path)
-    inner = BreakingStorage()
-    inner.copy_log_segment_data(M, data)
     waits: list[float] = []
-    retrying = RetryingStorage(inner, RetrySettings(), sleep=waits.append, chance=lambda: 0)
+    retrying = ObjectTier(
+        BreakingStore(), KafkaLayout(), RetrySettings(), sleep=waits.append, chance=lambda: 0
+    )
+    retrying.copy_log_segment_data(M, data)
     whole = data.log_segment.path.read_bytes()
     with retrying.fetch_log_segment(M, start, end) as stream:
         assert stream.read() == whole[start : None if end is None else end + 1]

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol, Self, TypeVar
+from functools import wraps
+from typing import BinaryIO, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from tierctl.errors import (
     CorruptInputError,
@@ -49,221 +50,8 @@ _OWN_PREFIX = ".tierctl-"
 _THREADS = 8
 
 
-class ObjectTier:
-    """RemoteStorageManager that names and encodes objects by `layout`, and keeps them in `store`."""
-
-    def __init__(self, store: ObjectStore, layout: SegmentLayout) -> None:
-        self.store = store
-        self.layout = layout
-        self.observer: FetchObserver | None = None
-        """Receives reports of reads of segments, if it is set."""
-
-    @property
-    def lease_key(self) -> str:
-        """The key of the lease that a run holds while it changes this tier."""
-        return f"{self._own_prefix}lease"
-
-    @property
-    def identity_key(self) -> str:
-        """The key of the object with the identity of the tier."""
-        return f"{self._own_prefix}identity"
-
-    def own_key(self, name: str) -> str:
-        """Return the key of another object of tierctl's own."""
-        return f"{self._own_prefix}{name}"
-
-    @property
-    def _own_prefix(self) -> str:
-        # The object is beside LocalTieredStorage's folder, at the prefix of Aiven's keys.
-        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
-
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """Implement `RemoteStorageManager.copy_log_segment_data`."""
-        with self.layout.encoded(metadata, data) as encoded:
-            self.store.put_all(encoded.objects)
-            return encoded.custom_metadata
-
-    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
-        with self.layout.encoded(metadata, data) as encoded:
-            self.store.verify_all(encoded.objects)
-
-    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.check_indexes`."""
-        self.layout.index_objects(self.store, metadata, indexes)
-
-    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.store_indexes`."""
-        self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
-
-    def renamed(
-        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
-    ) -> RemoteLogSegmentMetadata:
-        """Implement `RemoteStorageManager.renamed`."""
-        return self.layout.renamed(metadata, partition)
-
-    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        """Implement `RemoteStorageManager.copy_objects`; readers open the last object first."""
-        keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
-        present = self.store.sizes_bytes(keys)
-        if not present:
-            raise RemoteResourceNotFound(f"{self.name_of(metadata)} does not exist")
-        for key, new_key in zip(keys, new_keys, strict=True):
-            if key in present:
-                self.store.copy(key, new_key)
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_log_segment`; memory is bounded for every range.
-
-        Raise ValueError for a negative or reversed range.
-        """
-        if start_position < 0 or (end_position is not None and end_position < start_position):
-            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
-        end = None if end_position is None else end_position + 1
-        if self.observer is None:
-            return self.layout.open_log(self.store, metadata, start_position, end)
-        self.observer.begun(metadata.topic)
-        try:
-            stream = self.layout.open_log(self.store, metadata, start_position, end)
-        except TierctlError:
-            self.observer.failed(metadata.topic)
-            raise
-        return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_index`."""
-        return self.layout.open_index(self.store, metadata, index_type)
-
-    @property
-    def delete_batch(self) -> int:
-        """Implement `RemoteStorageManager.delete_batch`."""
-        return max(1, self.store.delete_batch // self.layout.keys_per_segment)
-
-    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
-        """Implement `RemoteStorageManager.delete_log_segments` by one call of the store."""
-        each = [_keys(self.layout.keys_to_delete, segment) for segment in segments]
-        failed = self.store.delete([key for keys in each if isinstance(keys, tuple) for key in keys])
-        return [
-            next((failed[key] for key in keys if key in failed), None) if isinstance(keys, tuple) else keys
-            for keys in each
-        ]
-
-    def objects_of_each(
-        self, segments: Sequence[RemoteLogSegmentMetadata]
-    ) -> list[list[RemoteObject] | TierctlError]:
-        """Implement `RemoteStorageManager.objects_of_each`; several threads list some folders each."""
-        each = [_keys(self.layout.keys_of, segment) for segment in segments]
-        folders = by_folder(key for keys in each if isinstance(keys, tuple) for key in keys)
-        ordered = [folders[folder] for folder in sorted(folders)]
-        size = -(-len(ordered) // _THREADS) or 1
-        shares = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-        found: dict[str, int | TierctlError] = {}
-        with ThreadPoolExecutor(len(shares) or 1) as pool:
-            for share in pool.map(self._sizes_or_errors, shares):
-                found |= share
-        return [_objects(keys, found) if isinstance(keys, tuple) else keys for keys in each]
-
-    def _sizes_or_errors(self, folders: Sequence[Sequence[str]]) -> Mapping[str, int | TierctlError]:
-        """Return the size of each object, or the error of its folder, for the keys of some folders."""
-        try:
-            return self.store.sizes_bytes([key for keys in folders for key in keys])
-        except RemoteTierMissing:
-            raise
-        except TierctlError as e:
-            if len(folders) == 1:
-                return dict.fromkeys(folders[0], e)
-        # If one folder can't be listed, the others are still listed.
-        each = [self._sizes_or_errors([keys]) for keys in folders]
-        return {key: size_or_error for found in each for key, size_or_error in found.items()}
-
-    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """Implement `RemoteStorageManager.objects_of`."""
-        sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
-        return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
-
-    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Implement `RemoteStorageManager.name_of`."""
-        return self.store.name_of(self.layout.keys_of(metadata)[0])
-
-    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
-        prefix, own = folder or self.layout.base, self._own_prefix
-        listed = self.store.list_objects(prefix)
-        # Most folders can't contain tierctl's own objects, and their listings are long.
-        if not (own.startswith(prefix) or prefix.startswith(own)):
-            return listed
-        return (found for found in listed if not found.key.startswith(own))
-
-    def list_folder(self, folder: str = "") -> FolderListing:
-        """Implement `RemoteStorageManager.list_folder`."""
-        found = self.store.list_folder(folder or self.layout.base)
-        return replace(
-            found, objects=tuple(obj for obj in found.objects if not obj.key.startswith(self._own_prefix))
-        )
-
-    def derived(self, listed: ListedSet) -> ObjectSet:
-        """Implement `RemoteStorageManager.derived`.
-
-        A set without its log is incomplete. One that lacks another object, maybe because it is being deleted,
-        is not understood: its log may have the only copy of its records.
-        """
-        required = self.layout.required_objects
-        missing = [suffix for part, suffix in required.items() if not listed.parts & part]
-        try:
-            if not missing:
-                return self.layout.derived(self.store, listed)
-            reason = f"it has no {', '.join(missing)}"
-        except RemoteResourceNotFound as e:
-            reason = e.message
-        except (CorruptInputError, LimitExceeded) as e:
-            return _damaged(listed, e)
-        try:
-            if not listed.parts & ObjectPart.LOG:
-                return incomplete(listed, reason)
-            end_offset = self.layout.log_end_offset(self.store, listed)
-        except RemoteResourceNotFound:
-            return incomplete(listed, reason)
-        except (CorruptInputError, LimitExceeded) as e:
-            return _damaged(listed, e)
-        return ObjectSet(listed=listed, why_not_understood=reason, log_end=LogEnd(offset=end_offset))
-
-    def close(self) -> None:
-        """Implement `RemoteStorageManager.close`."""
-        self.store.close()
-
-
-def _damaged(listed: ListedSet, error: CorruptInputError | LimitExceeded) -> ObjectSet:
-    if isinstance(error, TruncatedInputError):
-        return incomplete(listed, error.message)
-    return not_understood(listed, error)
-
-
-def _keys(
-    keys_of: Callable[[RemoteLogSegmentMetadata], tuple[str, ...]], segment: RemoteLogSegmentMetadata
-) -> tuple[str, ...] | TierctlError:
-    """Return the keys of `segment`, or the error for metadata whose keys would lead out of the tier."""
-    try:
-        return keys_of(segment)
-    except TierctlError as e:
-        return e
-
-
-def _objects(
-    keys: Sequence[str], found: Mapping[str, int | TierctlError]
-) -> list[RemoteObject] | TierctlError:
-    objects = []
-    for key in sorted(keys):
-        size_or_error = found.get(key)
-        if isinstance(size_or_error, TierctlError):
-            return size_or_error
-        if size_or_error is not None:
-            objects.append(RemoteObject(key, size_or_error))
-    return objects
-
-
 T = TypeVar("T")
+P = ParamSpec("P")
 
 ATTEMPTS_DEFAULT = 5
 
@@ -319,41 +107,73 @@ def _is_to_repeat(result: object) -> bool:
     return isinstance(result, RemoteStorageError) and is_retryable(result)
 
 
-class RetryingStorage:
-    """RemoteStorageManager that repeats the failed calls of another one, `inner`.
+def _repeated(method: Callable[Concatenate["ObjectTier", P], T]) -> Callable[Concatenate["ObjectTier", P], T]:
+    """Return `method` such that its failed calls are repeated by the settings of its tier."""
 
-    Every operation of the contract is idempotent, so repeating is safe. A copy with unknown outcome is
-    repeated only if the store can then list the segment's objects; otherwise StoreWriteUnknown is raised. A
-    broken stream is opened again at its position. A listing is repeated only before its first object.
+    @wraps(method)
+    def call(self: "ObjectTier", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._retried(lambda: method(self, *args, **kwargs))
+
+    return call
+
+
+class ObjectTier:
+    """RemoteStorageManager that names and encodes objects by `layout`, and keeps them in `store`.
+
+    With `retry`, failed calls are repeated: every operation of the contract is idempotent, so that repeating
+    is safe. A copy with unknown outcome is repeated only if the store can then list the segment's objects;
+    otherwise StoreWriteUnknown is raised. A broken stream is opened again at its position. A listing is
+    repeated only before its first object.
     """
 
     def __init__(
         self,
-        inner: RemoteStorageManager,
-        settings: RetrySettings,
+        store: ObjectStore,
+        layout: SegmentLayout,
+        retry: RetrySettings | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._inner = inner
-        self._settings = settings
+        self.store = store
+        self.layout = layout
+        self.retry = retry
         self._sleep = sleep
         self._chance = chance
+        self.observer: FetchObserver | None = None
+        """Receives reports of reads of segments, if it is set."""
+
+    def without_retry(self) -> Self:
+        """Return a tier of the same objects that reports the first failure of the store."""
+        return type(self)(self.store, self.layout)
 
     @property
-    def inner(self) -> RemoteStorageManager:
-        """The tier whose calls are repeated."""
-        return self._inner
+    def lease_key(self) -> str:
+        """The key of the lease that a run holds while it changes this tier."""
+        return f"{self._own_prefix}lease"
 
     @property
-    def settings(self) -> RetrySettings:
-        """How often and when calls are repeated."""
-        return self._settings
+    def identity_key(self) -> str:
+        """The key of the object with the identity of the tier."""
+        return f"{self._own_prefix}identity"
+
+    def own_key(self, name: str) -> str:
+        """Return the key of another object of tierctl's own."""
+        return f"{self._own_prefix}{name}"
+
+    @property
+    def _own_prefix(self) -> str:
+        # The object is beside LocalTieredStorage's folder, at the prefix of Aiven's keys.
+        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Implement `RemoteStorageManager.copy_log_segment_data`."""
-
         unknown: list[StoreWriteUnknown] = []
+
+        def store() -> bytes | None:
+            with self.layout.encoded(metadata, data) as encoded:
+                self.store.put_all(encoded.objects)
+                return encoded.custom_metadata
 
         def require_store(error: RemoteStorageError) -> None:
             if isinstance(error, StoreWriteUnknown):
@@ -361,9 +181,7 @@ class RetryingStorage:
                 self._require_store(metadata, error)
 
         try:
-            return self._retried(
-                lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
-            )
+            return self._retried(store, before_retry=require_store)
         except TierctlError as e:
             # Any error counts: a store that refuses access after the first attempt raises no
             # RemoteStorageError.
@@ -372,121 +190,232 @@ class RetryingStorage:
             # An earlier attempt may still create the object, so a clean-up must not forget its key.
             raise StoreWriteUnknown(f"{e.message}; earlier: {unknown[0].message}", hint=e.hint) from e
 
+    @_repeated
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Implement `RemoteStorageManager.verify_log_segment_data`."""
-        self._retried(lambda: self._inner.verify_log_segment_data(metadata, data))
+        """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
+        with self.layout.encoded(metadata, data) as encoded:
+            self.store.verify_all(encoded.objects)
 
+    @_repeated
     def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         """Implement `RemoteStorageManager.check_indexes`."""
-        self._retried(lambda: self._inner.check_indexes(metadata, indexes))
+        self.layout.index_objects(self.store, metadata, indexes)
 
+    @_repeated
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         """Implement `RemoteStorageManager.store_indexes`."""
-        self._retried(lambda: self._inner.store_indexes(metadata, indexes))
+        self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
 
     def renamed(
         self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
     ) -> RemoteLogSegmentMetadata:
         """Implement `RemoteStorageManager.renamed`."""
-        return self._inner.renamed(metadata, partition)
+        return self.layout.renamed(metadata, partition)
 
+    @_repeated
     def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        """Implement `RemoteStorageManager.copy_objects`."""
-        self._retried(lambda: self._inner.copy_objects(metadata, partition))
+        """Implement `RemoteStorageManager.copy_objects`; readers open the last object first."""
+        keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
+        present = self.store.sizes_bytes(keys)
+        if not present:
+            raise RemoteResourceNotFound(f"{self.name_of(metadata)} does not exist")
+        for key, new_key in zip(keys, new_keys, strict=True):
+            if key in present:
+                self.store.copy(key, new_key)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_log_segment`."""
+        """Implement `RemoteStorageManager.fetch_log_segment`; memory is bounded for every range.
+
+        Raise ValueError for a negative or reversed range.
+        """
+        if start_position < 0 or (end_position is not None and end_position < start_position):
+            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
+        end = None if end_position is None else end_position + 1
 
         def open_at(position: int) -> BinaryIO:
             start = start_position + position
-            if end_position is not None and start > end_position:
-                return io.BytesIO()
-            return self._inner.fetch_log_segment(metadata, start, end_position)
+            return io.BytesIO() if end is not None and start >= end else self._open_log(metadata, start, end)
 
-        if end_position is not None and end_position < start_position:
-            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
-        return self._stream(open_at)
+        return self._resuming(open_at)
+
+    def _open_log(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None) -> BinaryIO:
+        """Open the bytes of the log from `start` to before `end`, and report the read to the observer."""
+        if self.observer is None:
+            return self.layout.open_log(self.store, metadata, start, end)
+        self.observer.begun(metadata.topic)
+        try:
+            stream = self.layout.open_log(self.store, metadata, start, end)
+        except TierctlError:
+            self.observer.failed(metadata.topic)
+            raise
+        return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
         """Implement `RemoteStorageManager.fetch_index`."""
 
         def open_at(position: int) -> BinaryIO:
-            stream = self._inner.fetch_index(metadata, index_type)
+            stream = self.layout.open_index(self.store, metadata, index_type)
             stream.read(position)
             return stream
 
-        return self._stream(open_at)
+        return self._resuming(open_at)
 
     @property
     def delete_batch(self) -> int:
         """Implement `RemoteStorageManager.delete_batch`."""
-        return self._inner.delete_batch
+        return max(1, self.store.delete_batch // self.layout.keys_per_segment)
 
     def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
         """Implement `RemoteStorageManager.delete_log_segments`; only segments with an error are repeated."""
-        with WAITS.waiting(f"deleting {len(segments)} segments"):
-            return self._retried_each(self._inner.delete_log_segments, segments)
+        return self._retried_each(self._deleted, segments, f"deleting {len(segments)} segments")
+
+    def _deleted(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        """Delete the objects of the segments by one call of the store; return the error of each segment."""
+        each = [_keys(self.layout.keys_to_delete, segment) for segment in segments]
+        failed = self.store.delete([key for keys in each if isinstance(keys, tuple) for key in keys])
+        return [
+            next((failed[key] for key in keys if key in failed), None) if isinstance(keys, tuple) else keys
+            for keys in each
+        ]
 
     def objects_of_each(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> list[list[RemoteObject] | TierctlError]:
         """Implement `RemoteStorageManager.objects_of_each`; only segments with an error are repeated."""
-        with WAITS.waiting(f"listing the objects of {len(segments)} segments"):
-            return self._retried_each(self._inner.objects_of_each, segments)
+        return self._retried_each(
+            self._objects_of_each, segments, f"listing the objects of {len(segments)} segments"
+        )
+
+    def _objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        """Return the objects, or the error, of each segment; several threads list some folders each."""
+        each = [_keys(self.layout.keys_of, segment) for segment in segments]
+        folders = by_folder(key for keys in each if isinstance(keys, tuple) for key in keys)
+        ordered = [folders[folder] for folder in sorted(folders)]
+        size = -(-len(ordered) // _THREADS) or 1
+        shares = [ordered[at : at + size] for at in range(0, len(ordered), size)]
+        found: dict[str, int | TierctlError] = {}
+        with ThreadPoolExecutor(len(shares) or 1) as pool:
+            for share in pool.map(self._sizes_or_errors, shares):
+                found |= share
+        return [_objects(keys, found) if isinstance(keys, tuple) else keys for keys in each]
+
+    def _sizes_or_errors(self, folders: Sequence[Sequence[str]]) -> Mapping[str, int | TierctlError]:
+        """Return the size of each object, or the error of its folder, for the keys of some folders."""
+        try:
+            return self.store.sizes_bytes([key for keys in folders for key in keys])
+        except RemoteTierMissing:
+            raise
+        except TierctlError as e:
+            if len(folders) == 1:
+                return dict.fromkeys(folders[0], e)
+        # If one folder can't be listed, the others are still listed.
+        each = [self._sizes_or_errors([keys]) for keys in folders]
+        return {key: size_or_error for found in each for key, size_or_error in found.items()}
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         """Implement `RemoteStorageManager.objects_of`."""
-        with WAITS.waiting(f"listing the objects of segment {metadata.segment_id}"):
-            return self._retried(lambda: self._inner.objects_of(metadata))
+        return self._retried(
+            lambda: self._objects_of(metadata), f"listing the objects of segment {metadata.segment_id}"
+        )
+
+    def _objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
+        return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Implement `RemoteStorageManager.name_of`."""
-        return self._inner.name_of(metadata)
-
-    def list_folder(self, folder: str = "") -> FolderListing:
-        """Implement `RemoteStorageManager.list_folder`."""
-        with WAITS.waiting(f"listing the folder {folder or '/'} of the tier"):
-            return self._retried(lambda: self._inner.list_folder(folder))
+        return self.store.name_of(self.layout.keys_of(metadata)[0])
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """Implement `RemoteStorageManager.list_objects`."""
+        """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
 
         def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
-            objects = self._inner.list_objects(folder)
+            objects = self._list_objects(folder)
             return next(objects, None), objects
 
-        with WAITS.waiting("listing the objects of the tier"):
-            first, others = self._retried(begin)
+        first, others = self._retried(begin, "listing the objects of the tier")
         if first is not None:
             yield first
             yield from others
 
+    def _list_objects(self, folder: str) -> Iterator[RemoteObject]:
+        prefix, own = folder or self.layout.base, self._own_prefix
+        listed = self.store.list_objects(prefix)
+        # Most folders can't contain tierctl's own objects, and their listings are long.
+        if not (own.startswith(prefix) or prefix.startswith(own)):
+            return listed
+        return (found for found in listed if not found.key.startswith(own))
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        """Implement `RemoteStorageManager.list_folder`."""
+        found = self._retried(
+            lambda: self.store.list_folder(folder or self.layout.base),
+            f"listing the folder {folder or '/'} of the tier",
+        )
+        return replace(
+            found, objects=tuple(obj for obj in found.objects if not obj.key.startswith(self._own_prefix))
+        )
+
+    @_repeated
     def derived(self, listed: ListedSet) -> ObjectSet:
-        """Implement `RemoteStorageManager.derived`."""
-        return self._retried(lambda: self._inner.derived(listed))
+        """Implement `RemoteStorageManager.derived`.
+
+        A set without its log is incomplete. One that lacks another object, maybe because it is being deleted,
+        is not understood: its log may have the only copy of its records.
+        """
+        required = self.layout.required_objects
+        missing = [suffix for part, suffix in required.items() if not listed.parts & part]
+        try:
+            if not missing:
+                return self.layout.derived(self.store, listed)
+            reason = f"it has no {', '.join(missing)}"
+        except RemoteResourceNotFound as e:
+            reason = e.message
+        except (CorruptInputError, LimitExceeded) as e:
+            return _damaged(listed, e)
+        try:
+            if not listed.parts & ObjectPart.LOG:
+                return incomplete(listed, reason)
+            end_offset = self.layout.log_end_offset(self.store, listed)
+        except RemoteResourceNotFound:
+            return incomplete(listed, reason)
+        except (CorruptInputError, LimitExceeded) as e:
+            return _damaged(listed, e)
+        return ObjectSet(listed=listed, why_not_understood=reason, log_end=LogEnd(offset=end_offset))
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""
-        self._inner.close()
+        self.store.close()
 
     def _require_store(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
         """Raise `error` unless the store answers which objects of the segment it has."""
         try:
-            self._inner.objects_of(metadata)
+            self._objects_of(metadata)
         except RemoteStorageError:
             raise error from None
 
-    def _stream(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
+    def _resuming(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
+        """Return the stream that `open_at` opens at position 0, or with `retry` one that resumes."""
+        if self.retry is None:
+            return open_at(0)
         return io.BufferedReader(_ResumingStream(open_at, self._retried))
 
     def _retried_each(
         self,
         call: Callable[[Sequence[RemoteLogSegmentMetadata]], list[T | TierctlError]],
         segments: Sequence[RemoteLogSegmentMetadata],
+        what: str,
     ) -> list[T | TierctlError]:
-        """Return the results of `call`, which is repeated for the segments whose result is retryable."""
+        """Return the results of `call`, which is repeated for the segments whose result is retryable.
+
+        `what` names the operation for the report of a long wait.
+        """
+        if self.retry is None:
+            return call(segments)
         results: dict[int, T | TierctlError] = {}
         left = list(range(len(segments)))
 
@@ -497,7 +426,7 @@ class RetryingStorage:
                 raise results[at]  # type: ignore[misc]
 
         try:
-            self._retried(call_for_left)
+            self._retried(call_for_left, what)
         except RemoteStorageError:
             if not left or len(results) < len(segments):
                 raise
@@ -506,21 +435,60 @@ class RetryingStorage:
     def _retried(
         self,
         call: Callable[[], T],
+        what: str | None = None,
         *,
         before_retry: Callable[[RemoteStorageError], None] | None = None,
     ) -> T:
+        """Return the result of `call`, which is repeated after a failure as `retry` says.
+
+        The whole is a wait for `what`. `before_retry` receives the error before each repetition.
+        """
+        if self.retry is None:
+            return call()
+        if what is not None:
+            with WAITS.waiting(what):
+                return self._retried(call, before_retry=before_retry)
         failures = 0
         while True:
             try:
                 return call()
             except RemoteStorageError as e:
                 failures += 1
-                if failures >= self._settings.attempts or not is_retryable(e):
+                if failures >= self.retry.attempts or not is_retryable(e):
                     raise
                 with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
-                    self._sleep(self._settings.wait_ms(failures, self._chance()) / 1000)
+                    self._sleep(self.retry.wait_ms(failures, self._chance()) / 1000)
                 if before_retry is not None:
                     before_retry(e)
+
+
+def _damaged(listed: ListedSet, error: CorruptInputError | LimitExceeded) -> ObjectSet:
+    if isinstance(error, TruncatedInputError):
+        return incomplete(listed, error.message)
+    return not_understood(listed, error)
+
+
+def _keys(
+    keys_of: Callable[[RemoteLogSegmentMetadata], tuple[str, ...]], segment: RemoteLogSegmentMetadata
+) -> tuple[str, ...] | TierctlError:
+    """Return the keys of `segment`, or the error for metadata whose keys would lead out of the tier."""
+    try:
+        return keys_of(segment)
+    except TierctlError as e:
+        return e
+
+
+def _objects(
+    keys: Sequence[str], found: Mapping[str, int | TierctlError]
+) -> list[RemoteObject] | TierctlError:
+    objects = []
+    for key in sorted(keys):
+        size_or_error = found.get(key)
+        if isinstance(size_or_error, TierctlError):
+            return size_or_error
+        if size_or_error is not None:
+            objects.append(RemoteObject(key, size_or_error))
+    return objects
 
 
 class _Retried(Protocol):
@@ -571,6 +539,5 @@ class _ResumingStream(io.RawIOBase):
 
 
 def object_tier(remote: RemoteStorageManager) -> ObjectTier | None:
-    """Return the tier of objects behind `remote`; None for another implementation."""
-    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
-    return tier if isinstance(tier, ObjectTier) else None
+    """Return `remote` if it is a tier of objects; None for another implementation."""
+    return remote if isinstance(remote, ObjectTier) else None

@@ -21,7 +21,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings, object_tier
+from tierctl.storage.object_tier import ObjectTier, RetrySettings, object_tier
 from tierctl.storage.stores.base import (
     FILE,
     Endpoint,
@@ -129,12 +129,11 @@ class TierSpec:
         An executor that opens the result detects nothing. Raise UsageError for a tier that
         `open_tier` did not open, and for a URI with credentials.
         """
-        retry = remote.settings if isinstance(remote, RetryingStorage) else None
         tier = object_tier(remote)
         require_no_credentials("--remote", self.uri)
         if tier is None:
             raise UsageError("this tier can't be opened by another process")
-        return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=retry)
+        return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=tier.retry)
 
     def shared(self, by: Callable[[], int]) -> Self:
         """Return this spec for one of `by()` processes that share its limits, if it has limits."""
@@ -173,9 +172,9 @@ def open_tier(
     if address.scheme == FILE:
         # The layout's folder must exist before objects count as deleted: the disk may not be mounted.
         store = open_store_at(replace(address, required_folder=layout.base))
-    tier = ObjectTier(store, layout)
+    tier = ObjectTier(store, layout, spec.retry)
     tier.observer = observer
-    return tier if spec.retry is None else RetryingStorage(tier, spec.retry)
+    return tier
 
 
 def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None) -> bool:

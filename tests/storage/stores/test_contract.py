@@ -15,7 +15,7 @@ from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings
+from tierctl.storage.object_tier import ObjectTier, RetrySettings
 from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (
     ConditionalStore,
@@ -81,7 +81,7 @@ CASES = {
     for store in STORES
     for layout in LAYOUTS
     for retried in (False, True)
-    # The retrying wrapper has no access to the store below it.
+    # Repeating does not depend on the store.
     if not (retried and store not in {"local", "memory"})
     and (store not in {"hdfs", "s3 over tls"} or layout == "kafka")
 }
@@ -116,19 +116,17 @@ def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.Monkey
 @pytest.fixture(params=CASES.values(), ids=CASES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorageManager:
     make, layout, retried = request.param
-    tier = ObjectTier(make(request, tmp_path / "tier", layout := layout()), layout)
-    made = (
-        RetryingStorage(tier, RetrySettings(), sleep=lambda _: None, chance=lambda: 0.5) if retried else tier
-    )
+    store = make(request, tmp_path / "tier", layout := layout())
+    retry = RetrySettings() if retried else None
+    made = ObjectTier(store, layout, retry, sleep=lambda _: None, chance=lambda: 0.5)
     made.copy_log_segment_data(metadata_of(50, partition=7), data_in(tmp_path / "neighbour"))
     return made
 
 
 @pytest.fixture
 def layout(store: RemoteStorageManager) -> SegmentLayout:
-    tier = store._inner if isinstance(store, RetryingStorage) else store
-    assert isinstance(tier, ObjectTier)
-    return tier.layout
+    assert isinstance(store, ObjectTier)
+    return store.layout
 
 
 @pytest.fixture
@@ -357,9 +355,8 @@ class TestCreate:
 
 
 def _objects_of(store: RemoteStorageManager) -> ObjectStore:
-    tier = store._inner if isinstance(store, RetryingStorage) else store
-    assert isinstance(tier, ObjectTier)
-    return tier.store
+    assert isinstance(store, ObjectTier)
+    return store.store
 
 
 class TestListing:

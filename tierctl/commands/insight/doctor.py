@@ -86,7 +86,7 @@ from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.inspection import newest_events
 from tierctl.spark.session.spark_settings import SparkSettings
-from tierctl.storage.object_tier import object_tier
+from tierctl.storage.object_tier import ObjectTier, object_tier
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, require_kind_of_file
 
@@ -482,7 +482,7 @@ class _Run:
         if remote is None:
             return
         try:
-            tier = object_tier(self.resources.remote)
+            tier = _driver_tier(self.resources)
         except REFUSALS as e:
             error, hint = e, e.hint
             refused = fault(DoctorCheck.STORE_LIST, remote, e.message, fix=hint)
@@ -626,7 +626,7 @@ def check_sources(examination: Examination, resources: Resources) -> None:
     finders = {
         DoctorCheck.SPARK_CLUSTER: _driver_cluster,
         DoctorCheck.SPARK_METADATA: _driver_metadata,
-        DoctorCheck.SPARK_STORE: _driver_tier,
+        DoctorCheck.SPARK_STORE: _tier_to_inspect,
     }
     found: dict[DoctorCheck, dict[str, Any]] = {}
     for check, find in finders.items():
@@ -674,9 +674,15 @@ def _driver_metadata(resources: Resources) -> dict[str, Any]:
     return {"metadata": resources.metadata_location, "end_offsets": topic.end_offsets()}
 
 
-def _driver_tier(resources: Resources) -> dict[str, Any]:
+def _driver_tier(resources: Resources) -> ObjectTier | None:
+    """Return the tier of the request such that it reports the first failure of its store."""
+    tier = object_tier(resources.remote)
+    return None if tier is None else tier.without_retry()
+
+
+def _tier_to_inspect(resources: Resources) -> dict[str, Any]:
     """Return the tier of the request and one of its objects as fields of `Sources`; empty without one."""
-    tier = None if resources.request.remote is None else object_tier(resources.remote)
+    tier = None if resources.request.remote is None else _driver_tier(resources)
     if tier is None:
         return {}
     keys = (each.key for each in tier.list_objects() if each.problem is None and each.size_bytes)
