@@ -47,6 +47,7 @@ class World:
         self.storage = MemoryStorage()
         cluster = ClusterIdentity(cluster_id=None, metadata_topic_id=None)
         create_identity(self.storage, TierIdentity(cluster=cluster, layout=self.storage.layout.name))
+        self.calls = self.storage.failing.calls
 
     def add(self, told: Sequence[str], partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
         added = []
@@ -57,7 +58,7 @@ class World:
             advance(self.state, made, *STATES[state])
             if objects == "there":
                 # One object is enough to recognise a tier, because a killed deletion may have left only one.
-                self.storage.objects[self.storage.layout.keys_of(made)[-1]] = b""
+                self.storage.failing.objects[self.storage.layout.keys_of(made)[-1]] = b""
             part = self.state.partition(partition)
             assert part is not None
             found = part.cache.get(made.segment_id)
@@ -119,7 +120,7 @@ def test_what_may_be_deleted(
         assert set(errors) == {segments[int(at)].segment_id for at in expected}
         assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
     assert why_not_deletable(segments, world.context(allow_missing_objects=True)) == {}
-    assert set(world.storage.calls) <= {"objects_of", "objects_of_each", "list_objects", "list_folder"}
+    assert set(world.calls) <= {"open", "sizes_bytes", "list_objects", "list_folder"}
 
 
 @pytest.mark.parametrize(
@@ -148,20 +149,20 @@ def test_it_costs_one_listing_and_a_few_looks_more() -> None:
     world = World()
     segments = world.add(["finished there"] * 20, PARTITION)
     why_not_deletable(segments, world.context())
-    assert world.storage.calls == ["objects_of_each"]
+    assert world.calls == ["sizes_bytes"]
     resumed = World()
     segments = resumed.add(["deleting gone"] * 20, PARTITION)
     for number in range(30):
         resumed.add(["finished gone"], TopicIdPartition(OTHER_ID, "bills", number))
     with pytest.raises(RemoteTierMissing):
         why_not_deletable(segments, resumed.context())
-    assert resumed.storage.calls.count("objects_of") == 16
+    assert resumed.calls.count("sizes_bytes") == 16
 
 
 def test_a_store_that_fails_is_no_wrong_tier() -> None:
     world = World()
     segments = world.add(["finished there", "finished there"], PARTITION)
-    world.storage.errors = [RemoteStorageError("503")]
+    world.storage.failing.errors = [RemoteStorageError("503")]
     errors = why_not_deletable(segments, world.context())
     assert [error.message for error in errors.values()] == ["503", "503"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tierctl import commands
-from tierctl.cli.docs.manual_pages import SOURCES
+from tierctl.cli.docs.man import SOURCES
 from tierctl.commands import CopyRequest, copy
 
 from tests.cli.shell import environment

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
-from tierctl.cli.docs.manual_pages import SOURCES, with_lists
+from tierctl.cli.docs.man import SOURCES, with_lists
 
 _LINE_CONTINUED = re.compile(r" *\\\n\s*")
 

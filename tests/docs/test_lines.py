@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
+from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST
 
 from tests.cli.shell import environment, tierctl
 from tests.docs import programs

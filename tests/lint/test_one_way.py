@@ -97,7 +97,7 @@ def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
     }
     # Two run in a source tree only: `make formatter` and `make docs`. Kernels in a zip file are
     # compiled without a cache.
-    assert beside <= {"console_consumer/__init__.py", "cli/docs/manual_pages.py", "kernel.py"}
+    assert beside <= {"console_consumer/__init__.py", "cli/docs/man.py", "kernel.py"}
 
 
 @pytest.mark.parametrize(

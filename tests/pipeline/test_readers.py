@@ -12,7 +12,7 @@ import duckdb
 import duckdb_extension_delta
 import polars as pl
 import pytest
-from tierctl.cli.docs.manual_pages import SOURCES
+from tierctl.cli.docs.man import SOURCES
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 
 from tests.docs.documents import DOCUMENTS

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound, TierctlError
-from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -127,40 +126,8 @@ class FailingStore(MemoryStore):
 
 
 class MemoryStorage(ObjectTier):
-    """A tier in memory whose next calls raise `errors`, one each, before they take effect."""
+    """A tier in memory whose store raises errors on request."""
 
     def __init__(self, layout: SegmentLayout | None = None) -> None:
-        super().__init__(MemoryStore(), layout or KafkaLayout())
-        self.errors: list[Exception] = []
-        self.calls: list[str] = []
-
-    @property
-    def objects(self) -> dict[str, bytes]:
-        return self.store.objects
-
-    def _call(self, name: str) -> None:
-        self.calls.append(name)
-        if self.errors:
-            raise self.errors.pop(0)
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        self._call("fetch_index")
-        return super().fetch_index(metadata, index_type)
-
-    def objects_of_each(
-        self, segments: Sequence[RemoteLogSegmentMetadata]
-    ) -> list[list[RemoteObject] | TierctlError]:
-        self._call("objects_of_each")
-        return super().objects_of_each(segments)
-
-    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        self._call("objects_of")
-        return super().objects_of(metadata)
-
-    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        self._call("list_objects")
-        yield from super().list_objects(folder)
-
-    def list_folder(self, folder: str = "") -> FolderListing:
-        self._call("list_folder")
-        return super().list_folder(folder)
+        self.failing = FailingStore()
+        super().__init__(self.failing, layout or KafkaLayout())

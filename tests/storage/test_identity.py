@@ -12,8 +12,8 @@ def test_a_part_of_the_tier_that_is_hidden_from_this_user(tmp_path_factory: pyte
     segment, tier = metadata_of(), MemoryStorage()
     tier.copy_log_segment_data(segment, data_in(tmp_path_factory.mktemp("source")))
     refused = AuthenticationError("no")
-    tier.errors = [refused]
+    tier.failing.errors = [refused]
     assert has_objects_of_any(tier, [segment, segment])
-    tier.errors = [refused, refused]
+    tier.failing.errors = [refused, refused]
     with pytest.raises(AuthenticationError):
         has_objects_of_any(tier, [segment, segment])

@@ -100,7 +100,7 @@ class TestGetting:
         for _ in range(2):
             with pytest.raises(RemoteResourceNotFound):
                 cache.get(metadata_of(99), IndexType.OFFSET)
-        remote.errors = [RemoteStorageError("down")]
+        remote.failing.errors = [RemoteStorageError("down")]
         with pytest.raises(RemoteStorageError, match="down"):
             cache.get(metadata_of(1), IndexType.OFFSET)
         assert cache.get(metadata_of(1), IndexType.OFFSET)
@@ -109,8 +109,8 @@ class TestGetting:
     def test_damage_in_the_tier_is_told_and_not_kept(
         self, tmp_path: Path, remote: MemoryStorage, index_type: IndexType
     ) -> None:
-        for key in list(remote.objects):
-            remote.objects[key] = b"\xff" * 41
+        for key in list(remote.failing.objects):
+            remote.failing.objects[key] = b"\xff" * 41
         cache = RemoteIndexCache(tmp_path, remote)
         with pytest.raises(CorruptInputError) as caught:
             cache.get(metadata_of(2), index_type)

@@ -1,25 +1,37 @@
-"""Generate man pages in roff: one for the program, one for each group and command, and those of section 7."""
+"""Generate man pages in roff: one for the program, one for each group and command, and those of section 7.
 
-from collections.abc import Iterator, Sequence
+The pages of section 7 come from the Markdown files of `manual/` and from the registries: a line
+`<!-- NAME WORDS -->` of such a file stands for a list that `_LISTS` generates.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from tierctl import __version__
 from tierctl.checks.check import CheckTable
+from tierctl.checks.findings import FindingKind
 from tierctl.checks.registry import DoctorCheck, RestoreCheck
-from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
-from tierctl.cli.docs.manual_pages import manual_pages, names
-from tierctl.cli.docs.messages import sections
-from tierctl.cli.docs.roff import escaped, tagged
-from tierctl.cli.docs.tree import Node, Option
+from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST, sections
+from tierctl.cli.docs.roff import escaped, from_markdown, tagged
+from tierctl.cli.docs.tree import Node, Option, command_tree
+from tierctl.cli.examples import questions
 from tierctl.commands.completion import FOLDER
 from tierctl.errors import ExitCode
+from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.conflicts import ConflictKind
+from tierctl.model.settings import SETTINGS
 from tierctl.model.settings.known import ProblemKind
+from tierctl.model.settings.scopes import Scope, Setting
+from tierctl.report.prometheus import FAMILIES
 
 
 def page(node: Node) -> str:
     """Return the man page of one command as roff."""
-    lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
+    summary = node.summary[:1].lower() + node.summary[1:]
+    lines = [*_head(name(node), 1, summary, "the commands"), *_synopsis(node)]
+    lines += [".SH DESCRIPTION", *_paragraphs(node.help.split("\n\n")), *_commands(node), *_options(node)]
     if node.path == ("doctor",):
         lines += [*_checks(DoctorCheck), *_setting_problems(), *_conflicts()]
     if node.path == ("restore", "log"):
@@ -35,13 +47,13 @@ def name(node: Node) -> str:
     return "-".join(("tierctl", *node.path))
 
 
-def _head(node: Node) -> Iterator[str]:
-    yield ".\\\" Written by 'make docs' from the commands; don't edit."
-    yield f'.TH "{name(node).upper()}" 1 "" "tierctl {__version__}" "tierctl manual"'
+def _head(title: str, section: int, summary: str, source: str) -> Iterator[str]:
+    yield f".\\\" Written by 'make docs' from {source}; don't edit."
+    yield f'.TH "{title.upper()}" {section} "" "tierctl {__version__}" "tierctl manual"'
     yield ".nh"
     yield ".ad l"
     yield ".SH NAME"
-    yield f"{escaped(name(node))} \\- {escaped(node.summary[:1].lower() + node.summary[1:])}"
+    yield f"{escaped(title)} \\- {escaped(summary)}"
 
 
 def _synopsis(node: Node) -> Iterator[str]:
@@ -51,9 +63,8 @@ def _synopsis(node: Node) -> Iterator[str]:
     yield escaped(node.usage)
 
 
-def _description(node: Node) -> Iterator[str]:
-    yield ".SH DESCRIPTION"
-    for i, paragraph in enumerate(node.help.split("\n\n")):
+def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    for i, paragraph in enumerate(texts):
         if i:
             yield ".PP"
         yield escaped(" ".join(paragraph.split()))
@@ -78,16 +89,12 @@ def _options(node: Node) -> Iterator[str]:
         yield f'.SH "{escaped(panel.upper())}"'
         for option in node.options:
             if option.panel == panel:
-                yield from tagged(_names(option), _explained(option))
+                yield from tagged(_names(option), escaped(option.explained))
 
 
 def _names(option: Option) -> str:
     names = ", ".join(f"\\fB{escaped(each)}\\fR" for each in option.names)
     return names if option.is_flag else f"{names} \\fI{escaped(option.metavar)}\\fR"
-
-
-def _explained(option: Option) -> str:
-    return escaped(option.explained)
 
 
 def _setting_problems() -> Iterator[str]:
@@ -111,10 +118,7 @@ def _checks(registry: type[CheckTable]) -> Iterator[str]:
 def _erasure() -> Iterator[str]:
     """Yield the section about `restore log --without-keys`."""
     yield ".SH ERASURE"
-    for i, paragraph in enumerate(ERASURE):
-        if i:
-            yield ".PP"
-        yield escaped(" ".join(paragraph.split()))
+    yield from _paragraphs(ERASURE)
     yield ".PP"
     for line in VERIFY_LIST:
         yield ".nf"
@@ -223,3 +227,134 @@ def pages(root: Node) -> dict[str, str]:
     """Return every man page by file name."""
     commands = {f"{name(node)}.1": page(node) for node in root.walk()}
     return commands | manual_pages()
+
+
+# Section 7
+
+SOURCES: Final = Path(__file__).with_name("manual")
+_LIST: Final = re.compile(r"^<!-- ([a-z]+)(?: ([a-z ]+))? -->$", re.MULTILINE)
+_TITLE: Final = re.compile(r"# (tierctl-[a-z-]+) - (.+)\n")
+
+
+def manual_pages() -> dict[str, str]:
+    """Return every page of section 7 by file name."""
+    return {f"tierctl-{path.stem}.7": manual_page(path) for path in sorted(SOURCES.glob("*.md"))}
+
+
+def names() -> list[str]:
+    """Return the names of the pages without their section, sorted."""
+    return sorted(f"tierctl-{path.stem}" for path in SOURCES.glob("*.md"))
+
+
+def manual_page(path: Path) -> str:
+    """Return the roff of one page. Raises ValueError if its first line is not its name and a summary."""
+    text = path.read_text(encoding="utf-8")
+    title = _TITLE.match(text)
+    if title is None or title[1] != f"tierctl-{path.stem}":
+        raise ValueError(f"{path.name} begins with {text[:60]!r}; expected '# tierctl-{path.stem} - ...'")
+    head = _head(title[1], 7, title[2], "the pages in tierctl/cli/docs/manual")
+    return "\n".join([*head, *from_markdown(with_lists(text[title.end() :])), *_see_others(title[1])]) + "\n"
+
+
+def with_lists(text: str) -> str:
+    """Return the Markdown `text` with each placeholder line replaced by its generated list."""
+    return _LIST.sub(lambda found: "\n".join(_LISTS[found[1]](found[2] or "")), text)
+
+
+def _findings(_: str) -> Iterator[str]:
+    """Yield every kind of finding, from the table in `checks.findings`."""
+    for kind in FindingKind:
+        row = kind.row
+        command = f" Planned by `tierctl {row.command}`." if row.command else ""
+        repair = f" *Repair*: `verify --plan-out` {_plain(row.repair)}." if row.repair else ""
+        fix = f"{row.fix[:1].upper()}{row.fix[1:]}."
+        yield f"- **{_plain(kind)}** *{row.severity}*: {_plain(f'{row.why} {fix}')}{command}{repair}"
+
+
+def _listed_settings(scope: str) -> Iterator[str]:
+    """Yield every setting of one scope, from the registry in `model.settings`."""
+    for setting in SETTINGS:
+        if setting.scope is Scope(scope):
+            treatment = f"{setting.treatment[:1].upper()}{setting.treatment[1:]}."
+            yield f"- **{_plain(setting.name)}** *{_kind(setting)}*: {_plain(treatment)}"
+
+
+def _kind(setting: Setting[object]) -> str:
+    """Return the valid values of a setting, Kafka's default, what tierctl assumes, and the releases."""
+    facts = [setting.values]
+    if setting.default is not None:
+        facts.append(f"default {_shown(setting.default)}")
+    if setting.assumed is not None:
+        facts.append(f"tierctl assumes {_shown(setting.assumed)}")
+    if setting.since != "0":
+        facts.append(f"since Kafka {setting.since}")
+    if setting.until is not None:
+        facts.append(f"until Kafka {setting.until}")
+    return _plain("; ".join(facts))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _codes(_: str) -> Iterator[str]:
+    """Yield every exit code with its meaning."""
+    for code in ExitCode:
+        yield f"- **{int(code)}**: {_plain(code.meaning)}."
+    yield "- **128+N**: ended by signal N."
+
+
+def _metrics(_: str) -> Iterator[str]:
+    """Yield every metric, from the table in `report.prometheus`."""
+    for family in FAMILIES.values():
+        labels = f" by {', '.join(family.labels)}" if family.labels else ""
+        yield f"- **{_plain(family.name)}** *{family.kind}{labels}*: {_plain(family.help)}."
+
+
+def _questions(_: str) -> Iterator[str]:
+    """Yield every question of operators with the command that answers it, from questions.toml."""
+    for each in questions("first", "more"):
+        yield f"- **{_plain(each.text)}**: `{each.command}`"
+
+
+def _engines(_: str) -> Iterator[str]:
+    """Yield every command with its engines, from the table in `model.engine`."""
+    for command, work in WORK_ON_EXECUTORS.items():
+        text = f"{WITHOUT_ENGINE[command]}." if work is None else f"executors {work}."
+        yield f"- **{command}** *{', '.join(engines_of(command))}*: {_plain(text)}"
+
+
+def _typed(_: str) -> Iterator[str]:
+    """Yield every option that only the command line gives, with its commands."""
+    found: dict[str, list[str]] = {}
+    for node in command_tree().walk():
+        for option in node.options if not node.children else ():
+            if option.is_typed_only:
+                found.setdefault(max(option.names, key=len), []).append(" ".join(node.path))
+    for name, commands in sorted(found.items()):
+        yield f"- **{_plain(name)}**: {', '.join(commands)}."
+
+
+def _plain(text: str) -> str:
+    """Return `text` with escapes, so that Markdown prints it unchanged."""
+    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
+
+
+def _see_others(own: str) -> Iterator[str]:
+    yield ".SH SEE ALSO"
+    others = [f"\\fB{escaped(name)}\\fR(7)" for name in names() if name != own]
+    yield ", ".join(["\\fBtierctl\\fR(1)", *others])
+
+
+_LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
+    "findings": _findings,
+    "settings": _listed_settings,
+    "codes": _codes,
+    "metrics": _metrics,
+    "engines": _engines,
+    "questions": _questions,
+    "typed": _typed,
+}
+"""The function that generates each list from the words after its name."""
