@@ -65,7 +65,6 @@ class ApplyRequest(TierToTierRequest):
     digest: Annotated[
         str | None,
         typer.Option(
-            "--digest",
             metavar="SHA256",
             help="Refuse a plan with another digest than this one, which --plan-out printed.",
             rich_help_panel=DECIDE,

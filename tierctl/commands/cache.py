@@ -71,7 +71,6 @@ class ShowCacheRequest(CacheRequest):
     epoch: Annotated[
         int | None,
         typer.Option(
-            "--epoch",
             metavar="EPOCH",
             min=0,
             help="With --offset: the leader epoch of the offset. .remoteindex files have no leader epochs.",
@@ -81,7 +80,6 @@ class ShowCacheRequest(CacheRequest):
     offset: Annotated[
         int | None,
         typer.Option(
-            "--offset",
             metavar="OFFSET",
             min=0,
             help="Print only the entry of the segment that serves this offset of --epoch.",
@@ -91,7 +89,6 @@ class ShowCacheRequest(CacheRequest):
     position: Annotated[
         int | None,
         typer.Option(
-            "--position",
             metavar="BYTE",
             min=0,
             help="Print only the entry at this position, as the column position has it.",
@@ -114,7 +111,6 @@ class BuildCacheRequest(Request):
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             metavar="DIR",
             help="The folder of the flat files, one for each user partition.",
             rich_help_panel=WHERE,
@@ -123,7 +119,6 @@ class BuildCacheRequest(Request):
     header: Annotated[
         HeaderForm,
         typer.Option(
-            "--header",
             help="Whether the header of a flat file contains the topic name (named), or not, as in early "
             "revisions of KIP-405 (unnamed).",
             rich_help_panel=SHOW,

@@ -205,7 +205,6 @@ class FetchRequest(Request):
     offset: Annotated[
         str,
         typer.Option(
-            "--offset",
             metavar="N|NAME",
             help="Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest.",
             rich_help_panel=_RECORDS,
@@ -214,7 +213,6 @@ class FetchRequest(Request):
     until: Annotated[
         int | None,
         typer.Option(
-            "--until",
             metavar="N",
             min=0,
             help="End before this offset.",
@@ -245,7 +243,6 @@ class FetchRequest(Request):
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit",
             metavar="N",
             min=1,
             help="Stop after N records; with --sort, print the first N rows.",
@@ -255,7 +252,6 @@ class FetchRequest(Request):
     isolation: Annotated[
         IsolationLevel,
         typer.Option(
-            "--isolation",
             help="read_committed leaves out records of aborted transactions and ends at the last stable "
             "offset.",
             rich_help_panel=_RECORDS,
@@ -274,7 +270,6 @@ class FetchRequest(Request):
     binary: Annotated[
         Binary,
         typer.Option(
-            "--binary",
             help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
             "fields key_encoding and value_encoding state which. Records of more than 8 MiB are written as "
             "sha256, which is an error; --limit-factor raises the limit.",
@@ -284,7 +279,6 @@ class FetchRequest(Request):
     raw_segment: Annotated[
         str | None,
         typer.Option(
-            "--raw-segment",
             metavar="SEGMENT_ID",
             help="Print the segment's log as it is stored in the tier, or with --index one of its indexes.",
             rich_help_panel=_OBJECTS,
@@ -293,7 +287,6 @@ class FetchRequest(Request):
     index: Annotated[
         IndexType | None,
         typer.Option(
-            "--index",
             help="Print an index of the segment of --raw-segment, or of the segment that contains --offset; "
             "with --output, print its decoded entries.",
             rich_help_panel=_OBJECTS,
@@ -302,7 +295,6 @@ class FetchRequest(Request):
     auxiliary_state: Annotated[
         int | None,
         typer.Option(
-            "--auxiliary-state",
             metavar="OFFSET",
             min=1,
             help="Print the state that a follower restores from the tier if its leader's local log begins at "
@@ -322,7 +314,6 @@ class FetchRequest(Request):
     erase_report: Annotated[
         Sequence[str],
         typer.Option(
-            "--erase-report",
             metavar="KEY",
             help="For an erasure request, list every segment and offset at which this key occurs, and the "
             f"objects that contain it: {KEY_FORMS}. Repeatable. All segments of the tier are searched, "
@@ -333,7 +324,6 @@ class FetchRequest(Request):
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
             metavar="PATH",
             help="Write the object to this file (--auxiliary-state: into this folder).",
             rich_help_panel=_OBJECTS,

@@ -143,7 +143,6 @@ class FormatRequest(Request):
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-server",
             metavar="HOST:PORT",
             help="Consume the metadata topic of this cluster, from its end, until stopped. --partition then "
             "selects partitions of the metadata topic.",
@@ -153,7 +152,6 @@ class FormatRequest(Request):
     kafka_version: Annotated[
         KafkaVersion | None,
         typer.Option(
-            "--kafka-version",
             metavar="VERSION",
             parser=KafkaVersion.parse,
             help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of "
@@ -181,7 +179,6 @@ class FormatRequest(Request):
     order: Annotated[
         Order,
         typer.Option(
-            "--order",
             help="Partition by partition, or all partitions merged by time.",
             rich_help_panel=_INPUT,
         ),
@@ -224,7 +221,6 @@ class FormatRequest(Request):
     offset: Annotated[
         str | None,
         typer.Option(
-            "--offset",
             metavar="N",
             help="Begin at this offset of --partition: a number, earliest or latest.",
             rich_help_panel=_CONSUMER,
@@ -233,7 +229,6 @@ class FormatRequest(Request):
     timeout_ms: Annotated[
         int | None,
         typer.Option(
-            "--timeout-ms",
             metavar="MS",
             min=0,
             help="Stop if no new record arrives for this number of milliseconds.",
@@ -243,7 +238,6 @@ class FormatRequest(Request):
     style: Annotated[
         str | None,
         typer.Option(
-            "--style",
             metavar="NAME",
             autocompletion=completion.styles,
             help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
@@ -316,9 +310,7 @@ class FormatRequest(Request):
     ] = None
     segment_id: Annotated[
         Sequence[str],
-        typer.Option(
-            "--segment-id", metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER
-        ),
+        typer.Option(metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER),
     ] = ()
     states: Annotated[
         Sequence[str],
@@ -363,7 +355,6 @@ class FormatRequest(Request):
     metadata_partition: Annotated[
         Sequence[int],
         typer.Option(
-            "--metadata-partition",
             metavar="N",
             min=0,
             help="Only this partition of the metadata topic. Repeatable.",
@@ -373,7 +364,6 @@ class FormatRequest(Request):
     from_offset: Annotated[
         int | None,
         typer.Option(
-            "--from-offset",
             metavar="N",
             min=0,
             help="Begin at this metadata offset.",
@@ -383,7 +373,6 @@ class FormatRequest(Request):
     until: Annotated[
         int | None,
         typer.Option(
-            "--until",
             metavar="N",
             min=0,
             help="End before this metadata offset.",

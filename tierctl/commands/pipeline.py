@@ -29,7 +29,6 @@ class RunPipelineRequest(Request):
     warehouse: Annotated[
         str | None,
         typer.Option(
-            "--warehouse",
             metavar="URI",
             help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which "
             "executors must reach as well. Other stores are not supported, because they cannot guarantee "

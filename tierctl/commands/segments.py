@@ -57,7 +57,6 @@ class SegmentsRequest(Request):
     epoch: Annotated[
         int | None,
         typer.Option(
-            "--epoch",
             metavar="E",
             min=0,
             help="With --offset: the leader epoch of the offset. Default: its epoch in the current lineage.",
@@ -67,7 +66,6 @@ class SegmentsRequest(Request):
     offset: Annotated[
         int | None,
         typer.Option(
-            "--offset",
             metavar="N",
             min=0,
             help="Find the segment from which a broker reads this offset.",
@@ -96,7 +94,6 @@ class SegmentsRequest(Request):
     by: Annotated[
         SizesBy,
         typer.Option(
-            "--by",
             help="With --sizes: by topic, or by leader epoch of partitions, where a segment counts in each "
             "of its epochs as in a broker's remoteLogSize.",
             rich_help_panel=SHOW,

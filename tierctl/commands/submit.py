@@ -196,12 +196,11 @@ class SubmitRequest:
     """Whether the command may change a tier: then Spark must not run a task twice at the same time."""
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
+        typer.Option(metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
     ] = None
     deploy_mode: Annotated[
         DeployMode,
         typer.Option(
-            "--deploy-mode",
             help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes "
             "only).",
         ),
@@ -217,7 +216,6 @@ class SubmitRequest:
     num_executors: Annotated[
         int | None,
         typer.Option(
-            "--num-executors",
             metavar="N",
             min=1,
             help="Number of executors, on YARN and Kubernetes.",
@@ -227,7 +225,6 @@ class SubmitRequest:
     executor_cores: Annotated[
         int | None,
         typer.Option(
-            "--executor-cores",
             metavar="N",
             min=1,
             help="Number of tasks that an executor runs at the same time.",
@@ -237,7 +234,6 @@ class SubmitRequest:
     executor_memory: Annotated[
         str | None,
         typer.Option(
-            "--executor-memory",
             metavar="SIZE",
             help="Memory per executor, e.g. 4g.",
             rich_help_panel=_RESOURCES,
@@ -246,7 +242,6 @@ class SubmitRequest:
     driver_memory: Annotated[
         str | None,
         typer.Option(
-            "--driver-memory",
             metavar="SIZE",
             help="Memory of the driver, such as 2g.",
             rich_help_panel=_RESOURCES,
@@ -255,7 +250,6 @@ class SubmitRequest:
     python_archive: Annotated[
         str | None,
         typer.Option(
-            "--python-archive",
             metavar="FILE",
             help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which "
             "the driver and executors unpack and use. Default: the Python of the cluster's machines; on a "
@@ -266,7 +260,6 @@ class SubmitRequest:
     container_image: Annotated[
         str | None,
         typer.Option(
-            "--container-image",
             metavar="IMAGE",
             help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
             rich_help_panel=_RESOURCES,
@@ -275,7 +268,6 @@ class SubmitRequest:
     submit_dir: Annotated[
         Path | None,
         typer.Option(
-            "--submit-dir",
             metavar="DIR",
             help="Folder for the files that the command line uses: tierctl as a zip, and the script. "
             "Default: ~/.cache/tierctl.",

@@ -49,7 +49,6 @@ class View:
     columns: Annotated[
         tuple[str, ...],
         typer.Option(
-            "--columns",
             metavar="NAME,...",
             autocompletion=_complete_columns,
             parser=_names,
@@ -61,7 +60,6 @@ class View:
     sort: Annotated[
         tuple[str, ...],
         typer.Option(
-            "--sort",
             metavar="[-]NAME,...",
             autocompletion=_complete_columns,
             parser=_names,
@@ -72,7 +70,6 @@ class View:
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit",
             metavar="N",
             min=1,
             help="Print only the first N rows. The run and its exit code stay the same.",
@@ -85,7 +82,6 @@ class View:
     times: Annotated[
         TimeForm | None,
         typer.Option(
-            "--times",
             help="Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a "
             "terminal, otherwise ms. json, jsonl and csv have ms.",
             rich_help_panel=SHOW,

@@ -199,7 +199,6 @@ class DoctorRequest(Request):
     skip: Annotated[
         Sequence[DoctorCheck],
         typer.Option(
-            "--skip",
             metavar="CHECK",
             help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
             rich_help_panel=DECIDE,

@@ -52,14 +52,11 @@ class ExplainRequest(Request):
 
     offset: Annotated[
         int | None,
-        typer.Option(
-            "--offset", metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND
-        ),
+        typer.Option(metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND),
     ] = None
     segment_id: Annotated[
         str | None,
         typer.Option(
-            "--segment-id",
             metavar="ID",
             help="Explain only the remote segment with this id.",
             rich_help_panel=_FIND,

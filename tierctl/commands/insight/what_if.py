@@ -62,7 +62,6 @@ class WhatIfRequest(Request):
     what_if: Annotated[
         Sequence[str],
         typer.Option(
-            "--what-if",
             metavar="TOPIC.SETTING=VALUE",
             help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
             "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
@@ -74,7 +73,6 @@ class WhatIfRequest(Request):
     price_per_gb_month: Annotated[
         float | None,
         typer.Option(
-            "--price-per-gb-month",
             metavar="PRICE",
             min=0,
             help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
@@ -84,7 +82,6 @@ class WhatIfRequest(Request):
     price_per_1000_requests: Annotated[
         float | None,
         typer.Option(
-            "--price-per-1000-requests",
             metavar="PRICE",
             min=0,
             help="With --what-if: the price of a thousand requests that store or delete objects.",
@@ -94,7 +91,6 @@ class WhatIfRequest(Request):
     warehouse: Annotated[
         str | None,
         typer.Option(
-            "--warehouse",
             metavar="URI",
             help="With --what-if: read the tables that 'pipeline run' wrote to this folder instead of "
             "the metadata topic. With --engine spark, each executor decides for some of the metadata "

@@ -28,7 +28,6 @@ class BackupConfigRequest(Request):
     output_file: Annotated[
         Path,
         typer.Option(
-            "--output-file",
             metavar="FILE",
             help="The YAML file to write. An existing file is replaced atomically.",
             rich_help_panel=SHOW,

@@ -203,7 +203,6 @@ class RestoreCheckRequest(Request):
     metadata: Annotated[
         str | None,
         typer.Option(
-            "--metadata",
             metavar="URI",
             help="The metadata topic of the brokers that are checked. Without this option, or with the value "
             "none, its events are not checked.",
@@ -215,7 +214,6 @@ class RestoreCheckRequest(Request):
     before: Annotated[
         Path | None,
         typer.Option(
-            "--before",
             metavar="FILE",
             help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
             "objects must still exist.",
@@ -225,7 +223,6 @@ class RestoreCheckRequest(Request):
     listing_out: Annotated[
         Path | None,
         typer.Option(
-            "--listing-out",
             metavar="FILE",
             help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, "
             "only the listing is written.",
@@ -235,7 +232,6 @@ class RestoreCheckRequest(Request):
     broker_log: Annotated[
         Sequence[Path],
         typer.Option(
-            "--broker-log",
             metavar="FILE",
             help="The server.log of a broker since its start, which must not contain a deletion of a "
             "segment. Repeatable.",
@@ -259,7 +255,6 @@ class RestoreCheckRequest(Request):
     produce: Annotated[
         str | None,
         typer.Option(
-            "--produce",
             metavar="TOPIC",
             help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
             "transaction. Consumers of the topic receive these records.",
@@ -269,7 +264,6 @@ class RestoreCheckRequest(Request):
     broker_id: Annotated[
         int,
         typer.Option(
-            "--broker-id",
             metavar="ID",
             min=-1,
             help="Broker id in the events that rebuild or restore published.",

@@ -242,7 +242,6 @@ class RestoreNewIdsRequest(MutationRequest):
     from_id: Annotated[
         Sequence[str],
         typer.Option(
-            "--from-id",
             metavar="ID",
             help="The id of the lost topic, if the tier has objects of several topics with "
             "its name. Repeatable.",

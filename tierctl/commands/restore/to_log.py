@@ -382,7 +382,6 @@ class RestoreLogRequest(MutationRequest):
     as_id: Annotated[
         str | None,
         typer.Option(
-            "--as-id",
             metavar="ID",
             help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
             rich_help_panel=DECIDE,
@@ -393,7 +392,6 @@ class RestoreLogRequest(MutationRequest):
     without_keys: Annotated[
         str | None,
         typer.Option(
-            "--without-keys",
             metavar="FILE",
             parser=_absolute,
             help="Write the records with these keys without key, value and headers, at "
@@ -406,7 +404,6 @@ class RestoreLogRequest(MutationRequest):
     left_out: Annotated[
         str | None,
         typer.Option(
-            "--left-out",
             metavar="DIR",
             parser=_absolute,
             help="With --without-keys: folder for the lists of the erased records, one list and its "
@@ -417,7 +414,6 @@ class RestoreLogRequest(MutationRequest):
     sign_with: Annotated[
         str | None,
         typer.Option(
-            "--sign-with",
             metavar="FILE",
             parser=_absolute,
             help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a "

@@ -332,7 +332,6 @@ class RebuildRequest(MutationRequest):
     log_start: Annotated[
         str | None,
         typer.Option(
-            "--log-start",
             metavar="tier|disk|OFFSET",
             help="Log start offset for partitions whose log start offset a broker may have raised because it "
             "knew no segments, or was cut below its local log by another leader. "

@@ -357,7 +357,6 @@ class RestoreIntoRequest(MutationRequest):
     topics_file: Annotated[
         str | None,
         typer.Option(
-            "--topics-file",
             metavar="FILE",
             help="The YAML file that backup-config wrote, with topic ids, numbers of partitions "
             "and settings. Settings in --topic-configs take precedence.",
@@ -378,7 +377,6 @@ class RestoreIntoRequest(MutationRequest):
     copy_of_objects: Annotated[
         str | None,
         typer.Option(
-            "--copy-of-objects",
             metavar="URI",
             help="A copy of the tier. tierctl requires that it has every object, with the same size.",
             rich_help_panel=APPLY,
