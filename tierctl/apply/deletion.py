@@ -33,7 +33,7 @@ from tierctl.model import (
 )
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.base import RemoteObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

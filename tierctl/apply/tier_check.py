@@ -29,7 +29,6 @@ from tierctl.plan.safety import (
     require_recognised,
 )
 from tierctl.plan.steps import Action, Plan
-from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import (
     WITNESSES_MAX,
     create_identity,
@@ -38,9 +37,9 @@ from tierctl.storage.identity import (
     read_identity,
     replace_identity,
     tier_contents,
-    tier_layout,
     tier_name,
 )
+from tierctl.storage.stores.base import RemoteObject
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
@@ -57,10 +56,7 @@ def claim_tier(context: RunContext, plan: Plan) -> None:
     SafetyRefusal if the tier belongs to another metadata topic, also if another run wrote its identity at the
     same time.
     """
-    layout = tier_layout(context.remote)
-    if layout is None:
-        return
-    own = TierIdentity(cluster=context.metadata.identity(), layout=layout)
+    own = TierIdentity(cluster=context.metadata.identity(), layout=context.remote.layout.name)
     if context.adopt_tier:
         with effect("tier.identity.write"):
             replace_identity(context.remote, own)
@@ -77,7 +73,8 @@ def claim_tier(context: RunContext, plan: Plan) -> None:
             if create_identity(context.remote, own):
                 return
         found = read_identity(context.remote)
-    check_identity(TierContents(name=tier_name(context.remote), layout=layout, identity=found), own.cluster)
+    contents = TierContents(name=tier_name(context.remote), layout=own.layout, identity=found)
+    check_identity(contents, own.cluster)
 
 
 def _may_be_emptied(context: RunContext, deleted: Collection[Uuid]) -> bool:

@@ -26,13 +26,13 @@ from tierctl.state.queries import LiveSegments
 from tierctl.state.segment_ids import SegmentIds
 from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
-from tierctl.storage.base import RemoteObject
 from tierctl.storage.layouts.kafka import (
     owner_of_folder,
     segment_object_name,
     segment_stem,
     split_key,
 )
+from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.arrays import Int64s
 
 _S = RemoteLogSegmentState

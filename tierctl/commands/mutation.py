@@ -40,7 +40,6 @@ from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
 from tierctl.storage.object_tier import RetrySettings
 from tierctl.storage.open_tier import TierSpec
@@ -175,7 +174,7 @@ class Mutation:
     def custom_metadata_layout(self) -> str:
         """The name of the tier's layout, with the fields of custom metadata that it writes."""
         fields = ",".join(sorted(self.tier_spec.aiven.custom_metadata_fields))
-        return f"{tier_layout(self.remote)} {fields}".strip()
+        return f"{self.remote.layout.name} {fields}".strip()
 
     @cached_property
     def cluster(self) -> RunningCluster | None:
@@ -330,7 +329,7 @@ def place_of(
         metadata=DERIVED if request.metadata is None else canonical_uri("--metadata", request.metadata),
         cluster=metadata.identity(),
         tier=None if request.remote is None else canonical_uri("--remote", request.remote),
-        layout=None if remote is None else tier_layout(remote),
+        layout=None if remote is None else remote.layout.name,
     )
 
 

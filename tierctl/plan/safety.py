@@ -172,8 +172,8 @@ class TierContents:
 
     name: str
     """URI or path of the tier."""
-    layout: str | None
-    """Name of the layout in which the tier is opened; None if it has no layout."""
+    layout: str
+    """Name of the layout in which the tier is opened."""
     identity: TierIdentity | None
     """None if the tier has no identity object."""
     missing: str | None = None
@@ -239,7 +239,7 @@ def check_identity(contents: TierContents, own: ClusterIdentity) -> None:
             f"--metadata is {own}",
             hint=f"{WRONG_TIER} {_ADOPT}",
         )
-    if contents.layout is not None and identity.layout != contents.layout:
+    if identity.layout != contents.layout:
         raise UsageError(
             f"{contents.name} has layout {identity.layout}, not {contents.layout}",
             hint=f"check --remote. To use this tier: --layout {identity.layout}",
@@ -271,10 +271,9 @@ def require_recognised(contents: TierContents) -> None:
     """Raise RemoteTierMissing if nothing shows that deletions of segments belong in this tier.
 
     Segments being copied or deleted may rightly have no object. Without a finished segment in the metadata,
-    only the identity object distinguishes the tier that such a deletion emptied from a mistyped name. A tier
-    without a layout has no identity object and is accepted.
+    only the identity object distinguishes the tier that such a deletion emptied from a mistyped name.
     """
-    if contents.begun is None or contents.known or contents.identity is not None or contents.layout is None:
+    if contents.begun is None or contents.known or contents.identity is not None:
         return
     raise RemoteTierMissing(
         f"{contents.name} has neither an identity object nor an object of a segment in the metadata; looked "

@@ -1,8 +1,7 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
 from tierctl.model import (
@@ -13,58 +12,13 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject
 
+if TYPE_CHECKING:
+    # It loads NumPy, which `tierctl --help` must not wait for.
+    from tierctl.storage.layouts.base import SegmentLayout
 
-@dataclass(frozen=True, slots=True, order=True)
-class RemoteObject:
-    """One object in a store's listing; `key` is relative to the tier's root and separated by `/`.
-
-    `modified_ms` is the time of the last write by the store's clock; None if the store does not report it.
-    With `problem` the entry is no object that can be read, for this reason: a link, a device, or a folder
-    that can't be listed, whose key ends with `/`. `archive_class` is the storage class of an object that
-    can't be read before it is restored; None for an object of another class.
-    """
-
-    key: str
-    size_bytes: int
-    modified_ms: int | None = field(default=None, compare=False)
-    problem: str | None = None
-    archive_class: str | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class FolderListing:
-    """The objects directly in one folder, and its subfolders; both are sorted by key.
-
-    A subfolder is the prefix that the keys of its objects share, with a `/` at its end.
-    """
-
-    folders: tuple[str, ...]
-    objects: tuple[RemoteObject, ...]
-
-    def by_key(self) -> list[str | RemoteObject]:
-        """Return subfolders and objects together, sorted by prefix or key."""
-        if not self.folders:
-            return [*self.objects]
-        return sorted(
-            (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
-        )
-
-
-def plain_objects(
-    listed: Iterable[RemoteObject], others: Callable[[RemoteObject], object] = id
-) -> Iterator[RemoteObject]:
-    """Yield the objects of a listing, and pass links to `others`.
-
-    Raise RemoteStorageError for a folder that can't be listed.
-    """
-    for each in listed:
-        if each.problem is None:
-            yield each
-        elif each.key.endswith("/"):
-            raise RemoteStorageError(f"{each.key}: {each.problem}")
-        else:
-            others(each)
+__all__ = ["FolderListing", "RemoteObject", "RemoteStorageManager", "SegmentReader", "require_store"]
 
 
 class SegmentReader(Protocol):
@@ -87,6 +41,15 @@ class RemoteStorageManager(Protocol):
     Every attempt to copy a segment has a new segment id. Implementations are safe to call from several
     threads for different segments. All methods raise RemoteStorageError if the store fails.
     """
+
+    store: ObjectStore
+    """The store of the tier's objects, whose calls are not repeated."""
+    layout: "SegmentLayout"
+    """The names and encodings of the objects."""
+
+    def own_key(self, name: str) -> str:
+        """Return the key of an object of tierctl's own, which is not listed among the tier's objects."""
+        ...
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Store the segment and its indexes durably; return KIP-917's custom metadata or None.

@@ -34,7 +34,6 @@ from tierctl.plan.safety import TierContents
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.kafka import segment_object_name
-from tierctl.storage.object_tier import object_tier
 
 IDENTITY_MAX_BYTES = 4096
 VERSION = 1
@@ -45,40 +44,32 @@ def read_identity(remote: RemoteStorageManager) -> TierIdentity | None:
 
     Raise CorruptInputError if the object is no identity, and RemoteTierMissing if there is no tier.
     """
-    tier = object_tier(remote)
-    if tier is None:
-        return None
+    key = _key(remote)
     try:
-        with tier.store.open(tier.identity_key) as stream:
+        with remote.store.open(key) as stream:
             body = stream.read(IDENTITY_MAX_BYTES + 1)
     except RemoteResourceNotFound:
         return None
-    return _decoded(body, tier.store.name_of(tier.identity_key))
+    return _decoded(body, remote.store.name_of(key))
+
+
+def _key(remote: RemoteStorageManager) -> str:
+    return remote.own_key("identity")
 
 
 def create_identity(remote: RemoteStorageManager, identity: TierIdentity) -> bool:
     """Write the identity of the tier unless it has one; return whether it was written."""
-    tier = object_tier(remote)
-    return tier is None or tier.store.create(tier.identity_key, _encoded(identity))
+    return remote.store.create(_key(remote), _encoded(identity))
 
 
 def replace_identity(remote: RemoteStorageManager, identity: TierIdentity) -> None:
     """Replace the identity of the tier; the caller holds the lease."""
-    tier = object_tier(remote)
-    if tier is not None:
-        tier.store.put_all({tier.identity_key: _encoded(identity)})
-
-
-def tier_layout(remote: RemoteStorageManager) -> str | None:
-    """Return the name of the tier's layout; None if `remote` has no layout."""
-    tier = object_tier(remote)
-    return None if tier is None else tier.layout.name
+    remote.store.put_all({_key(remote): _encoded(identity)})
 
 
 def tier_name(remote: RemoteStorageManager) -> str:
     """Return the URI or path of the tier, for messages."""
-    tier = object_tier(remote)
-    return "the tier" if tier is None else tier.store.name_of(tier.layout.base)
+    return remote.store.name_of(remote.layout.base)
 
 
 def _encoded(identity: TierIdentity) -> bytes:
@@ -150,7 +141,7 @@ def tier_contents(
             raise
     return TierContents(
         name=tier_name(remote),
-        layout=tier_layout(remote),
+        layout=remote.layout.name,
         identity=identity,
         missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
         begun=remote.name_of(begun[0]) if begun else None,

@@ -20,7 +20,6 @@ from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local_store import LocalStore
 
@@ -318,16 +317,16 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
 
     If its store supports no lease, return None if the lease `is_optional`; otherwise raise SafetyRefusal.
     """
-    tier = object_tier(remote)
-    if tier is not None and isinstance(tier.store, LocalStore):
-        return FolderLease(tier.store.root, is_optional=is_optional)
-    if tier is not None and isinstance(tier.store, ConditionalStore):
-        return ObjectLease(tier.store, tier.lease_key, owner=Owner.of_this_run(), is_optional=is_optional)
+    store = remote.store
+    if isinstance(store, LocalStore):
+        return FolderLease(store.root, is_optional=is_optional)
+    if isinstance(store, ConditionalStore):
+        key = remote.own_key("lease")
+        return ObjectLease(store, key, owner=Owner.of_this_run(), is_optional=is_optional)
     if is_optional:
         return None
-    where = "this tier" if tier is None else tier.store.name_of("")
     raise SafetyRefusal(
-        f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so another "
-        "tierctl could change the tier at the same time",
+        f"{store.name_of('')}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so "
+        "another tierctl could change the tier at the same time",
         hint=WITHOUT_LEASE,
     )

@@ -33,7 +33,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Advance, no_op
-from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects, require_store
+from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.layouts.base import LogFacts, not_understood, read_log_facts
 from tierctl.storage.layouts.kafka import (
     SegmentStem,
@@ -42,7 +42,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
-from tierctl.storage.object_tier import object_tier
+from tierctl.storage.stores.base import RemoteObject, plain_objects
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -148,8 +148,7 @@ def sets_among(
     `others` receives what belongs to no set: objects that no layout names, and links. `advance` receives the
     number of objects listed since the last call. Raise RemoteStorageError for a folder that can't be listed.
     """
-    tier = object_tier(remote)
-    base = "" if tier is None else tier.layout.base
+    base = remote.layout.base
     found: dict[str, _Growing] = {}
     for each in plain_objects(objects, others):
         advance(1)

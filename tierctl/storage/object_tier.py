@@ -37,10 +37,10 @@ from tierctl.model import (
 )
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
-from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
+from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
-from tierctl.storage.stores.base import ObjectStore, by_folder
+from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
 from tierctl.storage.throttle import FetchObserver, ObservedStream
 
 _OWN_PREFIX = ".tierctl-"
@@ -147,18 +147,8 @@ class ObjectTier:
         """Return a tier of the same objects that reports the first failure of the store."""
         return type(self)(self.store, self.layout)
 
-    @property
-    def lease_key(self) -> str:
-        """The key of the lease that a run holds while it changes this tier."""
-        return f"{self._own_prefix}lease"
-
-    @property
-    def identity_key(self) -> str:
-        """The key of the object with the identity of the tier."""
-        return f"{self._own_prefix}identity"
-
     def own_key(self, name: str) -> str:
-        """Return the key of another object of tierctl's own."""
+        """Implement `RemoteStorageManager.own_key`."""
         return f"{self._own_prefix}{name}"
 
     @property

@@ -66,7 +66,7 @@ class TestLease:
             assert tier.list_folder().objects == ()
         with open_lease(tier) as third:  # type: ignore[union-attr]
             assert not third.is_lost()
-        assert store.get_tagged(tier.lease_key) is None
+        assert store.get_tagged(tier.own_key("lease")) is None
 
     def test_only_one_of_many_gets_it(self, store: ConditionalStore) -> None:
         got: list[str] = []
@@ -179,7 +179,7 @@ class TestLease:
 
 @pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
 def test_the_lease_lies_beside_the_folder_of_local_tiered_storage(layout: SegmentLayout) -> None:
-    assert ObjectTier(MemoryStorage().store, layout).lease_key == ".tierctl-lease"
+    assert ObjectTier(MemoryStorage().store, layout).own_key("lease") == ".tierctl-lease"
 
 
 def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from tierctl.errors import (
 )
 from tierctl.files import FileSystem
 from tierctl.model import IndexType, LogSegmentData, Uuid
-from tierctl.storage.base import RemoteObject, plain_objects
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, segment_object_name
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.stores.base import RemoteObject, plain_objects
 from tierctl.storage.stores.local_store import LocalStore
 
 from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of

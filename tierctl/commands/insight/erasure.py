@@ -29,7 +29,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import Stream, TableResult, TableRows
 from tierctl.report.texts import bytes_text
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.base import RemoteObject
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 

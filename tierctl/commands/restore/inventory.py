@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from tierctl.commands.mutation import Mutation
     from tierctl.commands.resources import Resources
     from tierctl.model.progress import Advance
-    from tierctl.storage.base import RemoteObject
     from tierctl.storage.open_tier import TierSpec
+    from tierctl.storage.stores.base import RemoteObject
 
 
 def why_unsound(

@@ -30,7 +30,6 @@ from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.identity import tier_name
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
@@ -265,12 +264,12 @@ def require_objects_are_safe(run: Mutation, *, copy: str | None, writes_probe: b
     if copy is not None:
         _require_copy(run, copy)
         return
-    tier = object_tier(run.remote)
-    if tier is None or isinstance(tier.store, LocalStore):
+    store = run.remote.store
+    if isinstance(store, LocalStore):
         raise SafetyRefusal(
             f"it is not proven that the objects of {tier_name(run.remote)} can't be deleted", hint=_HINT
         )
-    if isinstance(tier.store, InspectableStore) and _is_versioned(tier.store):
+    if isinstance(store, InspectableStore) and _is_versioned(store):
         return
     if not writes_probe:
         return
@@ -298,14 +297,11 @@ def _denies_deletes(remote: RemoteStorageManager) -> bool:
     If it refuses, the object stays in the store: each run uses the same key, and writes it only if it is
     missing.
     """
-    tier = object_tier(remote)
-    if tier is None:
-        return False
-    key = tier.own_key("probe")
-    if key not in tier.store.sizes_bytes([key]):
-        tier.store.put_all({key: _PROBE})
+    key = remote.own_key("probe")
+    if key not in remote.store.sizes_bytes([key]):
+        remote.store.put_all({key: _PROBE})
     try:
-        errors = tier.store.delete([key])
+        errors = remote.store.delete([key])
     except AuthenticationError:
         return True
     return isinstance(errors.get(key), AuthenticationError)

@@ -25,9 +25,8 @@ from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_di
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
 from tierctl.model.location import TopicLocation, require_no_credentials
 from tierctl.storage import stores
-from tierctl.storage.base import plain_objects
 from tierctl.storage.stores import ObjectStore
-from tierctl.storage.stores.base import SCHEMES, store_uri
+from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 

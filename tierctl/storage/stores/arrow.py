@@ -19,9 +19,10 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
     CompleteRange,
+    FolderListing,
+    RemoteObject,
     Source,
     StoreAddress,
     copy_through,

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,7 +30,6 @@ from tierctl.errors import (
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
 from tierctl.model.location import folder_of, require_no_credentials
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
@@ -41,6 +40,58 @@ Source = HashedFile | bytes
 
 
 ChecksumUse = Literal["when_supported", "when_required"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RemoteObject:
+    """One object in a store's listing; `key` is relative to the tier's root and separated by `/`.
+
+    `modified_ms` is the time of the last write by the store's clock; None if the store does not report it.
+    With `problem` the entry is no object that can be read, for this reason: a link, a device, or a folder
+    that can't be listed, whose key ends with `/`. `archive_class` is the storage class of an object that
+    can't be read before it is restored; None for an object of another class.
+    """
+
+    key: str
+    size_bytes: int
+    modified_ms: int | None = field(default=None, compare=False)
+    problem: str | None = None
+    archive_class: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """The objects directly in one folder, and its subfolders; both are sorted by key.
+
+    A subfolder is the prefix that the keys of its objects share, with a `/` at its end.
+    """
+
+    folders: tuple[str, ...]
+    objects: tuple[RemoteObject, ...]
+
+    def by_key(self) -> list[str | RemoteObject]:
+        """Return subfolders and objects together, sorted by prefix or key."""
+        if not self.folders:
+            return [*self.objects]
+        return sorted(
+            (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
+        )
+
+
+def plain_objects(
+    listed: Iterable[RemoteObject], others: Callable[[RemoteObject], object] = id
+) -> Iterator[RemoteObject]:
+    """Yield the objects of a listing, and pass links to `others`.
+
+    Raise RemoteStorageError for a folder that can't be listed.
+    """
+    for each in listed:
+        if each.problem is None:
+            yield each
+        elif each.key.endswith("/"):
+            raise RemoteStorageError(f"{each.key}: {each.problem}")
+        else:
+            others(each)
 
 
 @dataclass(frozen=True, slots=True)

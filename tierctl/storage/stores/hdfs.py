@@ -19,9 +19,10 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.files import TEMP_SUFFIX
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
     CompleteRange,
+    FolderListing,
+    RemoteObject,
     Source,
     StoreAddress,
     TaggedObject,

@@ -24,9 +24,10 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
     CompleteRange,
+    FolderListing,
+    RemoteObject,
     Source,
     StoreAddress,
     by_folder,

@@ -46,12 +46,12 @@ from tierctl.errors import (
     TransferStopped,
 )
 from tierctl.model import HashedFile
-from tierctl.storage.base import RemoteObject
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
     ChecksumUse,
     CompleteRange,
     Endpoint,
+    RemoteObject,
     changed,
     require_listening,
     unreadable,

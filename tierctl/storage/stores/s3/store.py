@@ -22,9 +22,10 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.model import HashedFile
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
     Endpoint,
+    FolderListing,
+    RemoteObject,
     Source,
     StoreAddress,
     TaggedObject,
