@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -105,50 +105,49 @@ def _set_lock_timeout(ctx: typer.Context, value: int | None) -> None:
         settings.lock_timeout_ms = value
 
 
+def _option(receive: Callable[..., None], *names: str, **more: Any) -> Any:
+    """Return an option whose value `receive` gets before the command runs; the command does not see it."""
+    return typer.Option(
+        *names, callback=receive, is_eager=True, expose_value=False, rich_help_panel=EVERYWHERE, **more
+    )
+
+
 MetricsFile = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        _set_metrics_file,
         "--metrics-file",
         metavar="FILE",
         help="At the end of the run, write its metrics to this file for node_exporter's textfile collector, "
         "which reads files named *.prom. Metrics of earlier runs stay in the file, and counters are "
         "increased.",
-        callback=_set_metrics_file,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 
 
 LogFileOption = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        _set_log_file,
         "--log-file",
         metavar="FILE",
         help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
         "renames the file, a new one is created. It must be a regular file of this user that nobody else may "
         "write, and no link.",
-        callback=_set_log_file,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 LogFormatOption = Annotated[
     LogFormat | None,
-    typer.Option(
+    _option(
+        _set_log_format,
         "--log-format",
         help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
-        callback=_set_log_format,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 LimitFactor = Annotated[
     int | None,
-    typer.Option(
+    _option(
+        _set_limit_factor,
         "--limit-factor",
         metavar="N",
         min=1,
@@ -156,24 +155,17 @@ LimitFactor = Annotated[
         help="Multiply the limits on what one batch, record or manifest may cost, such as 64 MiB for a "
         "decompressed batch and 8 MiB for a record that is printed. Raise it if an error about your own data "
         "names this option; memory use grows with it. Default: 1.",
-        callback=_set_limit_factor,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 LockTimeout = Annotated[
     int | None,
-    typer.Option(
+    _option(
+        _set_lock_timeout,
         "--lock-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
         help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
         f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
-        callback=_set_lock_timeout,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 
@@ -309,53 +301,41 @@ def _set_quiet(ctx: typer.Context, value: bool) -> None:
 
 Profile = Annotated[
     str | None,
-    typer.Option(
+    _option(
+        _set_profile,
         "--profile",
         metavar="NAME",
         help="Use the settings of this profile in tierctl.toml.",
         autocompletion=completion.profiles,
-        callback=_set_profile,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        _set_config_file,
         "--config-file",
         metavar="FILE",
         help="The tierctl.toml to read. Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
-        callback=_set_config_file,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 Verbose = Annotated[
     int,
-    typer.Option(
+    _option(
+        _set_verbose,
         "--verbose",
         "-v",
         help="Print more on stderr: what is opened, and the traceback of an error. -vv also prints the logs "
         "of Spark and of libraries.",
-        callback=_set_verbose,
-        is_eager=True,
-        expose_value=False,
         count=True,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option(
+    _option(
+        _set_quiet,
         "--quiet",
         "-q",
         help="Print only errors on stderr: no notes, no progress, no summary.",
-        callback=_set_quiet,
-        is_eager=True,
-        expose_value=False,
-        rich_help_panel=EVERYWHERE,
     ),
 ]
 
