@@ -7,9 +7,8 @@ from xml.etree import ElementTree as ET
 
 import tierctl
 from tierctl.cli.app import COMMANDS
-from tierctl.cli.docs.picture import picture
 from tierctl.cli.docs.tree import command_tree
-from tierctl.cli.docs.write import PICTURE, files
+from tierctl.cli.docs.write import PICTURE, files, picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -97,7 +97,7 @@ def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
     }
     # Three run in a source tree only: `make formatter` and `make docs`. Kernels in a zip file are
     # compiled without a cache.
-    docs = {"cli/docs/man.py", "cli/docs/picture.py"}
+    docs = {"cli/docs/man.py", "cli/docs/write.py"}
     assert beside <= docs | {"console_consumer/__init__.py", "kernel.py"}
 
 
