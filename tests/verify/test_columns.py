@@ -30,7 +30,16 @@ from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.queries import PartitionSegments
 
 from tests.state.folding import encodable, folded, values_of
-from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
+from tests.state.histories import (
+    ORDERS,
+    S,
+    finished,
+    histories,
+    regular_histories,
+    segment_id,
+    started,
+    updated,
+)
 from tests.support.amounts import examples
 
 K = FindingKind
@@ -130,6 +139,12 @@ def test_findings_are_those_of_a_plain_loop(partition: tuple[RemoteLogMetadataCa
     assert found == list(_expected(cache, log))
     without = [_told(each) for each in check_segments(ORDERS, known, None, NOW_MS)]
     assert without == [each for each in _expected(cache, None) if each[0] in _OF_STATE]
+
+
+def test_findings_from_one_offset_are_in_the_order_of_their_ends() -> None:
+    (part,) = folded(values_of([started(1, 0, 19), started(2, 0, 9), started(3, 0, 9)]))
+    found = [each.segment_id for each in check_segments(ORDERS, part.segments, None, NOW_MS)]
+    assert found == [segment_id(2), segment_id(3), segment_id(1)]
 
 
 @examples(200)
