@@ -47,6 +47,7 @@ _ALLOWED = frozenset(
         ("array", "array"),
         ("tierctl.errors", "_restored"),
         ("tierctl.plan.reasons", "_made"),
+        ("tierctl.storage.stores.base", "RemoteObject"),
     }
 )
 _PACKAGES = (
@@ -72,7 +73,6 @@ _PACKAGES = (
     "apply.side_effects",
     "wire.batches.batch_head",
     "wire.batches.scan",
-    "storage.base",
     "storage.throttle",
     "spark.executors.checked_segments",
     "commands.insight.tier_digest",
