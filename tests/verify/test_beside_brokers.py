@@ -94,7 +94,7 @@ def _found(
     made: Any = cluster
     verification = Verification(
         refresh=refresh,
-        was_deleted=lambda _: False,
+        deleted_among=lambda _: (),
         deleted_of=lambda _: (),
         selection=Selection(),
         now_ms=NOW_MS,

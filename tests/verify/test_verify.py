@@ -290,7 +290,7 @@ def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
     manager = manager_at(tier.metadata)
     verification = Verification(
         refresh=manager.refresh,
-        was_deleted=lambda _: False,
+        deleted_among=lambda _: (),
         deleted_of=lambda _: (),
         selection=Selection(),
         now_ms=time.time_ns() // 1_000_000,

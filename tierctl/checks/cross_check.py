@@ -19,11 +19,11 @@ from tierctl.checks.deep import (
 )
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import (
+    DeletedAmong,
     DeletedOf,
     DeletedPrefixes,
     KnownTopics,
     Removals,
-    WasDeleted,
     check_events,
     check_partition_delete,
     check_topics,
@@ -107,6 +107,8 @@ def without_explained_gaps(findings: Iterable[Finding], histories: Sequence[Find
 
 
 _PAGE = 1000
+_ASKED_AT_ONCE = 1_000_000
+"""Number of orphans about which executors are asked in one job, which reads the whole metadata topic."""
 _EXPLAINED_MAX = 100
 """The store is queried for the reason for at most this number of segments with missing objects."""
 
@@ -200,7 +202,7 @@ class Verification:
     """
 
     refresh: Callable[[], TierState]
-    was_deleted: WasDeleted
+    deleted_among: DeletedAmong
     deleted_of: DeletedOf
     selection: Selection
     now_ms: int
@@ -226,7 +228,7 @@ class Verification:
         state = self.refresh()
         if self.remote is not None:
             state = yield from self._store_findings(self.remote, state)
-        yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
+        yield from (f for f in check_events(state, self.deleted_among) if self._selects_event(f))
         histories = list(check_histories(state, self.incomplete, self.unseen))
         yield from histories
         parts = [part for part in state if part.topic_id_partition in self.selection]
@@ -264,22 +266,26 @@ class Verification:
         else:
             audit = self.runner.audit(state, with_totals=self.deep is not None)
 
-        def reported(orphan: Orphan) -> Iterator[Finding]:
+        def reported(orphan: Orphan, deleted: Collection[Uuid]) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
-            finding = orphan_finding(orphan, topic, self.was_deleted, self.now_ms, _missing_of(orphan, state))
+            finding = orphan_finding(orphan, topic, deleted, self.now_ms, _missing_of(orphan, state))
             if self._selects(finding):
                 yield finding
 
-        for orphan in orphans_among(audit.unaccounted):
-            if isinstance(orphan, RemoteObject):
-                finding = unlisted.finding(orphan, topics.get)
-                # A folder of an unknown partition may contain objects of every selected one.
-                if self._selects(finding) or finding.partition is None:
-                    yield finding
-            elif orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS:
-                young.append(orphan)
-            else:
-                yield from reported(orphan)
+        orphans = orphans_among(audit.unaccounted)
+        while page := list(islice(orphans, 1 if self.runner is None else _ASKED_AT_ONCE)):
+            old = [each for each in page if isinstance(each, Orphan) and not self._is_young(each)]
+            deleted = self.deleted_among(_named_ids(old))
+            for orphan in page:
+                if isinstance(orphan, RemoteObject):
+                    finding = unlisted.finding(orphan, topics.get)
+                    # A folder of an unknown partition may contain objects of every selected one.
+                    if self._selects(finding) or finding.partition is None:
+                        yield finding
+                elif self._is_young(orphan):
+                    young.append(orphan)
+                else:
+                    yield from reported(orphan, deleted)
         if self.deep is not None:
             self.deep.reads.begin(stored_segments(state, audit.totals_by_row, self._is_readable))
         suspects = _by_partition(s for s in audit.suspects() if s.partition in self.selection)
@@ -288,10 +294,15 @@ class Verification:
         state = self.refresh()
         yield from self._suspect_findings(remote, state, suspects, unlisted)
         live = _still_live(young, state)
+        young = [orphan for orphan in young if orphan.key not in live]
+        deleted = self.deleted_among(_named_ids(young))
         for orphan in young:
-            if orphan.key not in live:
-                yield from reported(orphan)
+            yield from reported(orphan, deleted)
         return state
+
+    def _is_young(self, orphan: Orphan) -> bool:
+        """Return whether the orphan may be of a segment whose first event was not read yet."""
+        return orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS
 
     def _suspect_findings(
         self,
@@ -473,6 +484,10 @@ def _segments_among(
         if wanted:
             found = ((each, part.get(each)) for each in wanted)
             yield part.topic_id_partition, {each: segment for each, segment in found if segment is not None}
+
+
+def _named_ids(orphans: Iterable[Orphan]) -> set[Uuid]:
+    return {each.name.segment_id for each in orphans if each.name is not None and not each.is_temporary}
 
 
 def _still_live(orphans: Iterable[Orphan], state: TierState) -> Collection[str]:

@@ -28,15 +28,15 @@ _P = RemotePartitionDeleteState
 _Segment = tuple[tuple[Uuid, int], Uuid]
 """A segment id, with topic id and number of its user partition."""
 
-WasDeleted = Callable[[Uuid], bool]
-"""Returns whether the metadata topic has DELETE_SEGMENT_FINISHED of the segment."""
+DeletedAmong = Callable[[Collection[Uuid]], Collection[Uuid]]
+"""Returns those of some segment ids that have DELETE_SEGMENT_FINISHED in the metadata topic."""
 
 
-def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]:
+def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Finding]:
     """Yield the records that could not be used and the events that brokers drop without an error."""
     for bad in state.quarantined:
         yield unusable_record(bad.metadata_partition, bad.metadata_offset, bad.error.message)
-    yield from dropped_events(state, was_deleted)
+    yield from dropped_events(state, deleted_among)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:
         yield more_dropped_events(more)
@@ -68,7 +68,7 @@ def more_dropped_events(count: int) -> Finding:
     )
 
 
-def dropped_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]:
+def dropped_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Finding]:
     """Yield a finding for each of the state's anomalies, in their order."""
     updated = {
         (anomaly.topic_id_partition.key, anomaly.event.segment_id)
@@ -76,8 +76,9 @@ def dropped_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Findin
         if isinstance(anomaly.event, RemoteLogSegmentMetadataUpdate)
     }
     live = set(state.map_parts(partial(_live, updated), {key for key, _ in updated}))
+    deleted = deleted_among({segment_id for _, segment_id in updated - live})
     for anomaly in state.anomalies:
-        yield _dropped(anomaly, state, live, was_deleted)
+        yield _dropped(anomaly, state, live, deleted)
 
 
 def _live(segments: Iterable[_Segment], state: TierState) -> Iterator[_Segment]:
@@ -89,16 +90,19 @@ def _live(segments: Iterable[_Segment], state: TierState) -> Iterator[_Segment]:
 
 
 def _dropped(
-    anomaly: Anomaly, state: TierState, live: Collection[_Segment], was_deleted: WasDeleted
+    anomaly: Anomaly, state: TierState, live: Collection[_Segment], deleted: Collection[Uuid]
 ) -> Finding:
-    """Return the finding about an event that was dropped; `live` has the segments that are not deleted."""
+    """Return the finding about an event that was dropped.
+
+    `live` has the updated segments that are not deleted, and `deleted` those that are.
+    """
     missing = state.missing_of(anomaly.metadata_partition)
     event = anomaly.event
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
     severity, why = Severity.WARNING, "the state of the segment or partition does not allow it"
     is_live = (anomaly.topic_id_partition.key, segment_id) in live
-    if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
+    if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and event.segment_id in deleted:
         why = "the segment was deleted before"
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
             # After an election two brokers may delete the same segment, which does no harm.

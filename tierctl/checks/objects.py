@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.metadata import WasDeleted
 from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import (
     ObjectPart,
@@ -331,15 +330,16 @@ class Orphan:
 def orphan_finding(
     orphan: Orphan,
     topic: str | None,
-    was_deleted: WasDeleted,
+    deleted: Collection[Uuid],
     now_ms: int,
     missing: Sequence[MissingEvents] = (),
 ) -> Finding:
     """Return the finding about an orphan; `topic` is the name of its topic id, None if unknown.
 
-    `missing` are the events of its partition that may have been lost.
+    `deleted` has its segment id if it is DELETE_SEGMENT_FINISHED. `missing` are the events of its partition
+    that may have been lost.
     """
-    kind, reason = _orphan_kind(orphan, was_deleted, missing)
+    kind, reason = _orphan_kind(orphan, deleted, missing)
     age_ms = None if orphan.modified_ms is None else max(now_ms - orphan.modified_ms, 0)
     is_young = orphan.is_temporary and age_ms is not None and age_ms <= DANGLING_AFTER_MS
     objects = f"{orphan.count} objects" if orphan.count > 1 else "an object"
@@ -393,13 +393,13 @@ class Unlisted:
 
 
 def _orphan_kind(
-    orphan: Orphan, was_deleted: WasDeleted, missing: Sequence[MissingEvents]
+    orphan: Orphan, deleted: Collection[Uuid], missing: Sequence[MissingEvents]
 ) -> tuple[FindingKind, str]:
     if orphan.is_temporary:
         return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it"
     if orphan.name is None:
         return FindingKind.ORPHAN, "the key is not that of a segment's object"
-    if was_deleted(orphan.name.segment_id):
+    if orphan.name.segment_id in deleted:
         return FindingKind.ORPHAN, "the segment is DELETE_SEGMENT_FINISHED"
     if missing:
         return FindingKind.LEAKED, f"no event names the segment; {'; '.join(map(str, missing))}"

@@ -502,7 +502,7 @@ class _Former:
                 new.append(
                     AnomalyRow(finding=found, metadata_partition=whose, metadata_offset=bad.metadata_offset)
                 )
-        findings = dropped_events(state, lambda segment_id: str(segment_id) in self._deleted)
+        findings = dropped_events(state, lambda ids: {each for each in ids if str(each) in self._deleted})
         new += map(self._dropped_row, state.anomalies, findings)
         more = state.anomaly_count - len(state.anomalies)
         if more > 0:

@@ -1,11 +1,13 @@
 """Numbers segment ids in order of arrival: 16 bytes for each, and 5 to 11 for the slots of a hash table."""
 
 import struct
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Self
 
 import numpy as np
 
 from tierctl.kernel import int64, plain_kernel
+from tierctl.model import Uuid
 from tierctl.state.table_arrays import Array
 from tierctl.state.table_kernels import mixed, new_seeds
 from tierctl.wire.arrays import Int64s
@@ -62,6 +64,12 @@ class SegmentIds:
         self._count = 0
         if ids is not None:
             self.add(ids)
+
+    @classmethod
+    def of(cls, ids: Iterable[Uuid]) -> Self:
+        """Return these ids."""
+        words = np.frombuffer(b"".join(each.bytes for each in ids), ">i8")
+        return cls(words.astype(np.int64).reshape(-1, 2))
 
     def __getstate__(self) -> bytes:
         # The process that reads it makes slots with other seeds.

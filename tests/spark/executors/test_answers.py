@@ -160,6 +160,15 @@ def test_spoilt(
     assert len(no_segments) > 1
 
 
+def test_deleted_segments_that_left_objects(writable: Callable[[str], Path]) -> None:
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    for name in ("deleted, objects there", "foreign segment"):
+        CASES[name].spoil(tier)
+    said = assert_same("verify", "--metadata", tier.metadata, "--remote", tier.remote, "-o", "csv")
+    assert "the segment is DELETE_SEGMENT_FINISHED" in said.out
+    assert "the segment is not in the metadata" in said.out
+
+
 def test_a_tier_of_aiven_that_lost_objects(capture: Capture, writable: Callable[[str], Path]) -> None:
     """One segment lacks an object, and one of another topic has none."""
     bucket = writable("aiven-plain/bucket")

@@ -1,7 +1,7 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from tierctl.apply.defaults import THREADS
 from tierctl.checks.cross_check import Deep, RemoteRunner, Verification
 from tierctl.checks.deep import DeepReads, Sample
 from tierctl.checks.findings import Finding, FindingKind, Needs, unreadable_log
-from tierctl.checks.metadata import DeletedOf, KnownTopics, WasDeleted
+from tierctl.checks.metadata import DeletedAmong, DeletedOf, KnownTopics
 from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
@@ -543,7 +543,7 @@ def _findings(
         states = chain([state], iter(metadata.refresh, None))
         verification = Verification(
             refresh=lambda: next(states),
-            was_deleted=_was_deleted(resources),
+            deleted_among=_deleted_among(resources),
             deleted_of=_deleted_of(resources),
             selection=selection,
             now_ms=resources.now_ms,
@@ -620,23 +620,26 @@ def _cluster(resources: Resources) -> ClusterCheck | None:
     return ClusterCheck(cluster)
 
 
-def _was_deleted(resources: Resources) -> WasDeleted:
-    """Return a test of segment ids: whether the metadata say that the segment's deletion has finished.
-
-    The metadata topic is read for it at the first call.
-    """
+def _deleted_among(resources: Resources) -> DeletedAmong:
+    """Return the search for deleted segments; the metadata topic is read when the first id is searched."""
 
     @cache
     def deleted() -> SegmentIds:
         topic = resources.metadata_topic()
-        end_offsets = topic.end_offsets()
-        if resources.is_on_spark:
-            from tierctl.spark.executors.checked_segments import deleted_ids
+        return deleted_segment_ids(topic, topic.end_offsets())
 
-            return deleted_ids(resources.executors, resources.metadata_location, end_offsets)
-        return deleted_segment_ids(topic, end_offsets)
+    def among(ids: Collection[Uuid]) -> Collection[Uuid]:
+        if not ids:
+            return ()
+        if not resources.is_on_spark:
+            return {each for each in ids if deleted().find(each.bytes) >= 0}
+        from tierctl.spark.executors.checked_segments import deleted_among
 
-    return lambda segment_id: deleted().find(segment_id.bytes) >= 0
+        end_offsets, wanted = resources.metadata_topic().end_offsets(), SegmentIds.of(ids)
+        found = deleted_among(resources.executors, resources.metadata_location, end_offsets, wanted)
+        return {each for each in ids if found.find(each.bytes) >= 0}
+
+    return among
 
 
 def _deleted_of(resources: Resources) -> DeletedOf:

@@ -373,19 +373,22 @@ def _checking_us(task: Task) -> int:
     return len(task.segments) * REQUEST_US + task.size_bytes // _CHECKED_BYTES_PER_US
 
 
-def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:
-    """Return the ids of deleted segments, found by one input per metadata partition."""
+def deleted_among(
+    executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], ids: SegmentIds
+) -> SegmentIds:
+    """Return those of `ids` whose segments are deleted, found by one input per metadata partition."""
     found = SegmentIds()
     inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
-    function = partial(_deleted_in, location, uuid4().hex)
+    function = partial(_deleted_in, location, uuid4().hex, ids)
     for part in executors.run(function, inputs, cost=_events, min_task_cost=LEAST_EVENTS):
         found.add(part.words)
     return found
 
 
-def _deleted_in(location: TopicLocation, job: str, span: tuple[int, int]) -> SegmentIds:
+def _deleted_in(location: TopicLocation, job: str, ids: SegmentIds, span: tuple[int, int]) -> SegmentIds:
     number, end = span
-    return deleted_segment_ids(shared_topic(location, job), {number: end})
+    deleted = deleted_segment_ids(shared_topic(location, job), {number: end}).words
+    return SegmentIds(deleted[ids.find_many(deleted) >= 0])
 
 
 def _events(span: tuple[int, int]) -> int:
