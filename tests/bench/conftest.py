@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench import cache
-from tests.bench.process import peak_mb, run
+from tests.bench.process import run, usage
 from tests.bench.rows import Row
 
 Measure = Callable[..., None]
@@ -50,7 +50,7 @@ def row(request: pytest.FixtureRequest) -> Row:
 def measure(benchmark: Any, row: Row) -> Measure:
     """Return a function that measures a command: `measure(words, prepare=…)`, and the options of `run`.
 
-    `prepare` is called before each run. The first run, which finds the peak of its memory, is no round.
+    `prepare` is called before each run. The first run, which finds memory and processor time, is no round.
     """
 
     def measured(words: list[str], *, prepare: Callable[[], object] = lambda: None, **how: Any) -> None:
@@ -62,7 +62,7 @@ def measure(benchmark: Any, row: Row) -> Measure:
 
         if benchmark.enabled:
             ready()
-            benchmark.extra_info["peak_mb"] = round(peak_mb(words, **how))
+            benchmark.extra_info |= usage(words, **how)
         benchmark.pedantic(run, (words,), how, setup=ready, rounds=row.rounds)
 
     return measured

@@ -88,12 +88,15 @@ def _machine(found: dict[str, Any]) -> str:
 
 def _cells(row: Row, found: dict[str, Any]) -> list[str]:
     costs = [found["rows"][row.key][each] for each in (TIERCTL, RIVAL) if each in found["rows"][row.key]]
-    ours, *theirs = (cost["seconds"] for cost in costs)
+    ours, *theirs = (
+        cost["cpu_s"] / cost["events"] if row.is_per_event else cost["seconds"] for cost in costs
+    )
+    shown = _per_event if row.is_per_event else _seconds
     return [
         row.work,
         str(row.shape or "–"),
-        _seconds(ours),
-        f"{row.rival}: {_seconds(theirs[0])}" if theirs else "–",
+        shown(ours),
+        f"{row.rival}: {shown(theirs[0])}" if theirs else "–",
         f"{theirs[0] / ours:.2f}×" if theirs else "–",
         " : ".join(f"{cost['peak_mb']} MB" for cost in costs),
         row.required or "–",
@@ -102,6 +105,10 @@ def _cells(row: Row, found: dict[str, Any]) -> list[str]:
 
 def _seconds(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.{1 if seconds < 100 else 0}f} s"
+
+
+def _per_event(seconds: float) -> str:
+    return f"{1e6 * seconds:.2f} µs per event"
 
 
 def write(found: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Metadata topics of large clusters, as brokers write them, and the tiers that belong to them.
 
-Every record is a batch of its own. Events are ordered by time; user partitions roll independently.
+Events are ordered by time; user partitions roll independently.
 """
 
 from collections import deque
@@ -53,7 +53,10 @@ class Shape:
     over user partitions, `between` the average number of other events between the first two of a segment.
     `deleted` is the share of segments that retention deleted; `failed` that of copies that failed, were
     deleted, and were repeated with another id; `custom` that of segments with custom metadata; `lacking` the
-    share of each metadata partition's events, newest first, that are not in the log.
+    share of each metadata partition's events, newest first, that are not in the log. `doubled` is the share
+    of segments that a former leader also copies, under another id, with its events among those of the leader;
+    `unclean` that of segments after which a leader without them begins again at their offset; `interrupted`
+    that of deletions that do not finish.
     """
 
     segments: int
@@ -65,6 +68,12 @@ class Shape:
     failed: float = 0
     custom: float = 0
     lacking: float = 0
+    doubled: float = 0
+    unclean: float = 0
+    interrupted: float = 0
+    terms: int = 1
+    """A term of a leader has 40 segments, divided by this number."""
+    events_of_a_batch: int = 1
     segment_bytes: int = 1 << 29
     """The largest size of a segment's log."""
 
@@ -89,7 +98,7 @@ def metadata_log(shape: Shape) -> Path:
             own = folder / f"__remote_log_metadata-{number}"
             own.mkdir()
             for base in range(0, len(events), EVENTS_OF_A_FILE):
-                _write(own, base, events[base : base + EVENTS_OF_A_FILE], shape.custom)
+                _write(own, base, events[base : base + EVENTS_OF_A_FILE], shape)
 
     return cache.make_once("metadata", make, shape, Path(__file__))
 
@@ -137,23 +146,35 @@ def _history(shape: Shape, owners: dict[TopicIdPartition, int], random: Random) 
     events_a_ms = 2 * sum(owners.values()) / LIFETIME_MS
     for owner, count in owners.items():
         copied: deque[RemoteLogSegmentMetadata] = deque()
-        interval_ms, number = LIFETIME_MS / count, 0
+        interval_ms, number, terms = LIFETIME_MS / count, 0, 0
         for index in range(count):
             began_ms = FIRST_MS + int((index + random.random() / 2) * interval_ms)
             took_ms = int(min(random.expovariate(events_a_ms / shape.between), 0.3 * interval_ms))
             segment = _segment(owner, number, Uuid.from_bytes(random.randbytes(16)), began_ms, shape)
+            if terms:
+                epochs = ((terms + epoch, offset) for epoch, offset in segment.segment_leader_epochs)
+                segment = replace(segment, segment_leader_epochs=tuple(epochs))
             events.append((began_ms, STARTED, segment))
             deleted = segment
             # The last attempt never fails, so that the user partition has a segment.
             if random.random() >= shape.failed or index == count - 1:
                 events.append((began_ms + took_ms, FINISHED, segment))
+                if shape.doubled and random.random() < shape.doubled:
+                    other_id, other_ms = Uuid.from_bytes(random.randbytes(16)), began_ms + took_ms // 2
+                    other = replace(segment, segment_id=other_id, event_timestamp_ms=other_ms)
+                    events.append((other_ms, STARTED, other))
+                    events.append((other_ms + took_ms, FINISHED, other))
                 copied.append(segment)
-                number += 1
+                if shape.unclean and random.random() < shape.unclean:
+                    terms += 1
+                else:
+                    number += 1
                 if len(copied) <= max(count * (1 - shape.deleted), 1):
                     continue
                 deleted = copied.popleft()
             events.append((began_ms + took_ms, DELETE_STARTED, deleted))
-            events.append((began_ms + 6 * took_ms // 5, DELETE_FINISHED, deleted))
+            if not shape.interrupted or random.random() >= shape.interrupted:
+                events.append((began_ms + 6 * took_ms // 5, DELETE_FINISHED, deleted))
     events.sort(key=itemgetter(0))
     # The log ends with an event STARTED, so that the last copies are unfinished.
     while events and events[-1][1] is not STARTED:
@@ -176,35 +197,49 @@ def _segment(
         broker_id=start % BROKERS,
         max_timestamp_ms=began_ms - 60_000,
         event_timestamp_ms=began_ms,
-        segment_leader_epochs=leader_epochs(start, end),
+        segment_leader_epochs=leader_epochs(start, end, shape.terms),
         segment_size_in_bytes=shape.segment_bytes - number % 100,
         txn_index_empty=True,
     )
 
 
-def leader_epochs(first_offset: int, last_offset: int) -> tuple[tuple[int, int], ...]:
+def leader_epochs(first_offset: int, last_offset: int, terms: int = 1) -> tuple[tuple[int, int], ...]:
     """Return the leader epochs between two offsets, each with its first offset there."""
-    half = RECORDS_OF_A_SEGMENT // 2
-    first, last = (max(at - half, 0) // RECORDS_OF_A_TERM for at in (first_offset, last_offset))
-    begins = (term * RECORDS_OF_A_TERM + half if term else 0 for term in range(first, last + 1))
+    half, records = RECORDS_OF_A_SEGMENT // 2, RECORDS_OF_A_TERM // terms
+    first, last = (max(at - half, 0) // records for at in (first_offset, last_offset))
+    begins = (term * records + half if term else 0 for term in range(first, last + 1))
     return tuple((term, max(first_offset, begin)) for term, begin in enumerate(begins, first))
 
 
-def _write(folder: Path, base: int, events: list[Event], custom: float) -> None:
+def _write(folder: Path, base: int, events: list[Event], shape: Shape) -> None:
     """Write a segment file and its indexes; the first event has the offset `base`."""
-    batches = []
-    for offset, (ms, state, segment) in enumerate(events, base):
-        broker = segment.start_offset % BROKERS
-        update = RemoteLogSegmentMetadataUpdate.of(segment, state, broker_id=broker, event_timestamp_ms=ms)
-        event = segment if state is STARTED else update
-        if state is FINISHED and segment.segment_id.bytes[0] < 256 * custom:
-            event = replace(event, custom_metadata=bytes(24))
-        record = Record(offset, ms, None, encode(event))
-        batches.append(encode_batch([record], producer_id=broker, producer_epoch=0, base_sequence=offset))
+    batches: list[bytes] = []
+    for first in range(0, len(events), shape.events_of_a_batch):
+        records = [
+            Record(offset, ms, None, encode(_event(state, segment, ms, shape)))
+            for offset, (ms, state, segment) in enumerate(
+                events[first : first + shape.events_of_a_batch], base + first
+            )
+        ]
+        broker = events[first][2].start_offset % BROKERS
+        batches.append(
+            encode_batch(records, producer_id=broker, producer_epoch=0, base_sequence=base + first)
+        )
     data = b"".join(batches)
     offsets, times = build_indexes(walk(data), base)  # type: ignore[arg-type]
     for suffix, content in {".log": data, ".index": offsets.data, ".timeindex": times.data}.items():
         (folder / f"{base:020d}{suffix}").write_bytes(content)
+
+
+def _event(
+    state: RemoteLogSegmentState, segment: RemoteLogSegmentMetadata, ms: int, shape: Shape
+) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate:
+    if state is STARTED:
+        return segment
+    broker = segment.start_offset % BROKERS
+    update = RemoteLogSegmentMetadataUpdate.of(segment, state, broker_id=broker, event_timestamp_ms=ms)
+    has_custom = state is FINISHED and segment.segment_id.bytes[0] < 256 * shape.custom
+    return replace(update, custom_metadata=bytes(24)) if has_custom else update
 
 
 def _store(stem: Path, segment: RemoteLogSegmentMetadata) -> None:

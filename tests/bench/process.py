@@ -13,11 +13,13 @@ _LAUNCH = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(pid, 0)
-print(usage.ru_maxrss, file=sys.stderr)
+print(usage.ru_maxrss, usage.ru_utime + usage.ru_stime, file=sys.stderr)
 sys.exit(abs(os.waitstatus_to_exitcode(status)))
 """
-"""A small program that runs a command and prints its peak memory in KiB: the kernel counts the memory of the
-process that starts a command as the command's own until its exec."""
+"""A small program that runs a command and prints its peak memory in KiB and its processor time in seconds.
+
+The kernel counts the memory of the process that starts a command as the command's own until its exec.
+"""
 
 
 def tierctl(*words: str) -> list[str]:
@@ -49,9 +51,10 @@ def run(
     return text
 
 
-def peak_mb(words: Sequence[str], **how: Any) -> float:
-    """Run a command as `run` does; return the peak of its resident memory in 10^6 bytes.
+def usage(words: Sequence[str], **how: Any) -> dict[str, float]:
+    """Run a command as `run` does; return `peak_mb`, its resident memory in 10^6 bytes, and `cpu_s`.
 
-    Of several processes, it is that of the largest one.
+    The peak of several processes is that of the largest one; the processor time is that of all.
     """
-    return int(run([sys.executable, "-ISc", _LAUNCH, *words], **how).split()[-1]) * 1024 / 1e6
+    peak_kib, cpu_s = run([sys.executable, "-ISc", _LAUNCH, *words], **how).split()[-2:]
+    return {"peak_mb": round(int(peak_kib) * 1024 / 1e6), "cpu_s": round(float(cpu_s), 2)}

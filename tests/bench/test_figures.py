@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from tests.bench import figures
-from tests.bench.process import peak_mb
+from tests.bench.process import usage
 from tests.bench.rows import ROWS
 
 STORED = json.loads(figures.BENCH_JSON.read_text())
@@ -38,5 +38,15 @@ def test_a_row_is_replaced_when_both_contestants_were_measured() -> None:
     )
 
 
-def test_memory_is_that_of_the_command() -> None:
-    assert 200 < peak_mb([sys.executable, "-c", "held = bytearray(200_000_000)"]) < 250
+def test_memory_and_processor_time_are_those_of_the_command() -> None:
+    found = usage([sys.executable, "-c", "held = bytearray(200_000_000); sum(range(10_000_000))"])
+    assert 200 < found["peak_mb"] < 250
+    assert found["cpu_s"] > 0.05
+
+
+def test_a_shape_is_compared_by_processor_time_per_event() -> None:
+    row = next(row for row in ROWS.values() if row.is_per_event)
+    costs = {"tierctl": {"seconds": 9, "cpu_s": 3, "events": 2e6, "peak_mb": 7}}
+    costs["rival"] = costs["tierctl"] | {"cpu_s": 2.7, "events": 1e6}
+    text = figures.page({"machine": STORED["machine"], "rows": {row.key: costs | {"date": "2030-01-02"}}}, "")
+    assert f"tierctl 1.50 µs per event; rival {row.rival}: 2.70 µs per event; ratio 1.80×" in text

@@ -2,16 +2,20 @@
 
 import csv
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tierctl.metadata.topic import open_topic
+from tierctl.model.location import TopicLocation
 
 from tests.bench.conftest import Measure, fresh
 from tests.bench.metadata_log import NOW_MS, metadata_log, tier
 from tests.bench.process import run, tierctl
 from tests.bench.rivals import kafka_tool, segment_sizes
-from tests.bench.rows import ON_SPARK, RIVAL, STATELESS, TIERCTL, Row, measures
+from tests.bench.rows import ON_SPARK, REGULAR, RIVAL, STATELESS, TIERCTL, Row, measures
 
 COMPARED = ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments")
 WORDS = {"start-version": ["--version"], "start-help": ["--help"], "start-completion": []}
@@ -45,6 +49,15 @@ def test_sizes(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> N
         measure([*segment_sizes(), str(log)], stdout=printed)
         run(sizes(log), stdout=expected)
         assert sums(printed) == sums(expected)
+
+
+@measures("shape-")
+def test_shapes(row: Row, contestant: str, measure: Measure, benchmark: Any) -> None:
+    regular = REGULAR if benchmark.enabled else REGULAR.small()
+    location = TopicLocation(uri=metadata_log(row.shape if contestant == TIERCTL else regular).as_uri())
+    with closing(open_topic(location)) as topic:
+        benchmark.extra_info["events"] = sum(topic.end_offsets().values())
+    measure(tierctl("segments", "--metadata", location.uri, "--sizes", "--output", "csv"))
 
 
 @measures("sweep-plan", "large-sweep")
