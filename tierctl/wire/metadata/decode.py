@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.kernel import int64, plain_kernel
+from tierctl.kernel import int64, plain_kernel, prepare
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.wire.arrays import (
@@ -467,6 +467,8 @@ def decode_values(values: ByteSlices | pa.BinaryArray | pa.LargeBinaryArray) -> 
     """Decode byte strings; a null one is a tombstone."""
     found = values if isinstance(values, ByteSlices) else ByteSlices.of(values)
     data, starts, lengths = found.data, found.starts, found.lengths
+    # Commands that print or sum up events one chunk after the other do not announce them elsewhere.
+    prepare(len(starts))
     rows = np.empty((len(starts), WIDTH), np.int64)
     # Each pair takes at least 12 bytes.
     epochs = np.empty((len(data) // 12, 2), np.int64)
