@@ -39,7 +39,8 @@ _FIRST_DAY = date(1970, 1, 1)
 TASK_EVENTS_MAX = 20_000_000
 """The events of a larger metadata partition are distributed by user partition, if only sizes are wanted.
 
-One task folds so many in half a minute, and about 1 GB. To distribute them costs ten times the work of the fold.
+One task folds so many in half a minute and about 1 GB. To distribute them costs ten times the work of the
+fold.
 """
 
 
