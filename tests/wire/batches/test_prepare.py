@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from tests.wire.batches.samples import one_record_log
 from tests.wire.batches.test_segment_file import Bytes
@@ -10,6 +11,7 @@ from tierctl.kernel import is_compiled, use_interpreted
 from tierctl.wire.batches.record_batch import RecordBatch, batches
 from tierctl.wire.batches.records import record_columns
 from tierctl.wire.batches.segment_file import scan_windows
+from tierctl.wire.metadata.decode import decode_values
 
 
 @pytest.fixture(autouse=True)
@@ -29,4 +31,11 @@ def test_scanned_batches(count: int, is_many: bool) -> None:
 @pytest.mark.parametrize(("count", "is_many"), [(15, False), (30, True)])
 def test_decoded_records(count: int, is_many: bool) -> None:
     list(record_columns(batches(one_record_log(count)), RecordBatch.records))
+    assert is_compiled() == is_many
+
+
+@pytest.mark.parametrize(("chunks", "is_many"), [(1, False), (2, True)])
+def test_decoded_values(chunks: int, is_many: bool) -> None:
+    for _ in range(chunks):
+        decode_values(pa.array([b"a", b"b", None], pa.binary()))
     assert is_compiled() == is_many
