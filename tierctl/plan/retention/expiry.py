@@ -495,7 +495,7 @@ def _why_no_lineage(view: PartitionView) -> str | None:
     """Return why the lineage does not decide which segments are current; None if it does."""
     if view.lineage.latest is None:
         detail = "no leader epochs are known, so only started deletions are resumed"
-        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail) if list(view.segments) else detail
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail) if len(view.segments.columns) else detail
     return why_behind(view.segments, view.lineage.latest.epoch)
 
 
