@@ -103,15 +103,11 @@ class Change(ABC, Generic[R]):
     """Whether files in log directories are written."""
     may_be_new: ClassVar[bool] = False
     """Whether the metadata folder need not have a metadata topic yet."""
+    kept: ClassVar[Kept] = Kept.SEGMENTS
+    """What executors keep of the segments for a plan that is only made."""
     changes_tier: bool = True
     """Whether objects of the tier are written or deleted; otherwise no lease is taken, and the tier need not
     be that of the metadata topic."""
-
-    @classmethod
-    def kept(cls, request: R) -> Kept:
-        """Return what executors keep of the segments for a plan that is only made."""
-        del request
-        return Kept.SEGMENTS
 
     def __init__(self, run: Mutation, request: R) -> None:
         self.run = run
@@ -187,7 +183,7 @@ class Change(ABC, Generic[R]):
                 may_be_new=cls.may_be_new and not must_exist,
                 make_topic=cls.makes_topic(request) and not must_exist,
                 changes_tier=cls.changes_tier,
-                kept=Kept.SEGMENTS if must_exist else cls.kept(request),
+                kept=Kept.SEGMENTS if must_exist else cls.kept,
                 folder=lambda resources: cls.folder(request, resources),
                 reader=cls.reader,
             )

@@ -125,12 +125,7 @@ class Delete(Change[DeleteRequest]):
     command = "delete"
     request_type = DeleteRequest
     saved = ("find", "mark")
-
-    @classmethod
-    def kept(cls, request: DeleteRequest) -> Kept:
-        """Implement `Change.kept`."""
-        del request
-        return Kept.FACTS
+    kept = Kept.FACTS
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""

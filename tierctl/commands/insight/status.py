@@ -276,8 +276,12 @@ def _note_unknown_settings(plan: Plan, run: Mutation) -> None:
 
 
 def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
-    """Return the findings of `verify` that are more than information, and archived objects."""
-    asked = replace(request_as(VerifyRequest, request), remote=_listed_tier(request))
+    """Return the findings of `verify` that are more than information.
+
+    Only archived objects are findings: a store without archive classes is not listed.
+    """
+    remote = request.remote if (request.remote or "").startswith("s3:") else None
+    asked = replace(request_as(VerifyRequest, request), remote=remote)
     with verify(asked, metadata=run.metadata, logs=ReadLogs(run.logs, run.log_errors)) as found:
         return [
             finding
@@ -285,11 +289,6 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
             if finding.severity is not Severity.INFO
             and (finding.check.row.needs is Needs.METADATA or finding.check is FindingKind.ARCHIVED_OBJECT)
         ]
-
-
-def _listed_tier(request: StatusRequest) -> str | None:
-    """Return the tier if its objects are listed: only a store with archive classes has findings of them."""
-    return request.remote if (request.remote or "").startswith("s3:") else None
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:

@@ -15,12 +15,7 @@ from tierctl.commands.shared_options import (
     UnreferencedEpochs,
 )
 from tierctl.commands.sweep.act import SweepSegments, log_starts_of
-from tierctl.commands.sweep.decide import (
-    changed_configs,
-    note_unstated_age,
-    retention_inputs,
-    selected_parts,
-)
+from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model.progress import Progress
@@ -78,12 +73,7 @@ class Sweep(Change[SweepRequest]):
     request_type = SweepRequest
     saved = ("log_start_offset", "off_lineage", "unreferenced_epochs", "assume")
     logs_decide = True
-
-    @classmethod
-    def kept(cls, request: SweepRequest) -> Kept:
-        """Implement `Change.kept`."""
-        del request
-        return Kept.FACTS
+    kept = Kept.FACTS
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
