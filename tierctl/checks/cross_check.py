@@ -17,22 +17,23 @@ from tierctl.checks.deep import (
     stored_segments,
     tasks_of,
 )
-from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.findings import Finding, FindingKind, finding_of, metadata_finding
 from tierctl.checks.metadata import (
     DeletedAmong,
     DeletedOf,
     DeletedPrefixes,
     KnownTopics,
     Removals,
+    SegmentKey,
     check_events,
     check_partition_delete,
     check_topics,
+    live_segments,
     without_gone,
 )
 from tierctl.checks.objects import (
     Audit,
     Orphan,
-    PartitionKey,
     Suspect,
     Unlisted,
     audit_listing,
@@ -43,7 +44,6 @@ from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
-from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
@@ -78,16 +78,10 @@ def check_histories(
     A finding about `unseen` events of unknown user partitions has the offsets of the metadata topic.
     """
     for missing in unseen:
-        yield Finding(
-            check=_K.INCOMPLETE_HISTORY,
-            severity=Severity.WARNING,
-            topic=METADATA_TOPIC,
-            topic_id=None,
-            partition=missing.metadata_partition,
-            start_offset=missing.first_offset,
-            end_offset=missing.end_offset - 1,
-            found=f"{missing}, and no later event names a user partition",
-        )
+        text = f"{missing}, and no later event names a user partition"
+        offsets = missing.first_offset, missing.end_offset - 1
+        check, severity = _K.INCOMPLETE_HISTORY, Severity.WARNING
+        yield metadata_finding(check, severity, text, missing.metadata_partition, offsets)
     for partition, reason in incomplete.items():
         part = state.partition(partition)
         first = None if part is None else part.lowest_start_offset
@@ -144,7 +138,8 @@ class PartitionChecks:
     def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, list[Finding]]]:
         """Yield the findings of each partition."""
         runner = TaskRunner(remote=None if self.open_tier is None else self.open_tier())
-        sound = sound_partitions(state, self.now_ms)
+        # An index in the tier may tell more about a partition than its segments.
+        sound = sound_partitions(state, self.now_ms) if self.open_tier is None else ()
         for readable in tiered_partitions(state, self.logs, self.selection):
             partition = readable.topic_id_partition
             yield partition, runner.findings(self.task(readable, is_sound=partition in sound))
@@ -288,7 +283,7 @@ class Verification:
                     yield from reported(orphan, deleted)
         if self.deep is not None:
             self.deep.reads.begin(stored_segments(state, audit.totals_by_row, self._is_readable))
-        suspects = _by_partition(s for s in audit.suspects() if s.partition in self.selection)
+        suspects = [s for s in audit.suspects() if s.partition in self.selection]
         # Read the metadata again, so that a segment that was started or deleted during the listing is not
         # reported.
         state = self.refresh()
@@ -308,24 +303,19 @@ class Verification:
         self,
         remote: RemoteStorageManager,
         state: TierState,
-        suspects: Mapping[TopicIdPartition, Sequence[Suspect]],
+        suspects: Sequence[Suspect],
         unlisted: Unlisted,
     ) -> Iterator[Finding]:
         """Yield the findings about suspects that are still finished segments of `state`."""
-        ids = {
-            partition.key: frozenset(each.segment_id for each in own) for partition, own in suspects.items()
-        }
-        self._suspects.update(*ids.values())
-        count = 0
-        for partition, segments in state.map_in_order(partial(_segments_among, ids), ids) if ids else ():
-            is_listed = not unlisted.may_hold(partition)
-            for suspect in suspects[partition]:
+        self._suspects.update(each.segment_id for each in suspects)
+        live = live_segments(state, ((each.partition.key, each.segment_id) for each in suspects))
+        for number, suspect in enumerate(suspects):
+            if not unlisted.may_hold(suspect.partition):
                 # To find out why an object is missing takes one request each, so only the first ones are
                 # asked.
-                why_missing = partial(_why_missing, remote) if count < _EXPLAINED_MAX else _not_asked
-                count += 1
-                if is_listed:
-                    yield from suspect_findings(suspect, segments.get(suspect.segment_id), why_missing)
+                why_missing = partial(_why_missing, remote) if number < _EXPLAINED_MAX else _not_asked
+                segment = live.get((suspect.partition.key, suspect.segment_id))
+                yield from suspect_findings(suspect, segment, why_missing)
 
     def _listed(self, remote: RemoteStorageManager) -> Iterator[RemoteObject]:
         objects = remote.list_objects()
@@ -468,45 +458,18 @@ def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:
     return [] if name is None else missing_of(state, TopicIdPartition(name.topic_id, "", name.partition))
 
 
-def _by_partition(suspects: Iterable[Suspect]) -> dict[TopicIdPartition, list[Suspect]]:
-    found: dict[TopicIdPartition, list[Suspect]] = {}
-    for each in suspects:
-        found.setdefault(each.partition, []).append(each)
-    return found
-
-
-def _segments_among(
-    ids: Mapping[PartitionKey, Collection[Uuid]], state: TierState
-) -> Iterator[tuple[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]]:
-    """Yield, for each partition in `ids`, those of its segments by id that are not deleted."""
-    for part in state:
-        wanted = ids.get(part.topic_id_partition.key, ())
-        if wanted:
-            found = ((each, part.get(each)) for each in wanted)
-            yield part.topic_id_partition, {each: segment for each, segment in found if segment is not None}
-
-
 def _named_ids(orphans: Iterable[Orphan]) -> set[Uuid]:
     return {each.name.segment_id for each in orphans if each.name is not None and not each.is_temporary}
 
 
 def _still_live(orphans: Iterable[Orphan], state: TierState) -> Collection[str]:
     """Return the keys of the orphans that belong to segments which are not deleted."""
-    names: dict[PartitionKey, dict[str, SegmentObjectName]] = {}
+    names: dict[str, tuple[SegmentKey, int]] = {}
     for orphan in orphans:
         name = orphan.name
         if name is not None and not orphan.is_temporary:
-            names.setdefault((name.topic_id, name.partition), {})[orphan.key] = name
-    return frozenset(state.map_parts(partial(_live_among, names), names)) if names else ()
-
-
-def _live_among(
-    names: Mapping[PartitionKey, Mapping[str, SegmentObjectName]], state: TierState
-) -> Iterator[str]:
-    """Yield the keys whose names are those of segments which are not deleted."""
-    for partition, own in names.items():
-        part = state.partitions.get(partition)
-        for key, name in own.items():
-            segment = None if part is None else part.get(name.segment_id)
-            if segment is not None and segment.start_offset == name.start_offset:
-                yield key
+            whose = (name.topic_id, name.partition), name.segment_id
+            names[orphan.key] = whose, name.start_offset
+    live = live_segments(state, (whose for whose, _ in names.values()))
+    starts = {whose: segment.start_offset for whose, segment in live.items()}
+    return {key for key, (whose, start_offset) in names.items() if starts.get(whose) == start_offset}

@@ -11,7 +11,7 @@ import numpy as np
 
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.objects import PartitionKey
+from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import Retention, check_partition, facts_of_leader
 from tierctl.errors import (
     AuthenticationError,

@@ -435,26 +435,44 @@ def finding_of(
     )
 
 
+def metadata_finding(
+    check: FindingKind,
+    severity: Severity,
+    found: str,
+    metadata_partition: int | None = None,
+    offsets: tuple[int, int] | None = None,
+    *,
+    key: str | None = None,
+) -> Finding:
+    """Return a finding about the metadata topic, or about a metadata partition of it and these offsets.
+
+    Both offsets are inclusive.
+    """
+    first, last = offsets or (None, None)
+    return Finding(
+        check=check,
+        severity=severity,
+        topic=METADATA_TOPIC,
+        topic_id=None,
+        partition=metadata_partition,
+        start_offset=first,
+        end_offset=last,
+        key=key,
+        found=found,
+    )
+
+
 def unsafe_offset(path: Path, metadata_partition: int, found: str) -> Finding:
     """Return the finding about the committed offset of a metadata partition in the file."""
-    return _finding(FindingKind.UNSAFE_COMMITTED_OFFSET, path, metadata_partition, found)
+    check = FindingKind.UNSAFE_COMMITTED_OFFSET
+    return metadata_finding(check, check.row.severity, found, metadata_partition, key=str(path))
 
 
 def unreadable_offsets(path: Path, error: TierctlError) -> Finding:
     """Return the finding about a damaged file."""
-    return replace(_finding(FindingKind.UNREADABLE_LOG, path, None, error.message), own_fix=error.hint)
-
-
-def _finding(check: FindingKind, path: Path, metadata_partition: int | None, found: str) -> Finding:
-    return Finding(
-        check=check,
-        severity=check.row.severity,
-        topic=METADATA_TOPIC,
-        topic_id=None,
-        partition=metadata_partition,
-        key=str(path),
-        found=found,
-    )
+    check = FindingKind.UNREADABLE_LOG
+    found = metadata_finding(check, check.row.severity, error.message, key=str(path))
+    return replace(found, own_fix=error.hint)
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:

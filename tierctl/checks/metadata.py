@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
-from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.findings import Finding, FindingKind, finding_of, metadata_finding
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     LocalLog,
@@ -25,8 +25,10 @@ _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 
 
-_Segment = tuple[tuple[Uuid, int], Uuid]
-"""A segment id, with topic id and number of its user partition."""
+PartitionKey = tuple[Uuid, int]
+"""The topic id and the number of a user partition."""
+SegmentKey = tuple[PartitionKey, Uuid]
+"""A segment id, with the user partition of the segment."""
 
 DeletedAmong = Callable[[Collection[Uuid]], Collection[Uuid]]
 """Returns those of some segment ids that have DELETE_SEGMENT_FINISHED in the metadata topic."""
@@ -44,28 +46,13 @@ def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Find
 
 def unusable_record(metadata_partition: int, metadata_offset: int, why: str) -> Finding:
     """Return the finding about a record of the metadata topic that could not be used."""
-    return Finding(
-        check=_K.CORRUPT_METADATA,
-        severity=Severity.ERROR,
-        topic=METADATA_TOPIC,
-        topic_id=None,
-        partition=metadata_partition,
-        start_offset=metadata_offset,
-        end_offset=metadata_offset,
-        found=why,
-    )
+    offsets = metadata_offset, metadata_offset
+    return metadata_finding(_K.CORRUPT_METADATA, Severity.ERROR, why, metadata_partition, offsets)
 
 
 def more_dropped_events(count: int) -> Finding:
     """Return the finding about events that brokers drop and that are not told one by one."""
-    return Finding(
-        check=_K.DROPPED_EVENT,
-        severity=Severity.WARNING,
-        topic=METADATA_TOPIC,
-        topic_id=None,
-        partition=None,
-        found=f"{count} more events were dropped",
-    )
+    return metadata_finding(_K.DROPPED_EVENT, Severity.WARNING, f"{count} more events were dropped")
 
 
 def dropped_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Finding]:
@@ -75,22 +62,34 @@ def dropped_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Fi
         for anomaly in state.anomalies
         if isinstance(anomaly.event, RemoteLogSegmentMetadataUpdate)
     }
-    live = set(state.map_parts(partial(_live, updated), {key for key, _ in updated}))
-    deleted = deleted_among({segment_id for _, segment_id in updated - live})
+    live = live_segments(state, updated)
+    deleted = deleted_among({segment_id for _, segment_id in updated - live.keys()})
     for anomaly in state.anomalies:
         yield _dropped(anomaly, state, live, deleted)
 
 
-def _live(segments: Iterable[_Segment], state: TierState) -> Iterator[_Segment]:
-    """Yield those of `segments` that `state` has and that are not deleted."""
-    for key, segment_id in segments:
-        part = state.partitions.get(key)
-        if part is not None and part.get(segment_id) is not None:
-            yield key, segment_id
+def live_segments(
+    state: TierState, segments: Iterable[SegmentKey]
+) -> dict[SegmentKey, RemoteLogSegmentMetadata]:
+    """Return those of `segments` that `state` has and that are not deleted."""
+    ids: dict[PartitionKey, set[Uuid]] = {}
+    for partition, segment_id in segments:
+        ids.setdefault(partition, set()).add(segment_id)
+    return dict(state.map_parts(partial(_live_among, ids), ids))
+
+
+def _live_among(
+    ids: Mapping[PartitionKey, Collection[Uuid]], state: TierState
+) -> Iterator[tuple[SegmentKey, RemoteLogSegmentMetadata]]:
+    for partition, wanted in ids.items():
+        part = state.partitions.get(partition)
+        if part is not None:
+            found = ((each, part.get(each)) for each in wanted)
+            yield from (((partition, each), segment) for each, segment in found if segment is not None)
 
 
 def _dropped(
-    anomaly: Anomaly, state: TierState, live: Collection[_Segment], deleted: Collection[Uuid]
+    anomaly: Anomaly, state: TierState, live: Collection[SegmentKey], deleted: Collection[Uuid]
 ) -> Finding:
     """Return the finding about an event that was dropped.
 

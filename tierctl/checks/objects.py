@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import (
     ObjectPart,
@@ -44,7 +45,6 @@ AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
 
-PartitionKey = tuple[Uuid, int]
 _Bits = npt.NDArray[np.uint8]
 WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
 """Returns the error with which the store answers for a segment's objects; None if they are only missing."""

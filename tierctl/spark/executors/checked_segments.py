@@ -14,7 +14,8 @@ import numpy as np
 
 from tierctl.checks.deep import PartitionTask, SegmentsTask, Task, TaskRunner
 from tierctl.checks.findings import Finding
-from tierctl.checks.objects import Audit, PartitionKey, StoreAudit, Suspect, earliest, flag_writers
+from tierctl.checks.metadata import PartitionKey
+from tierctl.checks.objects import Audit, StoreAudit, Suspect, earliest, flag_writers
 from tierctl.errors import EngineError
 from tierctl.in_order import in_order
 from tierctl.metadata.daily_changes import deleted_segment_ids
