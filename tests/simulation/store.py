@@ -13,8 +13,15 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
-from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, TaggedObject, chunks, copy_through, verify_streams
+from tierctl.storage.stores.base import (
+    FolderListing,
+    RemoteObject,
+    Source,
+    TaggedObject,
+    chunks,
+    copy_through,
+    verify_streams,
+)
 
 from tests.storage.memory import folder_listing
 

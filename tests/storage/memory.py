@@ -5,11 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound, TierctlError
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_tier import ObjectTier
-from tierctl.storage.stores.base import Source, chunks, copy_through, verify_streams
+from tierctl.storage.stores.base import (
+    FolderListing,
+    RemoteObject,
+    Source,
+    chunks,
+    copy_through,
+    verify_streams,
+)
 
 
 def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:

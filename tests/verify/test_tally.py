@@ -15,8 +15,8 @@ from tierctl.spark.executors import checked_segments, task
 from tierctl.spark.executors.checked_segments import SparkRunner
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
-from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.kafka import SUFFIXES
+from tierctl.storage.stores.base import FolderListing, RemoteObject
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, S, advance, segment
 from tests.support.amounts import examples

@@ -20,8 +20,9 @@ from tierctl.model import (
     Selection,
     Uuid,
 )
-from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.stores.base import RemoteObject
 
 from tests.metadata.topics import manager_at
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without

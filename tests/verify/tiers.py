@@ -16,7 +16,7 @@ from tierctl.model import (
 )
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 

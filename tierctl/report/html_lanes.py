@@ -12,13 +12,13 @@ import numpy.typing as npt
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.report.texts import printable
 from tierctl.row_enum import RowEnum
+from tierctl.wire.arrays import Bools, Int64s
 
 ITEMS_MAX = 100_000
 """Items of all lanes together, about 30 bytes each in the page."""
 _FEWEST_PER_LANE = 4
 _NO_TIME = -1
 
-Int64s = npt.NDArray[np.int64]
 Items: TypeAlias = "array[int]"
 _OFFSET_MAX = (1 << 53) - 1
 """The largest number that a script of the page represents exactly."""
@@ -82,7 +82,7 @@ class _Bins:
     """The first segment of each item; `is_mixed` of each item: it joins segments that differ."""
 
     firsts: Int64s
-    is_mixed: npt.NDArray[np.bool_]
+    is_mixed: Bools
 
 
 def _binned(segments: LaneSegments, limit: int) -> _Bins:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     # It loads NumPy, which `tierctl --help` must not wait for.
     from tierctl.storage.layouts.base import SegmentLayout
 
-__all__ = ["FolderListing", "RemoteObject", "RemoteStorageManager", "SegmentReader", "require_store"]
-
 
 class SegmentReader(Protocol):
     """The two methods of RemoteStorageManager that read a segment."""

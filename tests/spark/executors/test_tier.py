@@ -15,7 +15,7 @@ from tierctl.model.choices import EngineName
 from tierctl.model.progress import SilentProgress
 from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.base import RemoteObject
 
 from tests.spark.executors.bulk import within
 from tests.spark.recovery import TIERS, tier_of

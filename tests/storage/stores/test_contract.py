@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import HashedFile, IndexType, LogSegmentData
-from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -20,6 +20,7 @@ from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (
     ConditionalStore,
     ObjectStore,
+    RemoteObject,
     hashed_file,
     open_store,
     open_store_at,

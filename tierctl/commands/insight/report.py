@@ -72,7 +72,6 @@ class ReportRequest(Request):
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html",
             metavar="FILE",
             help="Write one HTML page to this file instead; it needs no network and no other file. An "
             "existing report is replaced atomically; any other existing file is refused.",

@@ -13,11 +13,12 @@ from tierctl.model import RemoteLogSegmentState, TopicIdPartition, TopicPartitio
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, STOPPED, DecisionColumns
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.retention.expiry import PartitionDecisions
-from tierctl.report.html_lanes import Int64s, LaneItems, LaneSegments, SegmentKind
+from tierctl.report.html_lanes import LaneItems, LaneSegments, SegmentKind
 from tierctl.report.html_page import AGES
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, STATES
 from tierctl.state.tier_state import PartitionState
+from tierctl.wire.arrays import Int64s
 
 EXPIRATIONS_MAX = 1000
 """A report has this many of the next expirations at most."""

@@ -224,7 +224,6 @@ class VerifyRequest(Request):
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            "--state-dir",
             metavar="DIR",
             help="The state directory of sweep, for the log start offsets that sweep raised. verify stores "
             "here which segments --deep and --sample read, and with --plan-out when each orphan was first "
@@ -266,7 +265,6 @@ class VerifyRequest(Request):
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed",
             metavar="N",
             min=0,
             max=(1 << 32) - 1,
@@ -278,7 +276,6 @@ class VerifyRequest(Request):
     threads: Annotated[
         int,
         typer.Option(
-            "--threads",
             metavar="N",
             min=1,
             max=256,
@@ -290,7 +287,6 @@ class VerifyRequest(Request):
     plan_out: Annotated[
         Path | None,
         typer.Option(
-            "--plan-out",
             metavar="FILE",
             help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
             rich_help_panel=APPLY,
