@@ -172,16 +172,24 @@ def reported(note: Note) -> Iterator[None]:
 
 
 def prepare(items: int) -> None:
-    """Announce that this process is going to handle `items` more events or records.
+    """Count `items` more events or records that this process is going to handle.
 
     From LARGE of them on, all together, kernels are compiled, if Numba is installed.
     """
     _forms.announced += items
-    if _forms.compiled or _forms.announced < LARGE:
+    expect(_forms.announced)
+
+
+def expect(items: int) -> None:
+    """Announce that `items` events are going to be read, before the first of them is handled.
+
+    They are not counted: what handles them calls `prepare`.
+    """
+    if _forms.compiled or items < LARGE:
         return
     if find_spec("numba") is not None:
         use_compiled()
-    elif _forms.announced >= _SLOW and _forms.note is not None:
+    elif items >= _SLOW and _forms.note is not None:
         _forms.note("this takes long without the package numba, which has compiled loops: pip install numba")
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import AuthenticationError, MetadataError, RemoteResourceNotFound
-from tierctl.kernel import is_compiled, prepare
+from tierctl.kernel import expect, is_compiled
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
     Kept,
@@ -228,7 +228,7 @@ class TopicBasedRemoteLogMetadataManager:
             self._fold_by(runner, ranges)
         else:
             unread = sum(each.unread(self._state) for each in ranges)
-            prepare(unread)
+            expect(unread)
             with self._reading(unread) as advance:
                 if is_compiled() and self._topic.reads_side_by_side and not self._state.tables:
                     self._fold_by(ThreadsFold(self._topic, os.cpu_count() or 1, advance), ranges)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.in_order import in_order
-from tierctl.kernel import prepare
+from tierctl.kernel import expect
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
@@ -261,7 +261,7 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask, advance: Advance = no_op
 
     `advance` receives the numbers of offsets that were read.
     """
-    prepare(task.unread)
+    expect(task.unread)
     state = task.state
     known = len(state.quarantined), len(state.missing), len(state.anomalies)
     known_counts = dict(state.anomaly_counts)

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 
 from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import dropped_events, more_dropped_events, unusable_record
-from tierctl.kernel import prepare
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
@@ -399,7 +398,6 @@ class _Events:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Fold a batch with EVENT_COLUMNS; offsets that have no readable record are only noted."""
-        prepare(batch.num_rows)
         is_lost = batch.column("next_offset").is_valid()
         lost = batch.filter(is_lost)
         if lost.num_rows:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.kernel import prepare
 from tierctl.metadata.cache_files.build import Piece, run_of
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
@@ -150,7 +149,6 @@ def rows_of_task(
     outcomes_wanted = {Rows.OUTCOMES: tuple(_OUTCOMES), Rows.UNUSABLE: (REFUSED,)}
     codes = [code for kind, of_kind in outcomes_wanted.items() if kind in wanted for code in of_kind]
     for batch in batches:
-        prepare(batch.num_rows)
         events = known.without(batch)
         is_bad = events.column("error").is_valid()
         bad = events.filter(is_bad)
@@ -235,7 +233,6 @@ def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> I
     """
     current, state = -1, TierState()
     for batch in batches:
-        prepare(batch.num_rows)
         shares = numbers(batch.column("share"))
         for first, end in runs(shares):
             if shares[first] != current:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.errors import CorruptInputError
+from tierctl.kernel import prepare
 from tierctl.model import RemotePartitionDeleteState
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table import SegmentTable
@@ -127,6 +128,7 @@ def table_of_rows(segments: pa.Table, partitions: pa.Table) -> SegmentTable:
     They have the columns of the tables of a warehouse: all of `segments`, and PARTITION_COLUMNS. Raise
     CorruptInputError if a segment names a user partition without a row, or an id is none.
     """
+    prepare(len(segments))
     segments = segments.take(pc.sort_indices(segments, sort_keys=[("metadata_offset", "ascending")]))
     rows, parts = _one_batch(segments), _one_batch(partitions)
     names, text = _names(pa.chunked_array([rows.column("topic"), parts.column("topic")]))

@@ -7,7 +7,7 @@ import pytest
 from tests.wire.batches.samples import one_record_log
 from tests.wire.batches.test_segment_file import Bytes
 from tierctl import kernel
-from tierctl.kernel import is_compiled, use_interpreted
+from tierctl.kernel import expect, is_compiled, use_interpreted
 from tierctl.wire.batches.record_batch import RecordBatch, batches
 from tierctl.wire.batches.records import record_columns
 from tierctl.wire.batches.segment_file import scan_windows
@@ -39,3 +39,11 @@ def test_decoded_values(chunks: int, is_many: bool) -> None:
     for _ in range(chunks):
         decode_values(pa.array([b"a", b"b", None], pa.binary()))
     assert is_compiled() == is_many
+
+
+def test_what_is_only_expected_is_not_counted() -> None:
+    for _ in range(2):
+        expect(3)
+    assert not is_compiled()
+    expect(4)
+    assert is_compiled()

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import PLAIN, exclusive, replace_durably
-from tierctl.kernel import prepare
+from tierctl.kernel import expect
 from tierctl.metadata.cache_files.reading import cache_name
 from tierctl.metadata.parallel_fold import PartitionFold, PartitionRange, counted, record_chunks
 from tierctl.metadata.state_dir import LOCK
@@ -128,7 +128,7 @@ class FoldInShares:
 
         `advance` receives the numbers of offsets that were read.
         """
-        prepare(sum(each.end - each.begin for each in ranges))
+        expect(sum(each.end - each.begin for each in ranges))
         for each in ranges:
             chunks = topic.read(each.metadata_partition, each.begin, each.end)
             for chunk in counted(chunks, each.begin, advance):

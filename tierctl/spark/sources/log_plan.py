@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError
 from tierctl.kafka.cluster import Cluster
-from tierctl.kernel import prepare
+from tierctl.kernel import expect
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata import open_metadata
 from tierctl.metadata.parallel_fold import FoldTask, PartitionRange, partition_ranges
@@ -192,7 +192,7 @@ def _works(
     scan: Scan, topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]
 ) -> list[Share | NameCheck]:
     """Return what each task does, in the order of metadata partitions."""
-    prepare(sum(min(_events(each), _SAMPLES * _SAMPLED_EVENTS) for each in scan.ranges))
+    expect(sum(min(_events(each), _SAMPLES * _SAMPLED_EVENTS) for each in scan.ranges))
     conditions = tuple(_conditions(scan))
     wanted = frozenset(wanted_partitions(topic, begins, ends, conditions))
     ranges = [each for each in scan.ranges if each.metadata_partition in wanted]

@@ -467,7 +467,6 @@ def decode_values(values: ByteSlices | pa.BinaryArray | pa.LargeBinaryArray) -> 
     """Decode byte strings; a null one is a tombstone."""
     found = values if isinstance(values, ByteSlices) else ByteSlices.of(values)
     data, starts, lengths = found.data, found.starts, found.lengths
-    # Commands that print or sum up events one chunk after the other do not announce them elsewhere.
     prepare(len(starts))
     rows = np.empty((len(starts), WIDTH), np.int64)
     # Each pair takes at least 12 bytes.
