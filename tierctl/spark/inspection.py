@@ -16,7 +16,6 @@ from tierctl.model.location import TopicLocation
 from tierctl.report.texts import counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
 
 _SAME_FILES = "executors must see the same files as the driver: use a shared file system"
@@ -110,14 +109,12 @@ def _reach_metadata(sources: Sources, job: str) -> str:
 
 def _reach_store(sources: Sources) -> str:
     assert sources.tier is not None
-    tier = object_tier(shared_tier(sources.tier))
-    if tier is None:
-        raise EngineError(f"{sources.tier.uri} has no objects")
-    listed = tier.store.list_folder("")
+    store = shared_tier(sources.tier).store
+    listed = store.list_folder("")
     names = f"{counted(len(listed.folders), 'folder')} and {counted(len(listed.objects), 'object')}"
     if sources.key is None:
         return f"listed the top folder: {names}"
-    with tier.store.open(sources.key, 0, 1) as stream:
+    with store.open(sources.key, 0, 1) as stream:
         stream.read()
     return f"listed the top folder: {names}; read the first byte of an object"
 

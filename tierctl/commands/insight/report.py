@@ -330,7 +330,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     for line in stop_lines(stopped):
         run.progress.warn(line)
     local_ages = _add_lanes(rows, digest, logs, copies.decisions(now_ms))
-    skips = [*(skip for skip in unremovable if skip.topic_id_partition in selection)]
+    skips = [skip for skip in unremovable if skip.topic_id_partition in selection]
     skips += [*run.unread_skips(removed), *deletes.skipped, *run.unread_skips(digest.unread)]
     skips += copies.skipped
     undecided = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]

@@ -51,7 +51,6 @@ from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
 
 # The facts of `report --what-if` from the tables of the pipeline, in this process or on Spark.
@@ -137,13 +136,10 @@ def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:
     return part is not None and part.delete_state is not None
 
 
-def object_counts(remote: RemoteStorageManager) -> ObjectCounts | None:
-    """Return the number of a segment's objects in the layout of the tier; None if it is unknown."""
-    tier = object_tier(remote)
-    if tier is None:
-        return None
-    always = len(tier.layout.required_objects)
-    return ObjectCounts(always=always, transactions=tier.layout.keys_per_segment - always)
+def object_counts(remote: RemoteStorageManager) -> ObjectCounts:
+    """Return the number of a segment's objects in the layout of the tier."""
+    always = len(remote.layout.required_objects)
+    return ObjectCounts(always=always, transactions=remote.layout.keys_per_segment - always)
 
 
 class _Gathering:
