@@ -9,10 +9,12 @@ Beside them are the last successful runs and the segments that `verify` read; `a
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -30,6 +32,7 @@ from tierctl.files import (
     why_folder_distrusted,
     write_durably,
 )
+from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import Uuid
@@ -42,6 +45,7 @@ from tierctl.wire.primitives import crc32c
 MANIFEST = "_tierctl_state.json"
 LOCK = ".tierctl-state.lock"
 VERSION = 1
+_THREADS = os.cpu_count() or 1
 _PREFIX = "_tierctl_state-"
 _NAME = re.compile(rf"{_PREFIX}\d+-\d+({re.escape(TEMP_SUFFIX)})?")
 
@@ -150,8 +154,17 @@ class StateDirectory:
     def _read_all(self, topic: MetadataTopic) -> tuple[Manifest, dict[int, TierState]]:
         """Return the manifest, and the state in each of its snapshots that is not missing or damaged."""
         manifest = self._read_manifest(topic)
-        found = {number: self._read(number, entry) for number, entry in manifest.snapshots.items()}
-        return manifest, {number: part for number, part in found.items() if part is not None}
+        good: dict[int, TierState] = {}
+        results = in_order(self._read, manifest.snapshots.items(), threads=_THREADS, ahead=_THREADS)
+        for (number, entry), found in zip(manifest.snapshots.items(), results, strict=True):
+            path = self._folder / snapshot_name(number, entry.offset)
+            if isinstance(found, CorruptInputError):
+                self._set_aside(path, found)
+            elif found is None:
+                self.notes.append(f"{path.name} is missing; its metadata partition is read anew")
+            else:
+                good[number] = found
+        return manifest, good
 
     def _read_manifest(self, topic: MetadataTopic) -> Manifest:
         path = self._folder / MANIFEST
@@ -177,21 +190,19 @@ class StateDirectory:
         found.topic_id = found.topic_id or topic.topic_id
         return found
 
-    def _read(self, number: int, entry: SnapshotEntry) -> TierState | None:
-        """Return the state in a snapshot; None if it is missing or damaged."""
-        path = self._folder / snapshot_name(number, entry.offset)
+    def _read(self, listed: tuple[int, SnapshotEntry]) -> TierState | CorruptInputError | None:
+        """Return the state in a listed snapshot, the error of a damaged one, or None for a missing one."""
+        number, entry = listed
         try:
-            data = read_regular(path)
+            data = read_regular(self._folder / snapshot_name(number, entry.offset))
             _require(f"{entry.size_bytes} bytes", f"{len(data)} bytes")
             _require(f"CRC-32C {entry.crc:#010x}", f"CRC-32C {crc32c(data):#010x}")
             found = read_snapshot(data)
             _require({number: entry.offset}, found.read)
         except FileNotFoundError:
-            self.notes.append(f"{path.name} is missing; its metadata partition is read anew")
             return None
         except CorruptInputError as e:
-            self._set_aside(path, e)
-            return None
+            return e
         return found
 
     def _set_aside(self, path: Path, error: CorruptInputError) -> None:
@@ -222,16 +233,19 @@ class StateDirectory:
         apart = _entangled(state)
         entries: dict[int, SnapshotEntry] = {}
         with translated(f"writing {self._folder}"):
+            changed: dict[int, int] = {}
             for number, read in sorted(state.read.items()):
                 held, known = state.held.get(number), manifest.snapshots.get(number)
                 offset = read if held is None else held.offset
                 if known is not None and (known.offset == offset or number in apart):
                     entries[number] = known
                 elif offset and number not in apart:
-                    data = write_snapshot(state, number) if held is None else held.snapshot
-                    name = snapshot_name(number, offset)
-                    write_durably(self._folder / name, [data], fs=self._fs, sync_folder=False)
-                    entries[number] = SnapshotEntry(offset, len(data), crc32c(data))
+                    changed[number] = offset
+            snapshots = in_order(partial(_snapshot_of, state), changed, threads=_THREADS, ahead=_THREADS)
+            for (number, offset), data in zip(changed.items(), snapshots, strict=True):
+                name = snapshot_name(number, offset)
+                write_durably(self._folder / name, [data], fs=self._fs, sync_folder=False)
+                entries[number] = SnapshotEntry(offset, len(data), crc32c(data))
             if entries == manifest.snapshots and self._is_stored:
                 return
             self._fs.sync_folder(self._folder)
@@ -250,6 +264,11 @@ class StateDirectory:
     def close(self) -> None:
         """Release the lock."""
         self._held.close()
+
+
+def _snapshot_of(state: TierState, number: int) -> bytes:
+    held = state.held.get(number)
+    return write_snapshot(state, number) if held is None else held.snapshot
 
 
 def _require(expected: object, found: object) -> None:
