@@ -163,10 +163,14 @@ def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> Non
     Topics that are marked as deleted have no logs. The log directories of a cluster that deleted all the
     other topics have the metadata topic.
     """
+    if not request.log_dir or request.has_cluster:
+        return
     topic_ids: set[Uuid | None] = {
-        part.topic_id_partition.topic_id for part in metadata.state if part.delete_state is None
+        part.topic_id_partition.topic_id
+        for part in metadata.state.partitions.values()
+        if part.delete_state is None
     }
-    if topic_ids and request.log_dir and not request.has_cluster:
+    if topic_ids:
         topic_ids.add(metadata.identity().metadata_topic_id)
         locallog.require_own_log_dirs(request.log_dir, topic_ids, "the metadata")
 

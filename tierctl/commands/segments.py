@@ -437,9 +437,11 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
     state, selection = read_selected(resources, sizes_only=not has_tier), resources.selection
     by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
     members = []
+    live = {number: table.partitions["live"].tolist() for number, table in state.tables.items()}
+    is_narrow = selection.narrows
     for part in state.partitions.values():
         partition = part.topic_id_partition
-        if partition not in selection or not part.segment_count:
+        if not live[part.metadata_partition][part.number] or (is_narrow and partition not in selection):
             continue
         topic = by_topic[partition.topic, partition.topic_id]
         topic.partitions.add(partition.partition)

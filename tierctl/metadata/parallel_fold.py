@@ -382,12 +382,15 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
 
 
 def merge_groups(
-    groups: Sequence[tuple[int, ...]], results: Iterable[FoldResult], state: TierState
+    groups: Sequence[tuple[int, ...]], results: Sequence[FoldResult], state: TierState
 ) -> list[tuple[int, ...]]:
     """Return `groups` of metadata partitions; merge groups that share a user partition.
 
     A user partition of `state` belongs to the group of its metadata partition there.
     """
+    found = [result.state.partitions.keys() for result in results]
+    if not state.partitions and len(set().union(*found)) == sum(map(len, found)):
+        return list(groups)
     leader = {number: group[0] for group in groups for number in group}
 
     def find(number: int) -> int:

@@ -83,7 +83,7 @@ class Selection(_Criteria):
     __slots__ = ()
 
     def __contains__(self, partition: TopicIdPartition) -> bool:
-        return self.matches(partition.topic, partition.topic_id, partition.partition)
+        return not self.narrows or self.matches(partition.topic, partition.topic_id, partition.partition)
 
 
 class SelectionRequest(_Criteria):

@@ -237,6 +237,16 @@ class SegmentTable:
         name = self.topic(int(row["topic"]) if topic is None else topic)
         return TopicIdPartition(_uuid(row["id_high"], row["id_low"]), name, int(row["partition"]))
 
+    def topic_id_partitions(self, first: int) -> Iterator[TopicIdPartition]:
+        """Yield the user partitions from number `first` on, with the names of their first events."""
+        rows = self.partitions[first:]
+        ids = np.stack([rows["id_high"], rows["id_low"]], axis=1).astype(">i8").tobytes()
+        for at, (topic, partition) in enumerate(
+            zip(rows["topic"].tolist(), rows["partition"].tolist(), strict=True)
+        ):
+            topic_id = Uuid.from_bytes(ids[16 * at : 16 * at + 16])
+            yield TopicIdPartition(topic_id, self.topic(topic), partition)
+
     def find(self, number: int, segment_id: Uuid) -> int:
         """Return the row of a segment of a user partition; -1 if it is unknown or deleted."""
         self._require_segments()

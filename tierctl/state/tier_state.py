@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -278,8 +279,8 @@ class TierState:
         """
         partitions = table.partitions
         foreign = np.flatnonzero(partitions["is_foreign"][:known]).tolist()
-        for number in (*foreign, *range(known, len(partitions))):
-            partition = table.topic_id_partition(number)
+        again = ((number, table.topic_id_partition(number)) for number in foreign)
+        for number, partition in chain(again, enumerate(table.topic_id_partitions(known), start=known)):
             found = self.partitions.get(partition.key)
             if found is None:
                 self.partitions[partition.key] = PartitionState(partition, metadata_partition, table, number)
