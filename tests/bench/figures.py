@@ -98,7 +98,7 @@ def _cells(row: Row, found: dict[str, Any]) -> list[str]:
         shown(ours),
         f"{row.rival}: {shown(theirs[0])}" if theirs else "–",
         f"{theirs[0] / ours:.2f}×" if theirs else "–",
-        " : ".join(f"{cost['peak_mb']} MB" for cost in costs),
+        " : ".join(f"{cost['peak_mb']} MB" for cost in costs if "peak_mb" in cost) or "–",
         row.required or "–",
     ]
 

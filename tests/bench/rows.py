@@ -13,6 +13,8 @@ TIERCTL, RIVAL = "tierctl", "rival"
 STATELESS, FIRST_RUN, PYTHON = "without a state directory", "first run", "python -c pass"
 BOTO3, DELETED_BY, REMOVED_BY, COPIED_BY = "boto3, 8 threads", "boto3", "rm -r", "cp, fsync"
 JVM, DUMP_LOG = "Kafka's classes in a JVM", "kafka-dump-log"
+PASSES: Final = 10
+"""How often the events are decoded: the time to load or to compile the loops is a small part then."""
 OBSTORE = "obstore, 8 threads"
 INSTALLED = {JVM, DUMP_LOG, OBSTORE}
 
@@ -101,6 +103,8 @@ IN_MANUAL: Final = (
     ),
     Row("format-json", "`format --style json`, 1 M records", DUMP_LOG, RECORDS, TEXT),
     Row("format-kip", "`format --style kip`, 1 M records", DUMP_LOG, RECORDS, TEXT),
+    Row("decode", f"decode 1 M records {PASSES} times, with CRC", JVM, RECORDS, "≥ 4×"),
+    Row("source-again", "`remote_log_metadata`, 1 M records, read again in a session", "", RECORDS, "≤ 2 s"),
     Row("copy-s3-obstore", COPY, OBSTORE, LOGS, FAST),
     Row("copy-s3-tls", f"{COPY} over TLS", BOTO3, LOGS, FAST),
     Row("copy-s3-aiven", f"{COPY}, layout aiven", BOTO3, LOGS, FAST),

@@ -5,17 +5,21 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.metadata.topic import open_topic
 from tierctl.model.location import TopicLocation
+from tierctl.spark import register
 
 from tests.bench.conftest import Measure, fresh
 from tests.bench.metadata_log import NOW_MS, metadata_log, tier
 from tests.bench.process import run, tierctl
-from tests.bench.rivals import kafka_tool, segment_sizes
-from tests.bench.rows import ON_SPARK, REGULAR, RIVAL, STATELESS, TIERCTL, Row, measures
+from tests.bench.rivals import PROGRAMS, kafka_tool, segment_sizes
+from tests.bench.rows import ON_SPARK, PASSES, REGULAR, RIVAL, STATELESS, TIERCTL, Row, measures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COMPARED = ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments")
 WORDS = {"start-version": ["--version"], "start-help": ["--help"], "start-completion": []}
@@ -119,6 +123,29 @@ def test_text(row: Row, contestant: str, measure: Measure) -> None:
         tool = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "-Xmx256m")
         files = ",".join(map(str, log.glob("*/*.log")))
         measure([*tool, "--remote-log-metadata-decoder", "--files", files])
+
+
+@measures("decode")
+def test_decoding(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> None:
+    log, printed = metadata_log(row.shape), tmp_path / "printed"
+    if contestant == TIERCTL:
+        measure([sys.executable, str(PROGRAMS / "decode_log.py"), log.as_uri(), str(PASSES)], stdout=printed)
+    else:
+        measure([*segment_sizes(), str(log), str(PASSES)], stdout=printed)
+    with closing(open_topic(TopicLocation(uri=log.as_uri()))) as topic:
+        assert int(printed.read_text()) == PASSES * sum(topic.end_offsets().values())
+
+
+@measures("source-again")
+def test_source_again(row: Row, contestant: str, benchmark: Any, spark: "SparkSession") -> None:
+    """Read every column of all events in a session that read them before."""
+    log = metadata_log(row.shape).as_uri()
+    register(spark)
+
+    def read() -> None:
+        spark.read.format("remote_log_metadata").load(log).write.format("noop").mode("overwrite").save()
+
+    benchmark.pedantic(read, rounds=row.rounds, warmup_rounds=1)
 
 
 @measures("start-")

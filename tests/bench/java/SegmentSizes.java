@@ -8,6 +8,7 @@ import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
@@ -20,6 +21,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
  * Prints the segments and bytes of each topic from the metadata topic in a folder, as `tierctl segments --sizes`
  * does, with the classes by which a broker follows that topic: FileRecords, the serde, RemotePartitionMetadataStore
  * and RemoteLogMetadataCache. It is in their package, since the store lists segments only to classes of it.
+ *
+ * With a number after the folder, it decodes the events so many times, and prints how many it decoded.
  */
 public final class SegmentSizes {
     private final RemotePartitionMetadataStore store = new RemotePartitionMetadataStore();
@@ -28,19 +31,31 @@ public final class SegmentSizes {
 
     public static void main(String[] arguments) throws Exception {
         SegmentSizes sizes = new SegmentSizes();
-        File[] folders = new File(arguments[0]).listFiles(File::isDirectory);
+        if (arguments.length == 1) {
+            sizes.read(arguments[0], sizes::follow);
+            sizes.print();
+            return;
+        }
+        long[] decoded = new long[1];
+        for (int pass = 0; pass < Integer.parseInt(arguments[1]); pass++) {
+            sizes.read(arguments[0], event -> decoded[0]++);
+        }
+        System.out.println(decoded[0]);
+    }
+
+    private void read(String topic, Consumer<RemoteLogMetadata> receiver) throws Exception {
+        File[] folders = new File(topic).listFiles(File::isDirectory);
         Arrays.sort(folders);
         for (File folder : folders) {
             File[] logs = folder.listFiles((parent, name) -> name.endsWith(".log"));
             Arrays.sort(logs);
             for (File log : logs) {
-                sizes.read(log);
+                read(log, receiver);
             }
         }
-        sizes.print();
     }
 
-    private void read(File log) throws Exception {
+    private void read(File log, Consumer<RemoteLogMetadata> receiver) throws Exception {
         try (FileRecords records = FileRecords.open(log, false)) {
             for (RecordBatch batch : records.batches()) {
                 batch.ensureValid();
@@ -48,7 +63,7 @@ public final class SegmentSizes {
                     ByteBuffer value = record.value();
                     byte[] bytes = new byte[value.remaining()];
                     value.get(bytes);
-                    follow(serde.deserialize(bytes));
+                    receiver.accept(serde.deserialize(bytes));
                 }
             }
         }
