@@ -1,21 +1,22 @@
 """A plan and its explanation never disagree: each segment has either a step or a reason to stay."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.locallog import read_log_dirs, read_topic_configs
-from tierctl.model import LocalLog, Selection, TopicConfig, TopicPartition
+from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.decisions import NextAction
+from tierctl.plan.decisions import DecisionColumns, NextAction
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.retention.expiry import PartitionDecisions, plan_retention
 from tierctl.plan.steps import Plan
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
@@ -54,7 +55,9 @@ def check_times(plan: Plan) -> None:
 VERSIONS = st.sampled_from([KafkaVersion.parse(text) for text in ("3.6", "3.9", "4.2", "4.3", "4.4")])
 
 
-def sweep(world: World, *, explained: Selection | None, now_ms: int = NOW_MS) -> Plan:
+def sweep(
+    world: World, *, explained: Selection | None, now_ms: int = NOW_MS, digest: "Columns | None" = None
+) -> Plan:
     return plan_retention(
         world.state,
         [world.log],
@@ -62,6 +65,7 @@ def sweep(world: World, *, explained: Selection | None, now_ms: int = NOW_MS) ->
         now_ms=now_ms,
         log_start_offsets={TopicPartition("orders", 0): world.raised_to},
         explained=explained,
+        digest=digest,
     )
 
 
@@ -75,15 +79,60 @@ def test_every_remote_segment_has_a_step_or_a_reason(world: World, version: Kafk
     check_remote(plan, world.state)
 
 
+@dataclass
+class Columns:
+    """A `Digest` that has the columns of each partition."""
+
+    found: dict[TopicIdPartition, DecisionColumns] = field(default_factory=dict)
+
+    def empty(self) -> Self:
+        return replace(self, found={})
+
+    def add(self, part: PartitionState, decisions: PartitionDecisions) -> None:
+        self.found[part.topic_id_partition] = decisions.columns(part, NOW_MS)
+
+    def merge(self, other: Self) -> None:
+        self.found |= other.found
+
+
+@MANY
+@given(
+    st.one_of(histories(), chains()),
+    VERSIONS,
+    st.sampled_from([-1, 0, DAY_MS, 3 * DAY_MS, (1 << 63) - 1]),
+    st.sampled_from([-1, 0, 50, 10**9]),
+)
+def test_the_columns_of_a_digest_are_those_of_the_explained_decisions(
+    world: World, version: KafkaVersion, retention_ms: int, retention_bytes: int
+) -> None:
+    limits = {"retention_ms": retention_ms, "retention_bytes": retention_bytes}
+    world = replace(world, config=replace(world.config, kafka_version=version, **limits))
+    digest, plan = Columns(), sweep(world, explained=EVERYTHING)
+    assert sweep(world, explained=EVERYTHING, digest=digest).kept == ()
+    decisions = list(plan.decisions(NOW_MS))
+    for part in world.state:
+        whose = part.topic_id_partition
+        own = DecisionColumns.of(part, (each for each in decisions if each.partition == whose))
+        if whose in digest.found:
+            assert own.kinds.tolist() == digest.found[whose].kinds.tolist()
+            assert own.due_ms.tolist() == digest.found[whose].due_ms.tolist()
+        else:
+            assert not own.is_decided.any()
+    assert sum(len(columns.kinds) for columns in digest.found.values()) >= len(
+        {d.segment_id for d in decisions}
+    )
+
+
 def carried_out(plan: Plan, world: World) -> World:
-    """Return the world after the steps of `plan`."""
+    """Return the world after the steps of `plan`, and after the deletes that only brokers do next."""
     by_id = {s.segment_id: s for s in world.segments}
-    for step in plan.steps:
-        advance(
-            world.state, by_id[step.segment_id or ""], S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
-        )
-    moved = max((step.details.get("new_log_start_offset", 0) for step in plan.steps), default=0)
-    return replace(world, raised_to=max(world.raised_to, moved))
+    by_brokers = [each for each in plan.kept if each.action is NextAction.DELETE]
+    for deleted in (*plan.steps, *by_brokers):
+        segment = by_id[deleted.segment_id or ""]
+        advance(world.state, segment, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    moved = [step.details.get("new_log_start_offset", 0) for step in plan.steps]
+    moved += [each.end_offset + 1 for each in by_brokers if each.end_offset is not None]
+    return replace(world, raised_to=max(world.raised_to, *moved, 0))
 
 
 @MANY

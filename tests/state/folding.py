@@ -149,7 +149,7 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
         below = [m for m in finished if max(e for e, _ in m.segment_leader_epochs) < epoch]
         assert ordered(segments.finished_of_epochs_below(epoch)) == below
         assert segments.highest_offset_for_epoch(epoch) == cache.highest_offset_for_epoch(epoch)
-        assert _listed(segments.finished_in_epoch, epoch) == _listed(cache.list_remote_log_segments, epoch)
+        assert _listed(_finished_in(segments), epoch) == _listed(cache.list_remote_log_segments, epoch)
     for at, begun in enumerate(arrived := list(segments)):
         last = max(e for e, _ in begun.segment_leader_epochs)
         highest = cache.highest_offset_for_epoch(last)
@@ -171,6 +171,14 @@ def _end_in(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
     starts = sorted(dict(segment.segment_leader_epochs).items())
     ends = [start - 1 for _, start in starts[1:]] + [segment.end_offset]
     return next((end for (each, _), end in zip(starts, ends, strict=True) if each == epoch), -1)
+
+
+def _finished_in(segments: PartitionSegments) -> Callable[[int], Iterable[RemoteLogSegmentMetadata]]:
+    def listing(epoch: int) -> Iterable[RemoteLogSegmentMetadata]:
+        found = segments.of_rows(segments.finished_in_epoch(epoch))
+        return map(found.metadata, range(len(found)))
+
+    return listing
 
 
 def _listed(

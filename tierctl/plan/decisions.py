@@ -6,16 +6,17 @@ read the rows of the same plans, which also state why a segment stays, and from 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState
 
 _K = ReasonKind
@@ -138,21 +139,44 @@ class DecisionColumns:
     due_ms: npt.NDArray[np.int64]
 
     @classmethod
+    def none(cls, count: int) -> Self:
+        """Return columns without a decision about any of `count` segments."""
+        return cls(np.full(count, _NO_KIND, np.int64), np.full(count, NEVER, np.int64))
+
+    @classmethod
     def of(cls, part: PartitionState, decisions: Iterable[Decision]) -> Self:
         """Return the decisions about the segments of `part`; of two about a segment, the later one counts."""
-        numbers = {raw: number for number, raw in enumerate(part.segments.columns.ids)}
-        found = cls(np.full(len(numbers), _NO_KIND, np.int64), np.full(len(numbers), NEVER, np.int64))
-        for row in decisions:
-            number = None if row.segment_id is None else numbers.get(row.segment_id.bytes)
-            if number is not None:
-                found.kinds[number] = _KINDS[row.reason.kind]
-                found.due_ms[number] = NEVER if row.due_ms is None else row.due_ms
+        return cls.none(part.segment_count).with_decisions(part.segments, decisions)
+
+    def with_decisions(self, segments: PartitionSegments, decisions: Iterable[Decision]) -> Self:
+        """Return these decisions about `segments`, replaced by the given ones."""
+        found = replace(self, kinds=self.kinds.copy(), due_ms=self.due_ms.copy())
+        for each in decisions:
+            place = None if each.segment_id is None else segments.place(each.segment_id)
+            if place is not None:
+                found.put(place, each.reason, each.due_ms)
         return found
+
+    def fill(self, places: Any, kind: ReasonKind, due_ms: Any = NEVER) -> None:
+        """Set the decisions about segments, at indexes, a slice or a mask of the order of arrival."""
+        self.kinds[places] = _KINDS[kind]
+        self.due_ms[places] = due_ms
+
+    def copy(self, places: npt.NDArray[np.int64], others: Self) -> None:
+        """Set the decisions about the segments at `places` to those of `others`."""
+        self.kinds[places], self.due_ms[places] = others.kinds, others.due_ms
+
+    def put(self, place: int, reason: Reason, due_ms: int | None) -> None:
+        """Set the decision about the segment at a place in the order of arrival."""
+        self.kinds[place] = _KINDS[reason.kind]
+        self.due_ms[place] = NEVER if due_ms is None else due_ms
 
     @classmethod
     def alike(cls, count: int, kind: ReasonKind, due_ms: int) -> Self:
         """Return the same decision about each of `count` segments."""
-        return cls(np.full(count, _KINDS[kind], np.int64), np.full(count, due_ms, np.int64))
+        found = cls.none(count)
+        found.fill(slice(None), kind, due_ms)
+        return found
 
     def has(self, kinds: Iterable[ReasonKind]) -> npt.NDArray[np.bool_]:
         """Return for each segment whether the reason of its decision is one of `kinds`."""
@@ -164,3 +188,23 @@ class DecisionColumns:
         """Return for each segment whether there is a decision."""
         found: npt.NDArray[np.bool_] = self.kinds != _NO_KIND
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSegments:
+    """The decisions about the segments of a partition that a plan does not act on, in order of arrival.
+
+    `columns` have them for every segment; `decide` makes the one at a place, which takes a hundred times as
+    long.
+    """
+
+    columns: DecisionColumns
+    decide: Callable[[int], Decision]
+
+    def __iter__(self) -> Iterator[Decision]:
+        """Yield all decisions."""
+        return map(self.decide, np.flatnonzero(self.columns.is_decided).tolist())
+
+    def of_kinds(self, kinds: Iterable[ReasonKind]) -> Iterator[Decision]:
+        """Yield the decisions whose reasons are of one of `kinds`."""
+        return map(self.decide, np.flatnonzero(self.columns.has(kinds)).tolist())

@@ -135,6 +135,10 @@ class LiveSegments:
         """Return the segment ids, one row of two words per segment, most significant first."""
         return np.stack([self.column("id_high"), self.column("id_low")], axis=1)
 
+    def metadata(self, at: int) -> RemoteLogSegmentMetadata:
+        """Return the segment at an index."""
+        return self.table.metadata(int(self.rows[at]))
+
     def customs(self) -> list[bytes | None] | None:
         """Return the custom metadata; None if no segment has any."""
         if (self.column("custom") < 0).all():
@@ -397,6 +401,11 @@ class PartitionSegments:
         return None if later is None else later.segment_id
 
     @property
+    def rows(self) -> Int64s:
+        """Return the rows of all segments in the table, in order of arrival."""
+        return self._rows
+
+    @property
     def columns(self) -> LiveSegments:
         """Return the columns of all segments, in order of arrival."""
         return LiveSegments(self._table, self._rows)
@@ -555,14 +564,33 @@ class PartitionSegments:
         """Whether the finished segments are one unbroken sequence (`LiveSegments.plainly_in_order`)."""
         return bool(self._groups.in_order[self._group])
 
-    def finished_in_epoch(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the finished segments that the cache lists for a leader epoch, in the same order."""
+    def finished_in_epoch(self, epoch: int) -> Int64s:
+        """Return the rows of the finished segments that the cache lists for a leader epoch, in its order."""
         cache, at = self.cache, self._table.epoch(self._number, epoch)
         if at < 0:
-            return iter(())
+            return np.empty(0, np.int64)
         cache.require_known(at, epoch)
         rows = cache.listed(at, epoch)
-        return map(self._table.metadata, rows[self._table.segments["state"][rows] == FINISHED].tolist())
+        finished: Int64s = rows[self._table.segments["state"][rows] == FINISHED]
+        return finished
+
+    def of_rows(self, rows: Int64s) -> LiveSegments:
+        """Return the segments in these rows of the table."""
+        return LiveSegments(self._table, rows)
+
+    def places_of(self, rows: Int64s) -> Int64s:
+        """Return the places of rows of these segments in the order of arrival."""
+        places: Int64s = np.searchsorted(self._rows, rows)
+        return places
+
+    def place(self, segment_id: Uuid) -> int | None:
+        """Return the place of a segment in the order of arrival; None if it is none of these."""
+        row = self._table.find(self._number, segment_id)
+        return None if row < 0 else int(np.searchsorted(self._rows, row))
+
+    def metadata(self, place: int) -> RemoteLogSegmentMetadata:
+        """Return the segment at a place in the order of arrival."""
+        return self._table.metadata(int(self._rows[place]))
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""

@@ -244,7 +244,7 @@ class TierDigest:
             return DecisionColumns.alike(part.segment_count, ReasonKind.TOPIC_DELETED, self.now_ms)
         if decisions.steps and is_unreadable:
             self.unread.append(partition)
-            return DecisionColumns.of(part, decisions.kept)
+            return decisions.kept_columns(part)
         return decisions.columns(part, self.now_ms)
 
     def merge(self, other: Self) -> None:

@@ -119,7 +119,7 @@ class _Decided:
         """Implement `Digest.add`: deletes of brokers raise the log start, too."""
         key = part.topic_id_partition.key
         self.columns[key] = decisions.columns(part, self.now_ms)
-        deleted = (each for each in decisions.kept if each.reason.kind in EXPIRED)
+        deleted = () if decisions.kept is None else decisions.kept.of_kinds(EXPIRED)
         starts = [each.end_offset + 1 for each in deleted if each.end_offset is not None]
         starts += [start for s in decisions.steps if (start := s.details.get("new_log_start_offset"))]
         if starts:

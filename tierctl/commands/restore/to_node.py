@@ -1,7 +1,7 @@
 """`restore into`: give a formatted node that was never started the topics of a lost cluster."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -215,10 +215,14 @@ def _create(source: TopicSource, new: NewTopic) -> Step:
     )
 
 
+def _spans(chain: Iterable[RemoteLogSegmentMetadata]) -> Iterator[tuple[int, int, int]]:
+    return ((each.start_offset, each.end_offset, each.segment_size_in_bytes) for each in chain)
+
+
 def breaches(chain: Sequence[RemoteLogSegmentMetadata], config: TopicConfig, now_ms: int) -> list[ReasonKind]:
     """Return the limit that each of the first segments of a log breaches, up to the first that stays."""
     excess_bytes = (
-        max(0, distinct_bytes(chain) - config.retention_bytes) if config.retention_bytes >= 0 else 0
+        max(0, distinct_bytes(_spans(chain)) - config.retention_bytes) if config.retention_bytes >= 0 else 0
     )
     found = map(Limits(config, now_ms, excess_bytes).breach, chain)
     return [reason.kind for reason in takewhile(bool, found) if reason is not None]

@@ -6,6 +6,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
+import numpy as np
+
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -17,14 +19,16 @@ from tierctl.model import (
 )
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import Decision
+from tierctl.plan.decisions import NEVER, Decision, DecisionColumns, KeptSegments
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
-from tierctl.state.queries import PartitionSegments
+from tierctl.state.queries import LiveSegments, PartitionSegments
+from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import PartitionState
+from tierctl.wire.arrays import Bools, Int64s
 
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 OFF_LINEAGE, UNREFERENCED_EPOCHS = "--off-lineage", "--unreferenced-epochs"
@@ -72,19 +76,35 @@ class PartitionView:
             local_start_offset=self.local_start_offset,
         )
 
-    def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the finished segments of the current lineage that end at or above the log start.
-
-        Their order is that of RLMExpirationTask: by epoch, then by start offset.
-        """
-        seen: set[Uuid] = set()
+    def _live_rows(self) -> Iterator[Int64s]:
+        """Yield the rows of `live`, one leader epoch after the other."""
+        seen = np.empty(0, np.int64)
         for epoch in self.current.epochs_with_records:
-            for segment in self.segments.finished_in_epoch(epoch):
-                if segment.end_offset < self.log_start_offset:
-                    continue
-                if segment.segment_id not in seen and self.current.contains(segment, self.log_end_offset):
-                    seen.add(segment.segment_id)
-                    yield segment
+            rows = self.segments.finished_in_epoch(epoch)
+            is_live = self._is_within[self.segments.places_of(rows)] & ~np.isin(rows, seen)
+            is_live &= self.segments.of_rows(rows).column("end") >= self.log_start_offset
+            seen = np.concatenate([seen, rows[is_live]])
+            yield rows[is_live]
+
+    @cached_property
+    def _is_within(self) -> Bools:
+        """Which segments belong to the current lineage, in order of arrival."""
+        return self.segments.within(self.current, self.log_end_offset)
+
+    @cached_property
+    def live(self) -> LiveSegments:
+        """The finished segments of the current lineage that end at or above the log start.
+
+        Their order is that of RLMExpirationTask: by epoch, then by start offset. Raise RemoteResourceNotFound
+        if an epoch lists a segment that is gone, as a broker does.
+        """
+        return self.segments.of_rows(np.concatenate([np.empty(0, np.int64), *self._live_rows()]))
+
+    def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments of `live`; an epoch is read when its first segment is needed."""
+        for rows in self._live_rows():
+            live = self.segments.of_rows(rows)
+            yield from map(live.metadata, range(len(rows)))
 
     @property
     def decided_in(self) -> dict[str, int]:
@@ -92,20 +112,26 @@ class PartitionView:
         return {} if self.lineage.latest is None else {LINEAGE_EPOCH: self.lineage.latest.epoch}
 
 
-def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
+def distinct_bytes(spans: Iterable[tuple[int, int, int]]) -> int:
     """Return the bytes of segments of one lineage, with each offset counted once.
 
-    A segment that overlaps earlier ones counts by its share of offsets that they do not hold.
+    `spans` are their start offsets, end offsets (inclusive) and sizes in bytes. A segment that overlaps
+    earlier ones counts by its share of offsets that they do not hold.
     """
     total = 0
     covered = -1
-    for segment in sorted(segments, key=lambda s: (s.start_offset, -s.end_offset)):
-        offsets = segment.end_offset - segment.start_offset + 1
-        new_offsets = segment.end_offset - max(segment.start_offset - 1, covered)
+    for start, end, size_bytes in sorted(spans, key=lambda span: (span[0], -span[1])):
+        new_offsets = end - max(start - 1, covered)
         if new_offsets > 0:
-            total += segment.segment_size_in_bytes * new_offsets // offsets
-            covered = segment.end_offset
+            total += size_bytes * new_offsets // (end - start + 1)
+            covered = end
     return total
+
+
+def live_bytes(view: PartitionView) -> int:
+    """Return the `distinct_bytes` of the live segments; raises as `PartitionView.live`."""
+    columns = (view.live.column(name).tolist() for name in ("start", "end", "size"))
+    return distinct_bytes(zip(*columns, strict=True))
 
 
 def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
@@ -347,10 +373,7 @@ def _live_and_excess(
 ) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
     """Return the live segments, the bytes above retention.bytes, and a note if these can't be computed.
 
-    The bytes are negative below the limit.
-
-    Without a limit on size that counts, the segments are an iterator: only those up to the first that stays
-    are needed.
+    The bytes are negative below the limit. Of the segments only those up to the first that stays are needed.
     """
     timed = view.iter_live() if config.retention_ms >= 0 else ()
     if config.retention_bytes < 0:
@@ -358,8 +381,7 @@ def _live_and_excess(
     if view.local_only_bytes is None:
         note = "deletes nothing: the size of the segments that only the local log has is not known"
         return timed, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
-    live = tuple(view.iter_live())
-    return live, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes, []
+    return view.iter_live(), view.local_only_bytes + live_bytes(view) - config.retention_bytes, []
 
 
 class Limits:
@@ -399,42 +421,39 @@ class Limits:
         expires_at_ms = self._expires_at_ms(segment)
         return expires_at_ms is not None and segment.max_timestamp_ms > 0 and self.now_ms >= expires_at_ms
 
+    @property
+    def lifetime_ms(self) -> int | None:
+        """The age at which retention.ms deletes a segment; None if it is no limit.
+
+        One that ends after the last time that a record can have, as Long.MAX_VALUE, is none.
+        """
+        lifetime_ms = self._config.retention_ms + (0 if self._config.kafka_version.expires_at_cutoff else 1)
+        return None if self._config.retention_ms < 0 or lifetime_ms > NEVER - self.now_ms else lifetime_ms
+
     def _expires_at_ms(self, segment: RemoteLogSegmentMetadata) -> int | None:
         """Return the first time at which retention.ms deletes `segment`; None if it is no limit."""
-        if self._config.retention_ms < 0:
-            return None
-        after_ms = 0 if self._config.kafka_version.expires_at_cutoff else 1
-        return segment.max_timestamp_ms + self._config.retention_ms + after_ms
+        lifetime_ms = self.lifetime_ms
+        return None if lifetime_ms is None else segment.max_timestamp_ms + lifetime_ms
 
-    def why_kept(self, segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[Reason]:
-        """Yield why each of `segments` stays: the live segments that no limit deletes now, oldest first."""
-        first: RemoteLogSegmentMetadata | None = None
-        staller: RemoteLogSegmentMetadata | None = None
-        latest: RemoteLogSegmentMetadata | None = None
-        for segment in segments:
-            expires_at_ms = self._expires_at_ms(segment)
-            if expires_at_ms is None:
-                yield self._why_size_keeps(segment, first)
-                first = first or segment
-                continue
-            if staller is None and not has_age(segment, self.now_ms):
-                staller = segment
-            if staller is not None:
-                yield self._why_stalled(segment, staller)
-                continue
-            if latest is None or segment.max_timestamp_ms >= latest.max_timestamp_ms:
-                latest = segment
-            yield self._why_young(segment, expires_at_ms, latest)
+    def why_kept(self, live: LiveSegments) -> "WhyKept":
+        """Return why `live` segments stay, which no limit deletes now; the oldest comes first."""
+        count, times_ms = len(live), live.column("max_timestamp")
+        has_no_age = np.flatnonzero((times_ms <= 0) | (times_ms > self.now_ms))
+        is_latest = times_ms >= np.maximum.accumulate(times_ms)
+        latest = np.maximum.accumulate(np.where(is_latest, np.arange(count), 0))
+        return WhyKept(self, live, staller=int(has_no_age[0]) if len(has_no_age) else count, latest=latest)
 
-    def _why_size_keeps(
+    def why_size_keeps(
         self, segment: RemoteLogSegmentMetadata, first: RemoteLogSegmentMetadata | None
     ) -> Reason:
+        """Return why `segment` stays if only size counts; `first` is the oldest one, None for that itself."""
         if self._config.retention_bytes >= 0 and first is not None:
             return Reason(ReasonKind.BEHIND_OLDER, held_by=first.segment_id)
         is_age_stated = self._config.is_age_stated
         return Reason(ReasonKind.NO_LIMIT_REACHED, is_age_stated=is_age_stated, **self._size_facts(segment))
 
-    def _why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
+    def why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
+        """Return why `segment` stays behind `staller`, or is it."""
         return Reason(
             ReasonKind.STALLED,
             held_by=staller.segment_id,
@@ -444,14 +463,12 @@ class Limits:
             is_in_future=staller.max_timestamp_ms > self.now_ms,
         )
 
-    def _why_young(
-        self, segment: RemoteLogSegmentMetadata, own_expiry_ms: int, latest: RemoteLogSegmentMetadata
-    ) -> Reason:
+    def why_young(self, segment: RemoteLogSegmentMetadata, latest: RemoteLogSegmentMetadata) -> Reason:
         """Return when `segment` expires: `latest` has the largest timestamp of it and the older segments."""
         return Reason(
             ReasonKind.WILL_EXPIRE,
             expires_at_ms=self._expires_at_ms(latest),
-            own_expiry_ms=own_expiry_ms,
+            own_expiry_ms=self._expires_at_ms(segment),
             held_by=None if latest is segment else latest.segment_id,
             max_timestamp_ms=segment.max_timestamp_ms,
             retention_ms=self._config.retention_ms,
@@ -466,6 +483,46 @@ class Limits:
             "excess_bytes": self._excess_bytes,
             "segment_size_in_bytes": segment.segment_size_in_bytes,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class WhyKept:
+    """Why live segments stay that no limit deletes now.
+
+    From index `staller` on they stay because of the timestamp of the one there. Before it, they stay as long
+    as the one at their index in `latest`, which has the largest timestamp of them and the older ones.
+    """
+
+    limits: Limits
+    live: LiveSegments
+    staller: int
+    latest: Int64s
+
+    def columns(self) -> DecisionColumns:
+        """Return the decisions about the live segments."""
+        found = DecisionColumns.none(len(self.live))
+        lifetime_ms = self.limits.lifetime_ms
+        if lifetime_ms is None:
+            for at, alike in ((0, slice(0, 1)), (1, slice(1, None))):
+                if at < len(self.live):
+                    found.fill(alike, self.reason(at).kind)
+            return found
+        times_ms = self.live.column("max_timestamp")[self.latest[: self.staller]]
+        found.fill(slice(self.staller), ReasonKind.WILL_EXPIRE, times_ms + lifetime_ms)
+        found.fill(slice(self.staller, None), ReasonKind.STALLED)
+        return found
+
+    def reason(self, at: int) -> Reason:
+        """Return why the live segment at an index stays."""
+        segment = self.live.metadata(at)
+        if self.limits.lifetime_ms is None:
+            return self.limits.why_size_keeps(segment, self.live.metadata(0) if at else None)
+        if at >= self.staller:
+            return self.limits.why_stalled(segment, self._other(at, segment, self.staller))
+        return self.limits.why_young(segment, self._other(at, segment, int(self.latest[at])))
+
+    def _other(self, at: int, segment: RemoteLogSegmentMetadata, other: int) -> RemoteLogSegmentMetadata:
+        return segment if other == at else self.live.metadata(other)
 
 
 def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:
@@ -508,31 +565,67 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 def kept_of(
     view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
-) -> Iterator[Decision]:
-    """Yield each segment of a partition that has no step in `steps` and is not being deleted.
+) -> KeptSegments:
+    """Return the decisions about the segments that have no step in `steps` and are not being deleted.
 
     `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
-    the reasons, by segment id, of the unfinished copies below the log start.
+    the reasons, by segment id, of the unfinished copies below the log start. Raises as `PartitionView.live`.
     """
-    deleted = {step.segment_id for step in steps}
-    by_brokers = {each.segment_id: each for each in expiry.by_brokers if expiry.hole is None}
-    live = [s for s in view.iter_live() if s.segment_id not in deleted and s.segment_id not in by_brokers]
-    reasons = dict(zip((s.segment_id for s in live), expiry.limits.why_kept(live), strict=True))
-    for segment in view.segments:
-        if segment.state is DELETE_STARTED or segment.segment_id in deleted:
-            continue
-        if segment.segment_id in by_brokers:
-            yield by_brokers[segment.segment_id]
-            continue
-        if segment.state is _STARTED:
-            begun = iso_utc(segment.event_timestamp_ms)
-            copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)
-            reason = unfinished.get(segment.segment_id, copying)
-        elif segment.segment_id not in reasons:
-            reason = _why_beside(view, segment)
-        else:
-            reason = expiry.hole or reasons[segment.segment_id]
-        yield Decision.kept(segment, reason)
+    segments, hole = view.segments, expiry.hole
+    columns = DecisionColumns.none(len(segments.columns))
+    is_kept = _without(segments, steps) & (segments.column("state") != STATES.index(DELETE_STARTED))
+    made = _by_place(segments, () if hole else expiry.by_brokers)
+    is_kept_live = is_kept.copy()
+    is_kept_live[list(made)] = False
+    places = segments.places_of(view.live.rows)
+    places = places[is_kept_live[places]]
+    why = expiry.limits.why_kept(LiveSegments(view.live.table, segments.rows[places]))
+    if hole:
+        columns.fill(places, hole.kind)
+    else:
+        columns.copy(places, why.columns())
+    at_live = np.full(len(is_kept), -1, np.int64)
+    at_live[places] = np.arange(len(places))
+    for place in np.flatnonzero(is_kept & (at_live < 0)).tolist():
+        if place not in made:
+            segment = segments.metadata(place)
+            made[place] = Decision.kept(segment, _why_not_live(view, segment, unfinished))
+    for place, decision in made.items():
+        columns.put(place, decision.reason, decision.due_ms)
+
+    def decide(place: int) -> Decision:
+        at = int(at_live[place])
+        return made[place] if at < 0 else Decision.kept(segments.metadata(place), hole or why.reason(at))
+
+    return KeptSegments(columns, decide)
+
+
+def _without(segments: PartitionSegments, steps: Iterable[Step]) -> Bools:
+    """Return which segments have no step in `steps`, in order of arrival."""
+    is_without = np.ones(len(segments.columns), np.bool_)
+    is_without[[place for place in map(segments.place, _ids(steps)) if place is not None]] = False
+    return is_without
+
+
+def _ids(steps: Iterable[Step]) -> Iterator[Uuid]:
+    return (step.segment_id for step in steps if step.segment_id is not None)
+
+
+def _by_place(segments: PartitionSegments, decisions: Iterable[Decision]) -> dict[int, Decision]:
+    """Return decisions about `segments` by their places in the order of arrival."""
+    found = ((each, each.segment_id and segments.place(each.segment_id)) for each in decisions)
+    return {place: each for each, place in found if isinstance(place, int)}
+
+
+def _why_not_live(
+    view: PartitionView, segment: RemoteLogSegmentMetadata, unfinished: Mapping[Uuid, Reason]
+) -> Reason:
+    """Return why an unfinished copy stays, or a segment beside the lineage or below the log start."""
+    if segment.state is not _STARTED:
+        return _why_beside(view, segment)
+    begun = iso_utc(segment.event_timestamp_ms)
+    copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)
+    return unfinished.get(segment.segment_id, copying)
 
 
 def sweep_option(
@@ -568,12 +661,11 @@ def why_doubled(view: PartitionView, segment: RemoteLogSegmentMetadata, sweep: s
     return Reason(ReasonKind.DOUBLED_SEGMENT, again_as=again_as, sweep=sweep)
 
 
-def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Decision]:
-    """Yield every segment of a partition without a step in `without`; `reason` is why it stays."""
-    deleted = {step.segment_id for step in without}
-    for segment in segments:
-        if segment.segment_id not in deleted:
-            yield Decision.kept(segment, Reason.of(reason))
+def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> KeptSegments:
+    """Return that every segment of a partition without a step in `without` stays; `reason` is why."""
+    found, columns = Reason.of(reason), DecisionColumns.none(len(segments.columns))
+    columns.fill(_without(segments, without), found.kind)
+    return KeptSegments(columns, lambda place: Decision.kept(segments.metadata(place), found))
 
 
 def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:

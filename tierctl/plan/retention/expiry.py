@@ -20,7 +20,7 @@ from tierctl.model import (
 from tierctl.model.progress import Advance, no_op
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
-from tierctl.plan.decisions import Decision, DecisionColumns
+from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -230,16 +230,23 @@ class PartitionDecisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
     log_start_offset: int | None = None
-    kept: list[Decision] = field(default_factory=list)
+    kept: KeptSegments | None = None
+    """Those about segments without a step; None if these are not asked for."""
+    explained: tuple[Decision, ...] = ()
+    """Those of `kept`, for a plan that has each of them."""
     refused: list[Skip] = field(default_factory=list)
     segments: int | None = None
     """The number of segments, if the partition was decided or has events of the future."""
     ahead: list[str] = field(default_factory=list)
     """The text of each of the first two segments whose event is later than the clock can be."""
 
+    def kept_columns(self, part: PartitionState) -> DecisionColumns:
+        """Return the decisions about the segments of `part`, the partition, that have no step."""
+        return DecisionColumns.none(part.segment_count) if self.kept is None else self.kept.columns
+
     def columns(self, part: PartitionState, now_ms: int) -> DecisionColumns:
         """Return the decisions about the segments of `part`, the partition, as of `now_ms`."""
-        return DecisionColumns.of(part, (*self.kept, *step_decisions(self.steps, now_ms)))
+        return self.kept_columns(part).with_decisions(part.segments, step_decisions(self.steps, now_ms))
 
 
 class Digest(Protocol):
@@ -293,10 +300,13 @@ class _Inputs:
         digest = None if self.digest is None else self.digest.empty()
         for part in state.by_metadata_partition():
             decisions = _decide(self, state, part)
-            if digest is not None:
+            if digest is None:
+                decisions.explained = tuple(decisions.kept or ())
+            else:
                 if self.explains(decisions.partition):
                     digest.add(part, decisions)
-                decisions.steps, decisions.kept = [], []
+                decisions.steps = []
+            decisions.kept = None
             yield decisions
         if digest is not None:
             yield digest
@@ -386,7 +396,7 @@ def plan_retention(
             configs=configs,
             log_starts={partition: start for partition, start in log_starts.items() if start is not None},
         ),
-        kept=tuple(kept for each in in_order.values() for kept in each.kept),
+        kept=tuple(kept for each in in_order.values() for kept in each.explained),
         refused=tuple(skip for each in in_order.values() for skip in each.refused),
     )
 
@@ -427,7 +437,7 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> Partitio
     if reason:
         decisions.skipped.append(Skip.of(partition, reason))
         if inputs.explains(partition):
-            decisions.kept += undecided(part.segments, reason)
+            decisions.kept = undecided(part.segments, reason)
         return decisions
     view = _view(inputs, part)
     decisions.segments, decisions.ahead = part.segment_count, _events_ahead(inputs, view)
@@ -437,7 +447,7 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> Partitio
         decisions.skipped.append(Skip.of(partition, refusal))
         decisions.refused += decisions.skipped
         if inputs.explains(partition):
-            decisions.kept += undecided(view.segments, refusal)
+            decisions.kept = undecided(view.segments, refusal)
         return decisions
     if inputs.cluster is not None or partition.key in inputs.logs:
         decisions.log_start_offset = view.log_start_offset
@@ -447,7 +457,7 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> Partitio
     if why_not:
         notes = (why_not,)
         if inputs.explains(partition):
-            decisions.kept += undecided(view.segments, why_not, without=steps)
+            decisions.kept = undecided(view.segments, why_not, without=steps)
     else:
         found, notes = _expired(inputs, view, decisions)
         steps += found
@@ -513,10 +523,13 @@ def _expired(
         config, is_asked = TopicConfig(), False
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
+        if inputs.explains(view.partition):
+            # All segments are needed, and not only those up to the first that stays.
+            _ = view.live
     except RemoteResourceNotFound as e:
         reason = f"no segment expires: {e.message}"
         if inputs.explains(view.partition):
-            decisions.kept += undecided(view.segments, reason, without=resume_deletions(view))
+            decisions.kept = undecided(view.segments, reason, without=resume_deletions(view))
         return [], (reason,)
     steps = list(expiry.steps)
     steps += unreferenced_epoch_steps(
@@ -536,7 +549,7 @@ def _expired(
     for segment_id, reason in unfinished.kept.items():
         decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
     if inputs.explains(view.partition):
-        decisions.kept += kept_of(view, expiry, steps, unfinished.kept)
+        decisions.kept = kept_of(view, expiry, steps, unfinished.kept)
     notes = list(expiry.notes)
     if view.cut is not None:
         notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
