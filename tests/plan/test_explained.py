@@ -16,6 +16,7 @@ from tierctl.plan.decisions import DecisionColumns, NextAction
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import PartitionDecisions, plan_retention
 from tierctl.plan.steps import Plan
+from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import PartitionState, TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
@@ -121,6 +122,26 @@ def test_the_columns_of_a_digest_are_those_of_the_explained_decisions(
     assert sum(len(columns.kinds) for columns in digest.found.values()) >= len(
         {d.segment_id for d in decisions}
     )
+
+
+def test_a_leader_epoch_that_lists_a_segment_that_is_gone_leaves_the_plan_as_it_is() -> None:
+    """Brokers read the epochs one after the other, and stop at the first segment that stays."""
+    expired, young = NOW_MS - 9 * DAY_MS, NOW_MS - DAY_MS
+    state = tier(segment(1, 0, 9, max_timestamp_ms=expired), segment(2, 10, 19, max_timestamp_ms=young))
+    again = segment(3, 20, 29, (2, 20))
+    # It is begun in epoch 1, and again in epoch 2: epoch 1 still lists it when it is gone.
+    advance(state, segment(3, 20, 29, (1, 20)))
+    fold_event(again, state, metadata_partition=0, metadata_offset=state.read[0])
+    state.read[0] += 1
+    advance(state, again, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    log = local_log([30], 40, epochs=((0, 0), (1, 20), (2, 20 + 5)))
+    configs = {"orders": TopicConfig(retention_ms=3 * DAY_MS)}
+    plan = plan_retention(state, [log], configs, now_ms=NOW_MS, explained=EVERYTHING)
+    assert plan == plan_retention(state, [log], configs, now_ms=NOW_MS)
+    assert [step.start_offset for step in plan.steps] == [0]
+    (kept,) = plan.kept
+    assert (kept.start_offset, kept.reason.kind) == (10, K.UNDECIDED)
+    assert "leader epoch 1 lists a segment without metadata" in kept.reason
 
 
 def carried_out(plan: Plan, world: World) -> World:

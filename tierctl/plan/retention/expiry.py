@@ -523,9 +523,6 @@ def _expired(
         config, is_asked = TopicConfig(), False
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
-        if inputs.explains(view.partition):
-            # All segments are needed, and not only those up to the first that stays.
-            _ = view.live
     except RemoteResourceNotFound as e:
         reason = f"no segment expires: {e.message}"
         if inputs.explains(view.partition):
@@ -549,7 +546,12 @@ def _expired(
     for segment_id, reason in unfinished.kept.items():
         decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
     if inputs.explains(view.partition):
-        decisions.kept = kept_of(view, expiry, steps, unfinished.kept)
+        try:
+            decisions.kept = kept_of(view, expiry, steps, unfinished.kept)
+        except RemoteResourceNotFound as e:
+            # Brokers stop at the first segment that stays, and would meet this one later.
+            resumed = resume_deletions(view)
+            decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
     notes = list(expiry.notes)
     if view.cut is not None:
         notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
