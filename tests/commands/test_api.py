@@ -51,8 +51,8 @@ def test_pyarrow_does_not_import_pandas_and_can_still_convert_to_it() -> None:
 
 def test_importing_the_use_cases_converts_nothing_to_arrow() -> None:
     code = (
-        "import sys, tierctl.commands as c, tierctl.commands.arrow_start as arrow_start;"
-        "arrow_start.start_without_pandas = lambda: None;"
+        "import sys, tierctl.commands as c, tierctl.wire.arrays as arrays;"
+        "arrays.start_without_pandas = lambda: None;"
         "[getattr(c, name) for name in c.__all__]; print('pandas' in sys.modules)"
     )
     done = subprocess.run(

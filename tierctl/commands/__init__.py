@@ -9,311 +9,201 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tierctl.commands.apply import ApplyRequest, apply
-    from tierctl.commands.cache import (
-        BuildCacheRequest,
-        CacheBuild,
-        CacheCompaction,
-        CacheRequest,
-        CacheRows,
-        CompactCacheRequest,
-        ShowCacheRequest,
-        build_cache,
-        compact_cache,
-        show_cache,
-        verify_cache,
-    )
-    from tierctl.commands.change import MutationResult
-    from tierctl.commands.copy.command import CopyRequest, copy
-    from tierctl.commands.delete import (
-        DeleteRequest,
-        LeakedTopic,
-        LeakedTopics,
-        delete,
-        delete_repeatedly,
-        find_leaked_topics,
-    )
-    from tierctl.commands.fetch import (
-        FetchRequest,
-        FetchResult,
-        FollowerState,
-        IndexEntries,
-        ObjectBytes,
-        RecordRows,
-        RecordTexts,
-        fetch,
-    )
-    from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
-    from tierctl.commands.insight.config import (
-        ConfigRequest,
-        NamesRequest,
-        NamesResult,
-        OptionValue,
-        SettingInForce,
-        check_names,
-        show_config,
-    )
-    from tierctl.commands.insight.doctor import DoctorRequest, OwnSettings, doctor
-    from tierctl.commands.insight.erasure import KeyOccurrences
-    from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
-    from tierctl.commands.insight.report import Report, ReportRequest, report
-    from tierctl.commands.insight.status import Status, StatusRequest, status
-    from tierctl.commands.insight.what_if import (
-        GroupLoss,
-        TopicOutlook,
-        WhatIf,
-        WhatIfRequest,
-        what_if,
-    )
-    from tierctl.commands.offsets import (
-        OffsetsCheck,
-        OffsetsRepair,
-        OffsetsRequest,
-        OffsetStep,
-        RepairOffsetsRequest,
-        StoredOffsets,
-        check_offsets,
-        repair_offsets,
-        show_offsets,
-    )
-    from tierctl.commands.pipeline import (
-        PipelineCommit,
-        RunPipelineRequest,
-        run_pipeline,
-    )
-    from tierctl.commands.restore.backup_config import BackupConfig, BackupConfigRequest, backup_config
-    from tierctl.commands.restore.check import RestoreCheckRequest, restore_check
-    from tierctl.commands.restore.to_ids import RestoreNewIdsRequest, restore_new_ids
-    from tierctl.commands.restore.to_log import RestoreLogRequest, restore_log
-    from tierctl.commands.restore.to_metadata import RebuildRequest, rebuild
-    from tierctl.commands.restore.to_node import RestoreIntoRequest, restore_into
-    from tierctl.commands.segments import (
-        PartitionOffsets,
-        SegmentsRequest,
-        SegmentsResult,
-        TopicSize,
-        segments,
-    )
-    from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
-    from tierctl.commands.sweep.command import SweepRequest, sweep
-    from tierctl.commands.verify.command import VerifyRequest, verify
-    from tierctl.report.results import RowLines, Stream
+    from tierctl.commands.apply import ApplyRequest as ApplyRequest
+    from tierctl.commands.apply import apply as apply
+    from tierctl.commands.cache import BuildCacheRequest as BuildCacheRequest
+    from tierctl.commands.cache import CacheBuild as CacheBuild
+    from tierctl.commands.cache import CacheCompaction as CacheCompaction
+    from tierctl.commands.cache import CacheRequest as CacheRequest
+    from tierctl.commands.cache import CacheRows as CacheRows
+    from tierctl.commands.cache import CompactCacheRequest as CompactCacheRequest
+    from tierctl.commands.cache import ShowCacheRequest as ShowCacheRequest
+    from tierctl.commands.cache import build_cache as build_cache
+    from tierctl.commands.cache import compact_cache as compact_cache
+    from tierctl.commands.cache import show_cache as show_cache
+    from tierctl.commands.cache import verify_cache as verify_cache
+    from tierctl.commands.change import MutationResult as MutationResult
+    from tierctl.commands.copy.command import CopyRequest as CopyRequest
+    from tierctl.commands.copy.command import copy as copy
+    from tierctl.commands.delete import DeleteRequest as DeleteRequest
+    from tierctl.commands.delete import LeakedTopic as LeakedTopic
+    from tierctl.commands.delete import LeakedTopics as LeakedTopics
+    from tierctl.commands.delete import delete as delete
+    from tierctl.commands.delete import delete_repeatedly as delete_repeatedly
+    from tierctl.commands.delete import find_leaked_topics as find_leaked_topics
+    from tierctl.commands.fetch import FetchRequest as FetchRequest
+    from tierctl.commands.fetch import FetchResult as FetchResult
+    from tierctl.commands.fetch import FollowerState as FollowerState
+    from tierctl.commands.fetch import IndexEntries as IndexEntries
+    from tierctl.commands.fetch import ObjectBytes as ObjectBytes
+    from tierctl.commands.fetch import RecordRows as RecordRows
+    from tierctl.commands.fetch import RecordTexts as RecordTexts
+    from tierctl.commands.fetch import fetch as fetch
+    from tierctl.commands.format import FormatRequest as FormatRequest
+    from tierctl.commands.format import find_formatter_jar as find_formatter_jar
+    from tierctl.commands.format import format_records as format_records
+    from tierctl.commands.insight.config import ConfigRequest as ConfigRequest
+    from tierctl.commands.insight.config import NamesRequest as NamesRequest
+    from tierctl.commands.insight.config import NamesResult as NamesResult
+    from tierctl.commands.insight.config import OptionValue as OptionValue
+    from tierctl.commands.insight.config import SettingInForce as SettingInForce
+    from tierctl.commands.insight.config import check_names as check_names
+    from tierctl.commands.insight.config import show_config as show_config
+    from tierctl.commands.insight.doctor import DoctorRequest as DoctorRequest
+    from tierctl.commands.insight.doctor import OwnSettings as OwnSettings
+    from tierctl.commands.insight.doctor import doctor as doctor
+    from tierctl.commands.insight.erasure import KeyOccurrences as KeyOccurrences
+    from tierctl.commands.insight.explain import ExplainRequest as ExplainRequest
+    from tierctl.commands.insight.explain import Explanation as Explanation
+    from tierctl.commands.insight.explain import Explanations as Explanations
+    from tierctl.commands.insight.explain import explain as explain
+    from tierctl.commands.insight.report import Report as Report
+    from tierctl.commands.insight.report import ReportRequest as ReportRequest
+    from tierctl.commands.insight.report import report as report
+    from tierctl.commands.insight.status import Status as Status
+    from tierctl.commands.insight.status import StatusRequest as StatusRequest
+    from tierctl.commands.insight.status import status as status
+    from tierctl.commands.insight.what_if import GroupLoss as GroupLoss
+    from tierctl.commands.insight.what_if import TopicOutlook as TopicOutlook
+    from tierctl.commands.insight.what_if import WhatIf as WhatIf
+    from tierctl.commands.insight.what_if import WhatIfRequest as WhatIfRequest
+    from tierctl.commands.insight.what_if import what_if as what_if
+    from tierctl.commands.offsets import OffsetsCheck as OffsetsCheck
+    from tierctl.commands.offsets import OffsetsRepair as OffsetsRepair
+    from tierctl.commands.offsets import OffsetsRequest as OffsetsRequest
+    from tierctl.commands.offsets import OffsetStep as OffsetStep
+    from tierctl.commands.offsets import RepairOffsetsRequest as RepairOffsetsRequest
+    from tierctl.commands.offsets import StoredOffsets as StoredOffsets
+    from tierctl.commands.offsets import check_offsets as check_offsets
+    from tierctl.commands.offsets import repair_offsets as repair_offsets
+    from tierctl.commands.offsets import show_offsets as show_offsets
+    from tierctl.commands.pipeline import PipelineCommit as PipelineCommit
+    from tierctl.commands.pipeline import RunPipelineRequest as RunPipelineRequest
+    from tierctl.commands.pipeline import run_pipeline as run_pipeline
+    from tierctl.commands.restore.backup_config import BackupConfig as BackupConfig
+    from tierctl.commands.restore.backup_config import BackupConfigRequest as BackupConfigRequest
+    from tierctl.commands.restore.backup_config import backup_config as backup_config
+    from tierctl.commands.restore.check import RestoreCheckRequest as RestoreCheckRequest
+    from tierctl.commands.restore.check import restore_check as restore_check
+    from tierctl.commands.restore.to_ids import RestoreNewIdsRequest as RestoreNewIdsRequest
+    from tierctl.commands.restore.to_ids import restore_new_ids as restore_new_ids
+    from tierctl.commands.restore.to_log import RestoreLogRequest as RestoreLogRequest
+    from tierctl.commands.restore.to_log import restore_log as restore_log
+    from tierctl.commands.restore.to_metadata import RebuildRequest as RebuildRequest
+    from tierctl.commands.restore.to_metadata import rebuild as rebuild
+    from tierctl.commands.restore.to_node import RestoreIntoRequest as RestoreIntoRequest
+    from tierctl.commands.restore.to_node import restore_into as restore_into
+    from tierctl.commands.segments import PartitionOffsets as PartitionOffsets
+    from tierctl.commands.segments import SegmentsRequest as SegmentsRequest
+    from tierctl.commands.segments import SegmentsResult as SegmentsResult
+    from tierctl.commands.segments import TopicSize as TopicSize
+    from tierctl.commands.segments import segments as segments
+    from tierctl.commands.submit import SubmitLine as SubmitLine
+    from tierctl.commands.submit import SubmitRequest as SubmitRequest
+    from tierctl.commands.submit import submit as submit
+    from tierctl.commands.sweep.command import SweepRequest as SweepRequest
+    from tierctl.commands.sweep.command import sweep as sweep
+    from tierctl.commands.verify.command import VerifyRequest as VerifyRequest
+    from tierctl.commands.verify.command import finding_kinds as finding_kinds
+    from tierctl.commands.verify.command import verify as verify
+    from tierctl.report.results import RowLines as RowLines
+    from tierctl.report.results import Stream as Stream
 
-__all__ = [
-    "ApplyRequest",
-    "BackupConfig",
-    "BackupConfigRequest",
-    "BuildCacheRequest",
-    "CacheBuild",
-    "CacheCompaction",
-    "CacheRequest",
-    "CacheRows",
-    "CompactCacheRequest",
-    "ConfigRequest",
-    "CopyRequest",
-    "DeleteRequest",
-    "DoctorRequest",
-    "ExplainRequest",
-    "Explanation",
-    "Explanations",
-    "FetchRequest",
-    "FetchResult",
-    "FollowerState",
-    "FormatRequest",
-    "GroupLoss",
-    "IndexEntries",
-    "KeyOccurrences",
-    "LeakedTopic",
-    "LeakedTopics",
-    "MutationResult",
-    "NamesRequest",
-    "NamesResult",
-    "ObjectBytes",
-    "OffsetStep",
-    "OffsetsCheck",
-    "OffsetsRepair",
-    "OffsetsRequest",
-    "OptionValue",
-    "OwnSettings",
-    "PartitionOffsets",
-    "PipelineCommit",
-    "RebuildRequest",
-    "RecordRows",
-    "RecordTexts",
-    "RepairOffsetsRequest",
-    "Report",
-    "ReportRequest",
-    "RestoreCheckRequest",
-    "RestoreIntoRequest",
-    "RestoreLogRequest",
-    "RestoreNewIdsRequest",
-    "RowLines",
-    "RunPipelineRequest",
-    "SegmentsRequest",
-    "SegmentsResult",
-    "SettingInForce",
-    "ShowCacheRequest",
-    "Status",
-    "StatusRequest",
-    "StoredOffsets",
-    "Stream",
-    "SubmitLine",
-    "SubmitRequest",
-    "SweepRequest",
-    "TopicOutlook",
-    "TopicSize",
-    "VerifyRequest",
-    "WhatIf",
-    "WhatIfRequest",
-    "apply",
-    "backup_config",
-    "build_cache",
-    "check_names",
-    "check_offsets",
-    "compact_cache",
-    "copy",
-    "delete",
-    "delete_repeatedly",
-    "doctor",
-    "explain",
-    "fetch",
-    "find_formatter_jar",
-    "find_leaked_topics",
-    "finding_kinds",
-    "format_records",
-    "rebuild",
-    "repair_offsets",
-    "report",
-    "restore_check",
-    "restore_into",
-    "restore_log",
-    "restore_new_ids",
-    "run_pipeline",
-    "segments",
-    "show_cache",
-    "show_config",
-    "show_offsets",
-    "status",
-    "submit",
-    "sweep",
-    "verify",
-    "verify_cache",
-    "what_if",
-]
-
-_MODULE_OF = {
-    "ApplyRequest": "apply",
-    "BackupConfig": "restore.backup_config",
-    "BackupConfigRequest": "restore.backup_config",
-    "BuildCacheRequest": "cache",
-    "CacheBuild": "cache",
-    "CacheCompaction": "cache",
-    "CacheRequest": "cache",
-    "CacheRows": "cache",
-    "CompactCacheRequest": "cache",
-    "ConfigRequest": "insight.config",
-    "CopyRequest": "copy.command",
-    "DeleteRequest": "delete",
-    "DoctorRequest": "insight.doctor",
-    "ExplainRequest": "insight.explain",
-    "Explanation": "insight.explain",
-    "Explanations": "insight.explain",
-    "FetchRequest": "fetch",
-    "FetchResult": "fetch",
-    "FollowerState": "fetch",
-    "FormatRequest": "format",
-    "GroupLoss": "insight.what_if",
-    "IndexEntries": "fetch",
-    "KeyOccurrences": "insight.erasure",
-    "LeakedTopic": "delete",
-    "LeakedTopics": "delete",
-    "RestoreLogRequest": "restore.to_log",
-    "MutationResult": "change",
-    "NamesRequest": "insight.config",
-    "NamesResult": "insight.config",
-    "RestoreNewIdsRequest": "restore.to_ids",
-    "ObjectBytes": "fetch",
-    "OffsetStep": "offsets",
-    "OffsetsCheck": "offsets",
-    "OffsetsRepair": "offsets",
-    "OffsetsRequest": "offsets",
-    "OptionValue": "insight.config",
-    "OwnSettings": "insight.doctor",
-    "PartitionOffsets": "segments",
-    "PipelineCommit": "pipeline",
-    "RebuildRequest": "restore.to_metadata",
-    "RecordRows": "fetch",
-    "RecordTexts": "fetch",
-    "RepairOffsetsRequest": "offsets",
-    "Report": "insight.report",
-    "ReportRequest": "insight.report",
-    "RestoreCheckRequest": "restore.check",
-    "RestoreIntoRequest": "restore.to_node",
-    "RowLines": ".report.results",
-    "RunPipelineRequest": "pipeline",
-    "SegmentsRequest": "segments",
-    "SegmentsResult": "segments",
-    "SettingInForce": "insight.config",
-    "ShowCacheRequest": "cache",
-    "Status": "insight.status",
-    "StatusRequest": "insight.status",
-    "StoredOffsets": "offsets",
-    "Stream": ".report.results",
-    "SubmitLine": "submit",
-    "SubmitRequest": "submit",
-    "SweepRequest": "sweep.command",
-    "TopicOutlook": "insight.what_if",
-    "TopicSize": "segments",
-    "VerifyRequest": "verify.command",
-    "WhatIf": "insight.what_if",
-    "WhatIfRequest": "insight.what_if",
-    "apply": "apply",
-    "backup_config": "restore.backup_config",
-    "build_cache": "cache",
-    "check_names": "insight.config",
-    "check_offsets": "offsets",
-    "restore_check": "restore.check",
-    "compact_cache": "cache",
-    "copy": "copy.command",
-    "delete": "delete",
-    "delete_repeatedly": "delete",
-    "doctor": "insight.doctor",
-    "explain": "insight.explain",
-    "fetch": "fetch",
-    "find_formatter_jar": "format",
-    "find_leaked_topics": "delete",
-    "format_records": "format",
-    "finding_kinds": "verify.command",
-    "restore_log": "restore.to_log",
-    "rebuild": "restore.to_metadata",
-    "repair_offsets": "offsets",
-    "report": "insight.report",
-    "restore_into": "restore.to_node",
-    "restore_new_ids": "restore.to_ids",
-    "run_pipeline": "pipeline",
-    "segments": "segments",
-    "show_cache": "cache",
-    "show_config": "insight.config",
-    "show_offsets": "offsets",
-    "status": "insight.status",
-    "submit": "submit",
-    "sweep": "sweep.command",
-    "verify": "verify.command",
-    "verify_cache": "cache",
-    "what_if": "insight.what_if",
+_PUBLIC = {
+    "tierctl.commands.apply": ("ApplyRequest", "apply"),
+    "tierctl.commands.cache": (
+        "BuildCacheRequest",
+        "CacheBuild",
+        "CacheCompaction",
+        "CacheRequest",
+        "CacheRows",
+        "CompactCacheRequest",
+        "ShowCacheRequest",
+        "build_cache",
+        "compact_cache",
+        "show_cache",
+        "verify_cache",
+    ),
+    "tierctl.commands.change": ("MutationResult",),
+    "tierctl.commands.copy.command": ("CopyRequest", "copy"),
+    "tierctl.commands.delete": (
+        "DeleteRequest",
+        "LeakedTopic",
+        "LeakedTopics",
+        "delete",
+        "delete_repeatedly",
+        "find_leaked_topics",
+    ),
+    "tierctl.commands.fetch": (
+        "FetchRequest",
+        "FetchResult",
+        "FollowerState",
+        "IndexEntries",
+        "ObjectBytes",
+        "RecordRows",
+        "RecordTexts",
+        "fetch",
+    ),
+    "tierctl.commands.format": ("FormatRequest", "find_formatter_jar", "format_records"),
+    "tierctl.commands.insight.config": (
+        "ConfigRequest",
+        "NamesRequest",
+        "NamesResult",
+        "OptionValue",
+        "SettingInForce",
+        "check_names",
+        "show_config",
+    ),
+    "tierctl.commands.insight.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
+    "tierctl.commands.insight.erasure": ("KeyOccurrences",),
+    "tierctl.commands.insight.explain": ("ExplainRequest", "Explanation", "Explanations", "explain"),
+    "tierctl.commands.insight.report": ("Report", "ReportRequest", "report"),
+    "tierctl.commands.insight.status": ("Status", "StatusRequest", "status"),
+    "tierctl.commands.insight.what_if": ("GroupLoss", "TopicOutlook", "WhatIf", "WhatIfRequest", "what_if"),
+    "tierctl.commands.offsets": (
+        "OffsetStep",
+        "OffsetsCheck",
+        "OffsetsRepair",
+        "OffsetsRequest",
+        "RepairOffsetsRequest",
+        "StoredOffsets",
+        "check_offsets",
+        "repair_offsets",
+        "show_offsets",
+    ),
+    "tierctl.commands.pipeline": ("PipelineCommit", "RunPipelineRequest", "run_pipeline"),
+    "tierctl.commands.restore.backup_config": ("BackupConfig", "BackupConfigRequest", "backup_config"),
+    "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
+    "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
+    "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
+    "tierctl.commands.restore.to_metadata": ("RebuildRequest", "rebuild"),
+    "tierctl.commands.restore.to_node": ("RestoreIntoRequest", "restore_into"),
+    "tierctl.commands.segments": (
+        "PartitionOffsets",
+        "SegmentsRequest",
+        "SegmentsResult",
+        "TopicSize",
+        "segments",
+    ),
+    "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
+    "tierctl.commands.sweep.command": ("SweepRequest", "sweep"),
+    "tierctl.commands.verify.command": ("VerifyRequest", "finding_kinds", "verify"),
+    "tierctl.report.results": ("RowLines", "Stream"),
 }
+"""The public names of each module, whose types the imports above give to type checkers."""
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
     """Import the module of `name` now, not with the package: `tierctl --help` must start fast."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_MODULE_OF[name]}", __name__)
-    globals().update(
-        {each: getattr(module, each) for each in _MODULE_OF if _MODULE_OF[each] == _MODULE_OF[name]}
-    )
+    module = import_module(_MODULE_OF[name])
+    globals().update({each: getattr(module, each) for each in _PUBLIC[_MODULE_OF[name]]})
     if "pyarrow" in sys.modules:
-        import_module(f"{__name__}.arrow_start").start_without_pandas()
+        import_module("tierctl.wire.arrays").start_without_pandas()
     return globals()[name]
 
 

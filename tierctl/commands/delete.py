@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+import typer
+
 from tierctl import locallog
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.apply.deletion import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
@@ -16,7 +18,7 @@ from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import AllLogDirs, Find, IKnowItIsDeleted, Interval, Mark
+from tierctl.commands.shared_options import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted
 from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import read_log_dir_facts
 from tierctl.metadata.parallel_fold import Kept
@@ -29,7 +31,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.times import duration_text
+from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.safety import leaked_topic_ids
@@ -49,11 +51,39 @@ _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 class DeleteRequest(MutationRequest):
     """A request to mark deleted topics, or to delete the objects of those that are marked."""
 
-    find: Find = False
-    mark: Mark = False
+    find: Annotated[
+        bool,
+        typer.Option(
+            "--find",
+            help="List the topic ids that the metadata has and the cluster's controller does not know. With "
+            "--mark, mark these topics.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    mark: Annotated[
+        bool,
+        typer.Option(
+            "--mark",
+            help="Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic "
+            "if only one id has that name. tierctl exits with code 4 without evidence that the topic is "
+            "deleted: the cluster does not know its id, or --all-log-dirs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     all_log_dirs: AllLogDirs = False
     i_know_it_is_deleted: IKnowItIsDeleted = ()
-    interval: Interval = None
+    interval: Annotated[
+        int | None,
+        typer.Option(
+            metavar="[DURATION]",
+            parser=parse_duration_ms,
+            help=f"Repeat the run at this interval after the end of the previous run: {DURATION_FORMS}. "
+            "Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
+            rich_help_panel=HOW,
+        ),
+    ] = None
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

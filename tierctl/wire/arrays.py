@@ -5,8 +5,10 @@ function with a signature and a docstring for each of Arrow's 300 kernels: 30 ms
 that reads a topic. `pa.array` imports numpy.ma before it takes a NumPy array: 10 ms.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import Any, Final, Self
 
@@ -20,6 +22,34 @@ NdArray = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
 Int64s = npt.NDArray[np.int64]
+
+
+class _NoPandas:
+    """A finder by which an import of pandas fails."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+        return None
+
+
+def start_without_pandas() -> None:
+    """Hide pandas, whose import takes longer than most runs, from pyarrow, unless it is imported already.
+
+    At its first conversion in each direction pyarrow imports pandas to recognise pandas' objects, and does
+    not try again. Such objects exist only once pandas is imported. Conversions to and from pandas still work:
+    they import it.
+    """
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        # The type is given, because pyarrow imports dateutil to infer one.
+        pa.array([0], pa.int64()).to_numpy(zero_copy_only=False)
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
 
 _AS_LARGE_BINARY: Final = CastOptions(target_type=pa.large_binary())
 

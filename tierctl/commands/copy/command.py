@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from pathlib import Path
+from typing import Annotated, Self
+
+import typer
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.deletion import DeleteSegments
@@ -12,16 +15,7 @@ from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.decide import decide_from_logs, decide_from_tier
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import (
-    AssumeEnabled,
-    CleanDangling,
-    CreateMetadataTopic,
-    CustomMetadataMaxBytes,
-    FromLayout,
-    FromRemote,
-    ToCommandConfig,
-    ToMetadata,
-)
+from tierctl.commands.shared_options import DECIDE, FROM_TIER, HOW, TYPED_ONLY, CustomMetadataMaxBytes, Layout
 from tierctl.errors import UsageError
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
@@ -39,10 +33,38 @@ class TierToTierRequest(MutationRequest):
     With `from_remote`, `metadata` is the metadata topic of the tier that is copied from.
     """
 
-    from_remote: FromRemote = None
-    from_layout: FromLayout = None
-    to_metadata: ToMetadata = None
-    to_command_config: ToCommandConfig = None
+    from_remote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Copy segments from this tier, which --metadata describes, instead of from log directories.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
+    from_layout: Annotated[
+        Layout | None,
+        typer.Option(
+            help="Layout of --from-remote. Default: the layout found there.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
+    to_metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Metadata topic of --remote, the tier that receives the copies. It must not be the metadata "
+            "topic of --from-remote.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
+    to_command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Like --command-config, for --to-metadata. Default: --command-config.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
 
     @property
     def target(self) -> Self:
@@ -88,9 +110,37 @@ class TierToTierRequest(MutationRequest):
 class CopyRequest(TierToTierRequest):
     """A request to copy the segments that a broker's copy task would copy next."""
 
-    clean_dangling: CleanDangling = False
-    assume_enabled: AssumeEnabled = False
-    create_metadata_topic: CreateMetadataTopic = False
+    clean_dangling: Annotated[
+        bool,
+        typer.Option(
+            "--clean-dangling",
+            help="Also delete the objects of copies that started over 24 hours ago and did not finish, "
+            "whoever began them. copy always deletes what a killed run of tierctl began; sweep deletes "
+            "objects below the log start offset.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    assume_enabled: Annotated[
+        bool,
+        typer.Option(
+            "--assume-enabled",
+            help="With --topic: copy these topics although their settings do not state "
+            "remote.storage.enable. Topics with remote.storage.enable=false and compacted topics are still "
+            "refused.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    create_metadata_topic: Annotated[
+        bool,
+        typer.Option(
+            "--create-metadata-topic",
+            help="Create __remote_log_metadata if the cluster does not have it, with the "
+            "remote.log.metadata.topic.* settings of --broker-config (default: 50 partitions, 3 replicas).",
+            rich_help_panel=HOW,
+        ),
+    ] = False
     custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
     def validate(self) -> None:

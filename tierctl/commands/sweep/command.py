@@ -1,19 +1,16 @@
 """`sweep`: its request, and the one protocol of commands that change something."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
 
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.setting_changes import OF_TIER, Changes
-from tierctl.commands.shared_options import (
-    Assumed,
-    LogStartOffsets,
-    MaxDeletes,
-    MaxFraction,
-    OffLineage,
-    UnreferencedEpochs,
-)
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, MaxDeletes, MaxFraction
 from tierctl.commands.sweep.act import SweepSegments, log_starts_of
 from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
 from tierctl.errors import SafetyRefusal, UsageError
@@ -29,12 +26,49 @@ _ASSUMED_HINT = "change the settings of the topics first, and leave --assume out
 class SweepRequest(MutationRequest):
     """A request to delete the segments that a broker's expiration task would delete."""
 
-    log_start_offset: LogStartOffsets = ()
-    off_lineage: OffLineage = False
-    unreferenced_epochs: UnreferencedEpochs = False
+    log_start_offset: Annotated[
+        Sequence[str],
+        typer.Option(
+            metavar="TOPIC-PARTITION=OFFSET",
+            help="Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = ()
+    off_lineage: Annotated[
+        bool,
+        typer.Option(
+            "--off-lineage",
+            help="Also delete segments that diverged from the current lineage, once the log start offset has "
+            "passed their leader epochs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    unreferenced_epochs: Annotated[
+        bool,
+        typer.Option(
+            "--unreferenced-epochs",
+            help="Also delete segments above the log start offset whose leader epochs are all older than the "
+            "earliest epoch of the log. Such segments below the log start offset are deleted without this "
+            "option.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     max_deletes: MaxDeletes = None
     max_fraction: MaxFraction = None
-    assume: Assumed = ()
+    assume: Annotated[
+        Sequence[str],
+        typer.Option(
+            metavar="TOPIC.SETTING=VALUE",
+            help="Plan as if a topic, or each topic that matches a glob, had this retention.ms or "
+            "retention.bytes. Times such as 1h, sizes such as 50G, or numbers as in Kafka. Repeatable. Such "
+            "a plan can't be saved, and --apply refuses it.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = ()
 
     @property
     def assumed(self) -> Changes:

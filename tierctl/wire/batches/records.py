@@ -353,7 +353,7 @@ def _columns(payloads: _Payloads, run: _Run, rows: Int64s) -> pa.RecordBatch:
     """Return the records of a run as columns."""
     fields = payloads.fields[run.batches.start : run.batches.stop]
     is_appended = (fields["attributes"] & LOG_APPEND_TIME) != 0
-    # Not when the module is imported: the first conversion of a process imports pandas (`arrow_start`).
+    # Not when the module is imported: the first conversion imports pandas (`start_without_pandas`).
     names_of_types = pa.array(_TIMESTAMP_TYPES, pa.string())
     types = pa.DictionaryArray.from_arrays(np.repeat(is_appended.astype(np.int8), run.counts), names_of_types)
     return pa.RecordBatch.from_arrays(
