@@ -11,9 +11,9 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.plan.limits import check_limits
 from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import MissingEvents, Quarantined, TierState

@@ -290,3 +290,42 @@ def test_a_copy_is_known_again_whatever_the_log_start_was(
     advance(state, segment(70, 0, 99, *copied), S.COPY_SEGMENT_FINISHED)
     dropped = recheck(plan, state).dropped
     assert [found.is_done for found in dropped if "already copied" in found.reason] == [True] * is_copy
+
+
+@pytest.mark.parametrize(
+    ("log_start", "numbers", "left"),
+    [
+        (0, (0, 1), [0, 1]),
+        (0, (1, 2), []),
+        (0, (0, 2), [0]),
+        (0, (2, 1, 0), []),
+        (300, (1, 2), []),
+    ],
+)
+def test_steps_that_an_edit_leaves_out_make_no_hole(
+    log_start: int, numbers: tuple[int, ...], left: list[int]
+) -> None:
+    state = tier(*SWEPT)
+    log = local_log([300], 310, log_start_offset=log_start)
+    plan = plan_retention(state, [log], {"orders": TopicConfig(retention_ms=1)}, now_ms=NOW_MS)
+    plan = through_json(plan)
+    edited = replace(plan, steps=tuple(plan.steps[number] for number in numbers))
+    assert [_number(step) for step in recheck(edited, state).plan.steps] == left
+
+
+@pytest.mark.parametrize("states", [(S.DELETE_SEGMENT_STARTED,), tuple(S)[2:]], ids=["begun", "deleted"])
+def test_a_later_wave_follows_what_an_earlier_one_did(states: tuple[S, ...]) -> None:
+    state = tier(*SWEPT)
+    plan = through_json(sweep(state))
+    advance(state, SWEPT[0], *states)
+    later = recheck(replace(plan, steps=plan.steps[1:]), state).plan
+    assert [_number(step) for step in later.steps] == [1, 2]
+
+
+def test_a_step_under_another_topics_name_is_dropped() -> None:
+    state = tier(*SWEPT)
+    plan = sweep(state)
+    other = replace(plan.steps[0], topic="../../payments")
+    [first, *_] = recheck(replace(plan, steps=(other, *plan.steps[1:])), state).dropped
+    assert first.reason == "the metadata call this topic 'orders'"
+    assert not first.is_done

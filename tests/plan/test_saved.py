@@ -130,6 +130,33 @@ def test_a_forged_plan_is_read_or_refused(path: tuple[Any, ...], value: Any) -> 
         assert SavedPlan.loads(json.dumps(raw)).to_json().keys() == RAW.keys()
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("steps",), [{}]),
+        (("steps",), [1]),
+        (("skipped",), [{}]),
+        (("read",), {"x": 1}),
+        (("read",), []),
+        (("steps", 0, "start_offset"), "0"),
+        (("steps", 0, "start_offset"), -1),
+        (("steps", 0, "end_offset"), 1.5),
+        (("steps", 0, "end_offset"), True),
+        (("steps", 0, "action"), "explode"),
+        (("steps", 0, "topic_id"), "short"),
+        (("steps", 0, "topic_id"), None),
+        (("steps", 0, "segment_id"), 7),
+        (("steps", 0, "partition"), True),
+        (("steps", 0, "partition"), 1 << 31),
+    ],
+)
+def test_a_forged_value_of_another_type_is_refused(path: tuple[Any, ...], value: Any) -> None:
+    raw = edited(path, lambda container, key: container.__setitem__(key, value))
+    raw["digest"] = digest_of(raw)
+    with pytest.raises(UsageError):
+        SavedPlan.loads(json.dumps(raw))
+
+
 def with_ids(cluster_id: str | None, topic_id: str | None, *, metadata: str = "/m") -> PlanPlace:
     ids = ClusterIdentity(
         cluster_id=cluster_id, metadata_topic_id=None if topic_id is None else Uuid(topic_id)

@@ -1,7 +1,7 @@
 """Files of a run in the state directory: log starts, KIP-917 breaches, and sightings of orphans."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
 from tierctl.metadata.state_dir import read_json, require_private, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.plan.custom_metadata import CustomMetadataBreach
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
 
 CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
@@ -19,6 +19,31 @@ ORPHAN_SIGHTINGS = "orphan-sightings.json"
 """The time at which each orphan was seen first, by partition and segment id."""
 
 _Key = tuple[Uuid, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomMetadataBreach:
+    """A segment that was uploaded and then deleted because its custom metadata exceeded the limit.
+
+    `layout` names the source of the custom metadata: the tier's layout and the fields that it writes.
+    """
+
+    topic_id: Uuid
+    partition: int
+    start_offset: int
+    size_bytes: int
+    limit_bytes: int
+    layout: str
+
+    def reason_since(self, oldest_ms: int) -> Reason:
+        """Return why the segment, last written at `oldest_ms`, and later ones are not copied."""
+        return Reason(
+            ReasonKind.CUSTOM_METADATA,
+            from_offset=self.start_offset,
+            oldest_ms=oldest_ms,
+            size_bytes=self.size_bytes,
+            limit_bytes=self.limit_bytes,
+        )
 
 
 class Journal:

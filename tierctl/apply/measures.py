@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.model import TopicConfig
-from tierctl.plan.custom_metadata import written_ms
+from tierctl.plan.copy import written_ms
 from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tierctl import __version__
-from tierctl.apply.journal import Journal
 from tierctl.apply.measures import measure_mutation
 from tierctl.apply.outcome import Outcome, Stop, exit_code, stop_on_signals
 from tierctl.apply.run import Acts, run
@@ -17,9 +16,7 @@ from tierctl.commands.metadata_folder import require_no_contradiction
 from tierctl.commands.mutation import Mutation, leased, mutation, report_skips, require_not_ahead
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.commands.tier_inspection import require_deletable
 from tierctl.errors import (
-    CustomMetadataTooLarge,
     ExitCode,
     LimitExceeded,
     SafetyRefusal,
@@ -35,7 +32,7 @@ from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
-from tierctl.plan.custom_metadata import CustomMetadataBreach
+from tierctl.plan.safety import require_recognised
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan
 from tierctl.report.plans import OUTCOMES, STEPS
@@ -108,6 +105,9 @@ class Change(ABC, Generic[R]):
     changes_tier: bool = True
     """Whether objects of the tier are written or deleted; otherwise no lease is taken, and the tier need not
     be that of the metadata topic."""
+
+    is_held_back: bool = False
+    """Whether the plan leaves steps out because they breached a limit before."""
 
     def __init__(self, run: Mutation, request: R) -> None:
         self.run = run
@@ -235,7 +235,9 @@ class Change(ABC, Generic[R]):
         """
         run, request = self.run, self.run.request
         if run.tier_contents is not None:
-            require_deletable(plan, run.tier_contents, request)
+            is_waived = request.allow_missing_objects or request.adopt_tier
+            if not is_waived and any(step.action is Action.DELETE_SEGMENT for step in plan.steps):
+                require_recognised(run.tier_contents)
         damaged = run.histories.report(run.metadata.state) or bool(run.unreadable) or run.is_source_damaged
         damaged |= report_skips(run.histories.unreported(plan.skipped), plan.refused, run.progress)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by, self.hosts)
@@ -306,8 +308,6 @@ class Change(ABC, Generic[R]):
             lease = held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
             context = self._run_context(plan, stop, advance, deleted)
             outcomes = run(plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier)
-            if this.journal is not None:
-                record_breaches(outcomes, this.journal, this.custom_metadata_layout)
             lost = lease is not None and lease.is_lost()
         self._measure(plan, outcomes)
         if lost:
@@ -318,7 +318,7 @@ class Change(ABC, Generic[R]):
             return outcomes, ExitCode.LOCKED
         damaged = damaged or bool(this.metadata.state.quarantined)
         code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
-        held_back = ExitCode.LIMIT if this.is_held_back else ExitCode.OK
+        held_back = ExitCode.LIMIT if self.is_held_back else ExitCode.OK
         return outcomes, code or (ExitCode.REFUSED if plan.refused else held_back)
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
@@ -371,24 +371,6 @@ def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]
             yield no_op, advance
     else:
         yield no_op, no_op
-
-
-def record_breaches(outcomes: Sequence[Outcome], journal: Journal, layout: str) -> None:
-    """Record the segments of `outcomes` whose custom metadata exceeded the limit."""
-    breaches = [
-        CustomMetadataBreach(
-            topic_id=outcome.step.topic_id,
-            partition=outcome.step.partition,
-            start_offset=outcome.step.start_offset or 0,
-            size_bytes=outcome.error.size_bytes,
-            limit_bytes=outcome.error.limit_bytes,
-            layout=layout,
-        )
-        for outcome in outcomes
-        if isinstance(outcome.error, CustomMetadataTooLarge)
-    ]
-    if breaches:
-        journal.record_breaches(breaches)
 
 
 def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:

@@ -14,9 +14,8 @@ from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import TierctlError
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked, list_partitions
@@ -30,15 +29,11 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text
-from tierctl.model.settings import broker
 from tierctl.plan.copy import why_not_enabled
-from tierctl.plan.custom_metadata import without_breaches
-from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
-from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
 from tierctl.storage.object_tier import RetrySettings
@@ -61,8 +56,6 @@ class Mutation:
     """The errors of the folders, of partitions or of whole log directories, that could not be read."""
     tier_contents: TierContents | None = None
     """What was found in the tier, if it was inspected."""
-    is_held_back: bool = False
-    """Whether segments are left out that breached KIP-917's limit before."""
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -152,30 +145,6 @@ class Mutation:
         unread = {partition for partition in partitions if partition.topic_partition in self.unreadable}
         return [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
 
-    def custom_metadata_limit(self, asked_bytes: int | None) -> int:
-        """Return KIP-917's limit in bytes: the one of the command line, else that of the broker settings."""
-        stated = broker.CUSTOM_METADATA_MAX_BYTES.value(self.resources.broker_settings)
-        return stated if asked_bytes is None else asked_bytes
-
-    def without_breaches(self, plan: Plan, custom_metadata_max_bytes: int | None) -> Plan:
-        """Return a copy's plan without the segments that breached KIP-917's limit in an earlier run.
-
-        Without a tier in the request its layout is unknown, and is taken to be the same as then.
-        """
-        if self.journal is None or not (breaches := self.journal.custom_metadata_breaches()):
-            return plan
-        limit_bytes = self.custom_metadata_limit(custom_metadata_max_bytes)
-        layout = None if self.request.remote is None else self.custom_metadata_layout
-        kept = without_breaches(plan, breaches, limit_bytes=limit_bytes, layout=layout)
-        self.is_held_back = len(kept.steps) < len(plan.steps)
-        return kept
-
-    @property
-    def custom_metadata_layout(self) -> str:
-        """The name of the tier's layout, with the fields of custom metadata that it writes."""
-        fields = ",".join(sorted(self.tier_spec.aiven.custom_metadata_fields))
-        return f"{self.remote.layout.name} {fields}".strip()
-
     @cached_property
     def cluster(self) -> RunningCluster | None:
         """The cluster that has the data; None if none is named."""
@@ -228,17 +197,6 @@ class Mutation:
     def journal(self) -> Journal | None:
         """The records of earlier runs in the state directory; None without one."""
         return None if self.request.state_dir is None else Journal(self.request.state_dir)
-
-    def check_limits(
-        self, plan: Plan, state: TierState, *, max_deletes: int | None, max_fraction: float | None
-    ) -> None:
-        """Raise LimitExceeded if the plan deletes more than the limits (None: the defaults) allow."""
-        check_limits(
-            plan,
-            state,
-            max_deletes=MAX_DELETES if max_deletes is None else max_deletes,
-            max_fraction=MAX_FRACTION if max_fraction is None else max_fraction,
-        )
 
     @cached_property
     def histories(self) -> Histories:

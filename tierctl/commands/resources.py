@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import kernel, locallog
 from tierctl.apply.outcome import calling_on_signals
-from tierctl.commands.request import Request, require_named_files
+from tierctl.commands.request import MutationRequest, Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
@@ -49,8 +49,10 @@ from tierctl.model.settings.known import (
     unknown_names,
 )
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
+from tierctl.plan.safety import TierContents, check_tier
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage.identity import tier_contents
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.files.properties import read_client_file
 
@@ -318,8 +320,6 @@ class Resources:
     def inspect_tier(self, metadata: RemoteLogMetadataManager) -> None:
         """Call `require_own_tier` once, if the request names a tier."""
         if self.request.remote is not None and not self._is_tier_known:
-            from tierctl.commands.tier_inspection import require_own_tier
-
             require_own_tier(self.request, self.remote, metadata, self.progress)
             self._is_tier_known = True
 
@@ -559,6 +559,33 @@ class Resources:
     def now_ms(self) -> int:
         """The time as of which to decide, read once from the clock if it is not given."""
         return self.request.clock_ms() if self.request.now_ms is None else self.request.now_ms
+
+
+def require_own_tier(
+    request: Request,
+    remote: RemoteStorageManager,
+    metadata: RemoteLogMetadataManager,
+    progress: Progress,
+    *,
+    may_be_new: bool = False,
+) -> TierContents:
+    """Return facts about `remote`; raise an error if it is not the tier of `metadata`, whose state was read.
+
+    With `may_be_new`, the tier need not exist while the metadata has no finished segment. A request that
+    changes nothing accepts missing objects in a tier with a matching identity.
+    """
+    contents = tier_contents(remote, metadata.state, may_be_new=may_be_new)
+    changes = request if isinstance(request, MutationRequest) else None
+    note = check_tier(
+        contents,
+        metadata.identity(),
+        is_reading=not request.is_mutating,
+        allow_missing_objects=changes is not None and changes.allow_missing_objects,
+        adopt=changes is not None and changes.adopt_tier,
+    )
+    if note is not None:
+        progress.note(note)
+    return contents
 
 
 def required(option: str, value: T | None) -> T:

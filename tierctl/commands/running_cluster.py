@@ -27,7 +27,7 @@ from tierctl.plan.retention.leader_views import (
     LeaderView,
     knows_log_start,
 )
-from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of
+from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of, require_open
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.tier_state import TierState
 
@@ -95,25 +95,27 @@ class RunningCluster:
 
     def check_fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if brokers may copy or delete segments of `partitions` themselves."""
-        topics = self.topics(p.topic for p in partitions)
-        if partitions:
-            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
-            self._fence(topics, numbers).check(numbers)
+        require_open(self._closed(partitions))
 
     def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if brokers themselves copy or delete segments of every one of `partitions`."""
-        if partitions:
-            topics = self.topics(p.topic for p in partitions)
-            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
-            self._fence(topics, numbers).check_any_open(numbers)
+        closed = self._closed(partitions)
+        if len(closed) == len(set(partitions)):
+            require_open(closed)
 
-    def _fence(self, topics: Mapping[str, TopicFacts], numbers: Mapping[TopicIdPartition, int]) -> Fence:
-        return Fence(
+    def _closed(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
+        """Return those of `partitions` whose segments brokers may copy or delete themselves, and why."""
+        if not partitions:
+            return {}
+        topics = self.topics(p.topic for p in partitions)
+        numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+        fence = Fence(
             topics=topics,
             brokers=self.brokers(leaders_of(topics, numbers)),
             writers=self._writers(set(numbers.values())),
             task_interval_ms=self.task_interval_ms,
         )
+        return fence.closed(numbers)
 
     def brokers(self, ids: Collection[int]) -> dict[int, BrokerFacts]:
         """Return those brokers with these `ids` that are up; answers are reused for two seconds."""

@@ -215,6 +215,11 @@ def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now
     )
 
 
+def written_ms(step: Step) -> int:
+    """Return when the segment of a copy was last written; from another tier, its largest timestamp."""
+    return int(step.details.get("written_ms", step.details["max_timestamp_ms"]))
+
+
 SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
 """Limit of segmentSizeInBytes, an int32 in the metadata."""
 

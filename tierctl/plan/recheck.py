@@ -20,7 +20,13 @@ class Dropped:
 
     step: Step
     reason: str
-    is_done: bool = False
+    is_done: bool
+
+
+class _Done(str):
+    """The reason to drop a step whose effect is there already."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,36 +37,34 @@ class Recheck:
     dropped: tuple[Dropped, ...]
 
 
-def recheck(plan: Plan, state: TierState) -> Recheck:
+def recheck(plan: Plan, state: TierState, broken: set[_Key] | None = None) -> Recheck:
     """Drop every step of `plan` that is not valid with `state`, the metadata read to their new end.
 
     A copy or an expiry depends on the earlier steps of its partition: if one of them is dropped without being
-    done, or was removed from the plan, the later ones are dropped, too, so that the tier gets no hole. The
-    remaining plan counts as decided from `state.read`.
+    done, or was removed from the plan, the later ones are dropped, too, so that the tier gets no hole.
+    `broken` has the partitions of which such a step is missing already; new ones are added. The remaining
+    plan counts as decided from `state.read`.
     """
     checker = _Checker(plan.command, state)
     kept: list[Step] = []
     dropped: list[Dropped] = []
     kept_ids: set[str | None] = set()
-    broken: set[_Key] = set()
+    broken = set() if broken is None else broken
     for step in plan.steps:
-        key = step.topic_id_partition.key
-        verdict = checker.check(step)
-        if verdict is None and key in broken and _depends_on_earlier(step):
-            verdict = Dropped(step=step, reason="an earlier step of the partition no longer holds")
-        verdict = verdict or checker.check_contiguous(step, kept_ids)
-        if verdict is None:
+        key, depends_on_earlier = step.topic_id_partition.key, LINEAGE_EPOCH in step.details
+        reason = checker.check(step)
+        if reason is None and key in broken and depends_on_earlier:
+            reason = "an earlier step of the partition no longer holds"
+        reason = reason or checker.check_contiguous(step, kept_ids)
+        if reason is None:
             kept.append(step)
             kept_ids.add(step.segment_id)
             continue
-        dropped.append(verdict)
-        if not verdict.is_done and _depends_on_earlier(step):
+        is_done = isinstance(reason, _Done)
+        dropped.append(Dropped(step=step, reason=reason, is_done=is_done))
+        if not is_done and depends_on_earlier:
             broken.add(key)
     return Recheck(plan=replace(plan, steps=tuple(kept), read=dict(state.read)), dropped=tuple(dropped))
-
-
-def _depends_on_earlier(step: Step) -> bool:
-    return LINEAGE_EPOCH in step.details
 
 
 class _Checker:
@@ -70,22 +74,21 @@ class _Checker:
         self._segments: dict[_Key, list[RemoteLogSegmentMetadata]] = {}
         self._newest_epochs: dict[_Key, int] = {}
 
-    def check(self, step: Step) -> Dropped | None:
-        """Return `step` with the reason for dropping it; None if it is valid."""
+    def check(self, step: Step) -> str | None:
+        """Return the reason for dropping `step`; None if it is valid."""
         part = self._state.partition(step.topic_id_partition)
         if part is not None and part.topic_id_partition.topic != step.topic:
-            known = part.topic_id_partition.topic
-            return Dropped(step=step, reason=f"the metadata call this topic {known!r}")
+            return f"the metadata call this topic {part.topic_id_partition.topic!r}"
         return self._check_action(step, part)
 
-    def _check_action(self, step: Step, part: PartitionState | None) -> Dropped | None:
+    def _check_action(self, step: Step, part: PartitionState | None) -> str | None:
         match step.action:
             case Action.COPY_SEGMENT:
                 return None if part is None else self._check_copy(step, part)
             case Action.MARK_PARTITION:
-                return _check_mark(step, part)
+                return _check_mark(part)
             case Action.DELETE_PARTITION:
-                return _check_delete_partition(self._state, step, part)
+                return _check_delete_partition(self._state, part)
             case Action.DELETE_SEGMENT:
                 return self._check_delete(step, part)
             case Action.PUBLISH_SEGMENT | Action.DISCARD_SEGMENT | Action.WRITE_CHECKPOINTS:
@@ -103,38 +106,36 @@ class _Checker:
             case _:
                 assert_never(step.action)
 
-    def _check_copy(self, step: Step, part: PartitionState) -> Dropped | None:
+    def _check_copy(self, step: Step, part: PartitionState) -> str | None:
         reason = why_unknown(self._state, part) or self._why_other_lineage(step, part)
         if reason:
-            return Dropped(step=step, reason=reason)
+            return reason
         for segment in self._listed(part):
             if segment.start_offset > (step.end_offset or 0) or segment.end_offset < (step.start_offset or 0):
                 continue
             if segment.state is _S.COPY_SEGMENT_FINISHED and _is_copy_of(segment, step):
-                return Dropped(step=step, reason=f"already copied as {segment.segment_id}", is_done=True)
+                return _Done(f"already copied as {segment.segment_id}")
             if segment.state is _S.COPY_SEGMENT_STARTED and segment.segment_id not in _begun(step.details):
-                return Dropped(step=step, reason=f"another copy, {segment.segment_id}, was started since")
+                return f"another copy, {segment.segment_id}, was started since"
         return None
 
-    def _check_publish(self, step: Step, part: PartitionState) -> Dropped | None:
+    def _check_publish(self, step: Step, part: PartitionState) -> str | None:
         segment = None if step.segment_id is None else part.get(step.segment_id)
         if segment is not None:
             target = _S.COPY_SEGMENT_FINISHED if step.action is Action.PUBLISH_SEGMENT else _DELETING
             if segment.state is target:
-                return Dropped(step=step, reason=f"already {segment.state}", is_done=True)
+                return _Done(f"already {segment.state}")
             if segment.state is not _S.COPY_SEGMENT_STARTED:
-                return Dropped(step=step, reason=f"the segment is {segment.state} by now")
+                return f"the segment is {segment.state} by now"
             if step.action is Action.DISCARD_SEGMENT:
                 # DISCARD_SEGMENT is planned only for object sets without metadata: metadata that exist now
                 # show that a copy has begun since, which may still be running.
-                by = f"broker {segment.broker_id}"
-                return Dropped(step=step, reason=f"a copy of the segment was started since, by {by}")
+                return f"a copy of the segment was started since, by broker {segment.broker_id}"
         elif step.segment_id is not None and not _introduces(step):
-            return Dropped(step=step, reason="the segment was deleted since")
+            return "the segment was deleted since"
         if part.delete_state is not None:
-            return Dropped(step=step, reason=f"the partition is being deleted ({part.delete_state})")
-        reason = self._why_other_lineage(step, part)
-        return Dropped(step=step, reason=reason) if reason else None
+            return f"the partition is being deleted ({part.delete_state})"
+        return self._why_other_lineage(step, part)
 
     def _listed(self, part: PartitionState) -> list[RemoteLogSegmentMetadata]:
         key = part.topic_id_partition.key
@@ -142,30 +143,26 @@ class _Checker:
             self._segments[key] = list(part.cache.list_remote_log_segments())
         return self._segments[key]
 
-    def _check_delete(self, step: Step, part: PartitionState | None) -> Dropped | None:
+    def _check_delete(self, step: Step, part: PartitionState | None) -> str | None:
         segment = part.get(step.segment_id) if part is not None and step.segment_id else None
         if segment is None and _introduces(step):
-            return self._check_orphan(step)
+            return why_undecided(self._state, step.topic_id_partition)
         if part is None or segment is None:
-            return Dropped(step=step, reason="the segment is deleted already", is_done=True)
+            return _Done("the segment is deleted already")
         reason = self._why_not_deleted(step, part) or _why_other_segment(step, segment)
         if reason is None and not self._removes(part):
             reason = _why_changed(step, segment)
-        return Dropped(step=step, reason=reason) if reason else None
+        return reason
 
-    def _check_orphan(self, step: Step) -> Dropped | None:
-        reason = why_undecided(self._state, step.topic_id_partition)
-        return Dropped(step=step, reason=reason) if reason else None
-
-    def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:
-        """Return `step` as dropped if the segment to be deleted before it stays; otherwise None."""
+    def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> str | None:
+        """Return the reason for dropping `step` if the segment to be deleted before it stays, or None."""
         before, part = step.details.get(FOLLOWS), self._state.partition(step.topic_id_partition)
         if part is None or not isinstance(before, str) or before in kept_ids:
             return None
         segment = part.get(Uuid.parse(before))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
             return None
-        return Dropped(step=step, reason=f"segment {before}, which must be deleted before it, stays")
+        return f"segment {before}, which must be deleted before it, stays"
 
     def _why_other_lineage(self, step: Step, part: PartitionState) -> str | None:
         decided_in, key = step.details.get(LINEAGE_EPOCH), part.topic_id_partition.key
@@ -183,8 +180,9 @@ class _Checker:
     def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
         if not self._removes(part):
             return why_unknown(self._state, part) or self._why_other_lineage(step, part)
-        dropped = _check_delete_partition(self._state, step, part)
-        return dropped.reason if dropped else None
+        reason = _check_delete_partition(self._state, part)
+        # A segment that is left is not done, although its partition is.
+        return None if reason is None else str(reason)
 
 
 def _introduces(step: Step) -> bool:
@@ -233,38 +231,37 @@ def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
     return None
 
 
-def _check_materialise(step: Step, part: PartitionState | None) -> Dropped | None:
+def _check_materialise(step: Step, part: PartitionState | None) -> str | None:
     # Only the segments to read are checked here. The step's other changes do not depend on metadata; whether
     # the node was started is checked before they are made.
     for segment_id in (each["segment_id"] for each in step.details.get(SEGMENTS, ())):
         segment = None if part is None else part.get(Uuid.parse(segment_id))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
-            return Dropped(step=step, reason=f"segment {segment_id} can't be read any more")
+            return f"segment {segment_id} can't be read any more"
     return None
 
 
-def _check_indexes(step: Step, part: PartitionState | None) -> Dropped | None:
+def _check_indexes(step: Step, part: PartitionState | None) -> str | None:
     segment = None if part is None or step.segment_id is None else part.get(step.segment_id)
     if part is None or segment is None:
-        return Dropped(step=step, reason="the segment was deleted since")
+        return "the segment was deleted since"
     reason = _why_other_segment(step, segment)
     if segment.state is not _S.COPY_SEGMENT_FINISHED:
         reason = f"the segment is {segment.state} by now"
     elif part.delete_state is not None:
         reason = f"the partition is being deleted ({part.delete_state})"
-    return Dropped(step=step, reason=reason) if reason else None
+    return reason
 
 
-def _check_mark(step: Step, part: PartitionState | None) -> Dropped | None:
+def _check_mark(part: PartitionState | None) -> str | None:
     if part is not None and part.delete_state is not None:
-        return Dropped(step=step, reason=f"already {part.delete_state}", is_done=True)
+        return _Done(f"already {part.delete_state}")
     return None
 
 
-def _check_delete_partition(state: TierState, step: Step, part: PartitionState | None) -> Dropped | None:
+def _check_delete_partition(state: TierState, part: PartitionState | None) -> str | None:
     if part is None or part.delete_state is None:
-        return Dropped(step=step, reason="the partition is not marked for deletion")
+        return "the partition is not marked for deletion"
     if not part.is_to_remove:
-        return Dropped(step=step, reason="the partition is deleted already", is_done=True)
-    reason = why_unreadable(state, part)
-    return Dropped(step=step, reason=reason) if reason else None
+        return _Done("the partition is deleted already")
+    return why_unreadable(state, part)

@@ -1,18 +1,16 @@
-"""Safety before anything is planned: the fence on writing, and whether a tier belongs to the metadata."""
+"""Safety before anything is changed: the fence on writing, whose tier it is, and bounds on deletes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tierctl.errors import RemoteTierMissing, SafetyRefusal, UsageError
-from tierctl.model import (
-    ClusterIdentity,
-    TierIdentity,
-    TopicIdPartition,
-    Uuid,
-)
+from tierctl.errors import LimitExceeded, RemoteTierMissing, SafetyRefusal, UsageError
+from tierctl.model import ClusterIdentity, RemoteLogSegmentState, TierIdentity, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.model.times import duration_text, iso_utc
+from tierctl.plan.steps import STATES, Action, Plan, Step
+from tierctl.state.tier_state import TierState
 
 # The fence on writing: refuses work that a running broker may do itself, since two writers can lose data.
 #
@@ -74,9 +72,13 @@ class Fence:
     writers: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     task_interval_ms: int = 30_000
 
-    def why_closed(self, partition: TopicIdPartition, metadata_partition: int | None) -> str | None:
-        """Return why a broker may work on this partition; None if none can."""
-        return self._why_led(partition) or self._why_written(metadata_partition)
+    def closed(self, partitions: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, str]:
+        """Return those of `partitions` on which a broker may work, in order, each with the reason.
+
+        `partitions` have the metadata partition of each.
+        """
+        found = {p: self._why_led(p) or self._why_written(partitions[p]) for p in sorted(partitions)}
+        return {partition: reason for partition, reason in found.items() if reason is not None}
 
     def _why_led(self, partition: TopicIdPartition) -> str | None:
         if not is_known(self.topics, partition):
@@ -94,9 +96,7 @@ class Fence:
             return f"broker {leader} leads it, whose settings can't be read ({broker.unreadable})"
         return f"broker {leader} leads it and tiers" if broker.tiers else None
 
-    def _why_written(self, metadata_partition: int | None) -> str | None:
-        if metadata_partition is None:
-            return None
+    def _why_written(self, metadata_partition: int) -> str | None:
         for broker_id, at_ms in sorted(self.writers.get(metadata_partition, {}).items()):
             return (
                 f"broker {broker_id} wrote to metadata partition {metadata_partition} at {iso_utc(at_ms)}, "
@@ -105,24 +105,15 @@ class Fence:
             )
         return None
 
-    def check(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
-        """Raise SafetyRefusal if a broker may work on one of `partitions`, given with metadata partitions."""
-        closed = list(self._closed(partitions))
-        if closed:
-            shown = "; ".join(closed[:SHOWN_MAX])
-            more = f"; and {len(closed) - SHOWN_MAX} more partitions" if len(closed) > SHOWN_MAX else ""
-            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_CLUSTER_HINT)
 
-    def check_any_open(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
-        """Raise SafetyRefusal if brokers may work on each of `partitions`, so that no work is left."""
-        if all(self.why_closed(partition, number) for partition, number in partitions.items()):
-            self.check(partitions)
-
-    def _closed(self, partitions: Mapping[TopicIdPartition, int | None]) -> Iterator[str]:
-        for partition, metadata_partition in sorted(partitions.items()):
-            reason = self.why_closed(partition, metadata_partition)
-            if reason:
-                yield f"{partition}: {reason}"
+def require_open(closed: Mapping[TopicIdPartition, str]) -> None:
+    """Raise SafetyRefusal if there is a partition of `Fence.closed`."""
+    if closed:
+        texts = [f"{partition}: {reason}" for partition, reason in closed.items()]
+        more = f"; and {len(closed) - SHOWN_MAX} more partitions" if len(closed) > SHOWN_MAX else ""
+        raise SafetyRefusal(
+            f"brokers may do this work themselves: {'; '.join(texts[:SHOWN_MAX])}{more}", hint=_CLUSTER_HINT
+        )
 
 
 def is_known(topics: Mapping[str, TopicFacts], partition: TopicIdPartition) -> bool:
@@ -304,3 +295,52 @@ def _require_not_foreign(contents: TierContents, own: ClusterIdentity) -> None:
 #
 # A plan beyond a bound is refused as a whole (LimitExceeded, exit code 8). It is never shortened, because
 # what would be deleted first is as likely to be a mistake as the rest.
+
+MAX_DELETES = 10_000
+"""Default of --max-deletes: segments that one run may delete."""
+
+MAX_FRACTION = 0.5
+"""Default of --max-fraction: share of a partition's segments that one sweep may delete."""
+
+FRACTION_EXEMPT_BELOW = 20
+"""Partitions with fewer segments are exempt from --max-fraction, since half of them are only a few."""
+
+
+def check_limits(
+    plan: Plan, state: TierState, *, max_deletes: int | None = None, max_fraction: float | None = None
+) -> None:
+    """Raise LimitExceeded if `plan` deletes more than the limits (None: the defaults) allow.
+
+    `max_deletes` limits all segments of the plan. `max_fraction` limits the share of each partition's
+    finished segments, which consumers can read; it does not apply to deletions of whole partitions.
+    """
+    max_deletes = MAX_DELETES if max_deletes is None else max_deletes
+    max_fraction = MAX_FRACTION if max_fraction is None else max_fraction
+    deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
+    if len(deletes) > max_deletes:
+        raise LimitExceeded(
+            f"the plan deletes {len(deletes)} segments, more than --max-deletes {max_deletes}",
+            hint="check the plan, then narrow the selection or raise --max-deletes",
+        )
+    whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
+    chosen = Counter(step.topic_id_partition.key for step in deletes if _is_finished(step))
+    for key, count in chosen.items():
+        if key not in whole:
+            _check_fraction(key, count, state, max_fraction)
+
+
+def _is_finished(step: Step) -> bool:
+    """Return whether the step deletes a segment that the metadata have as finished."""
+    is_finished = step.details.get("state") == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return is_finished and STATES not in step.details
+
+
+def _check_fraction(key: tuple[Uuid, int], count: int, state: TierState, max_fraction: float) -> None:
+    part = state.partitions[key]
+    total = part.finished_count
+    if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
+        raise LimitExceeded(
+            f"the plan deletes {count} of the {total} finished segments of {part.topic_id_partition}, "
+            f"more than --max-fraction {max_fraction:g}",
+            hint="check the plan, then narrow the selection or raise --max-fraction",
+        )

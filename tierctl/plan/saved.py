@@ -270,7 +270,7 @@ class SavedPlan:
                 log_starts=dict(raw["log_starts"]),
                 hosts=HostsPlan.from_json(raw["hosts"]) if "hosts" in raw else None,
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise UsageError(
                 f"not a plan: {e}", hint="expected the complete file that --plan-out wrote"
             ) from e

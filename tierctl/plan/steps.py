@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision, NextAction
@@ -90,8 +90,8 @@ SEGMENTS = "segment_parts"
 
 WITHOUT_KEYS = "without_keys_sha256"
 """Detail: SHA-256 of the digests of the keys whose records are erased."""
-_FIXED = ("action", "reason", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")
+_FIXED = ("action", *_SKIP_FIELDS, "start_offset", "end_offset")
 
 
 def _offset(value: Any) -> int | None:
@@ -100,14 +100,42 @@ def _offset(value: Any) -> int | None:
     raise ValueError(f"{value!r} is no offset")
 
 
-def _partition(value: Any, least: int = 0) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 31:
+def _partition(value: Any) -> int:
+    """Return a partition as a record of the metadata may state it: an illegal number is a reason to skip."""
+    if isinstance(value, int) and not isinstance(value, bool) and -1 << 31 <= value < 1 << 31:
         return value
     raise ValueError(f"{value!r} is no partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class _Subject:
+    """The partition, or the segment, that a part of a plan is about, and the reason for it."""
+
+    reason: str
+    topic: str
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid | None = None
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """The user partition."""
+        return TopicIdPartition(self.topic_id, self.topic, self.partition)
+
+
+def _subject(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `_Subject` in a JSON object; raise as `Plan.from_json`."""
+    return {
+        "reason": raw["reason"],
+        "topic": raw["topic"],
+        "topic_id": Uuid.parse(raw["topic_id"]),
+        "partition": _partition(raw["partition"]),
+        "segment_id": None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(_Subject):
     """One decision about one segment or partition.
 
     `segment_id` is None for a copy, which gets a new id at each attempt. For a step about a whole partition
@@ -115,19 +143,9 @@ class Step:
     """
 
     action: Action
-    reason: str
-    topic: str
-    topic_id: Uuid
-    partition: int
-    segment_id: Uuid | None = None
     start_offset: int | None = None
     end_offset: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition that the step changes."""
-        return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as one flat JSON object."""
@@ -135,33 +153,19 @@ class Step:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
-        try:
-            return cls(
-                action=Action(raw["action"]),
-                reason=raw["reason"],
-                topic=raw["topic"],
-                topic_id=Uuid.parse(raw["topic_id"]),
-                # As a record of the metadata may state it: an illegal number is a reason to skip.
-                partition=_partition(raw["partition"], least=-1 << 31),
-                segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
-                start_offset=_offset(raw["start_offset"]),
-                end_offset=_offset(raw["end_offset"]),
-                details={key: value for key, value in raw.items() if key not in _FIXED},
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise UsageError(f"not a step of a plan: {e}", hint="make the plan again with --plan-out") from e
+        """Return the object that `to_json` made `raw` from; raise as `Plan.from_json`."""
+        return cls(
+            **_subject(raw),
+            action=Action(raw["action"]),
+            start_offset=_offset(raw["start_offset"]),
+            end_offset=_offset(raw["end_offset"]),
+            details={key: value for key, value in raw.items() if key not in _FIXED},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class Skip(_Subject):
     """The reason why a plan has no step, or no further step, for a partition or for one of its segments."""
-
-    reason: str
-    topic: str
-    topic_id: Uuid
-    partition: int
-    segment_id: Uuid | None = None
 
     @classmethod
     def of(cls, partition: TopicIdPartition, reason: str, segment_id: Uuid | None = None) -> Self:
@@ -174,29 +178,9 @@ class Skip:
             segment_id=segment_id,
         )
 
-    @property
-    def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition that is skipped."""
-        return TopicIdPartition(self.topic_id, self.topic, self.partition)
-
     def to_json(self) -> dict[str, Any]:
         """Return the skip as one flat JSON object."""
         return {name: getattr(self, name) for name in _SKIP_FIELDS}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
-        try:
-            return cls(
-                reason=raw["reason"],
-                topic=raw["topic"],
-                topic_id=Uuid.parse(raw["topic_id"]),
-                # As a record of the metadata may state it: an illegal number is a reason to skip.
-                partition=_partition(raw["partition"], least=-1 << 31),
-                segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise UsageError(f"not a skipped part of a plan: {e}", hint="make the plan again") from e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,16 +220,16 @@ class Plan:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
-        try:
-            return cls(
-                command=raw["command"],
-                steps=tuple(Step.from_json(step) for step in raw["steps"]),
-                read={int(partition): int(offset) for partition, offset in raw["read"].items()},
-                skipped=tuple(Skip.from_json(skip) for skip in raw["skipped"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
-            raise UsageError(f"not a plan: {e}", hint="expected the file that --plan-out wrote") from e
+        """Return the object that `to_json` made `raw` from.
+
+        Raise UsageError, or an error of the conversion as KeyError, if a field is missing or wrong.
+        """
+        return cls(
+            command=raw["command"],
+            steps=tuple(Step.from_json(step) for step in raw["steps"]),
+            read={int(partition): int(offset) for partition, offset in raw["read"].items()},
+            skipped=tuple(Skip(**_subject(skip)) for skip in raw["skipped"]),
+        )
 
 
 def step_decisions(steps: Iterable[Step], now_ms: int) -> Iterator[Decision]:

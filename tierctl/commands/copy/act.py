@@ -261,8 +261,9 @@ class _Copier:
         # A failure to publish the events of another wave stops this wave, but is no request to stop the run.
         stop = Stop()
         stop.guard(self.context.stop.asked)
-        side_effects = replace(self.context.side_effect_context(self._stopped), stop=stop)
-        side_effects = self.sources.with_options(side_effects)
+        side_effects = replace(
+            self.context.side_effect_context(self._stopped), stop=stop, source_tier=self.sources.source_tier
+        )
         wave = _Wave(steps=steps, attempts={}, outcomes={}, side_effects=side_effects)
         for at, step in enumerate(steps):
             try:

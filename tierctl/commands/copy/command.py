@@ -13,7 +13,13 @@ from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments
-from tierctl.commands.copy.decide import decide_from_logs, decide_from_tier
+from tierctl.commands.copy.decide import (
+    custom_metadata_limit,
+    decide_from_logs,
+    decide_from_tier,
+    record_breaches,
+    without_breaches,
+)
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import DECIDE, FROM_TIER, HOW, TYPED_ONLY, CustomMetadataMaxBytes, Layout
 from tierctl.errors import UsageError
@@ -200,7 +206,10 @@ class Copy(Change[CopyRequest]):
             self._copies = decide_from_logs(
                 run, assume_enabled=request.assume_enabled, clean_dangling=request.clean_dangling
             )
-        return run.without_breaches(self._copies.plan, request.custom_metadata_max_bytes)
+        self._limit_bytes = custom_metadata_limit(run, request.custom_metadata_max_bytes)
+        plan = without_breaches(run, self._copies.plan, self._limit_bytes)
+        self.is_held_back = len(plan.steps) < len(self._copies.plan.steps)
+        return plan
 
     def require_topics(self) -> None:
         """Implement `Change.require_topics`: a topic that is named must be enabled."""
@@ -228,17 +237,18 @@ class Copy(Change[CopyRequest]):
 
     def acts(self) -> Acts:
         """Implement `Change.acts`: the clean-up of what earlier runs left, then copies."""
-        copying = CopySegments(
-            sources=self._copies.sources,
-            custom_metadata_max_bytes=self.run.custom_metadata_limit(self.request.custom_metadata_max_bytes),
-        )
+        copying = CopySegments(sources=self._copies.sources, custom_metadata_max_bytes=self._limit_bytes)
         return {
             Action.DELETE_SEGMENT: DeleteSegments(labels=CLEANUP_LABELS),
             Action.COPY_SEGMENT: copying,
         }
 
     def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
-        """Implement `Change.conclude`: how the copies are ended that the run began before it was stopped."""
+        """Implement `Change.conclude`: how the copies are ended that the run began before it was stopped.
+
+        Segments whose custom metadata exceeded the limit are recorded, so that they are not uploaded again.
+        """
+        record_breaches(self.run, outcomes)
         begun = sum(outcome.reason == BEGUN for outcome in outcomes)
         if not begun:
             return None

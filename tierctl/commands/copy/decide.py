@@ -2,18 +2,19 @@
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID
+from tierctl.apply.journal import CustomMetadataBreach
+from tierctl.apply.outcome import Outcome
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
 from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation, place_of
-from tierctl.commands.request import MutationRequest, Request
+from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.errors import CustomMetadataTooLarge
 from tierctl.locallog import with_open_transaction
-from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
@@ -25,21 +26,20 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.ids import INTERNAL_TOPICS
-from tierctl.model.progress import Progress
+from tierctl.model.settings import broker
 from tierctl.model.times import iso_utc
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier, written_ms
+from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.reasons import Reason, abort_words
-from tierctl.plan.steps import Plan, Skip
+from tierctl.plan.steps import Action, Plan, Skip, Step
 from tierctl.read.leader_logs import EvidenceSources, examine_histories
 from tierctl.read.partition_reader import illegal_name_error
 from tierctl.read.readable_log import tier_lineage
 from tierctl.read.segment import UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
-from tierctl.storage.open_tier import TierSpec
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
@@ -102,7 +102,77 @@ def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs)
     plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))
-    return run.without_breaches(plan, custom_metadata_max_bytes)
+    return without_breaches(run, plan, custom_metadata_limit(run, custom_metadata_max_bytes))
+
+
+def custom_metadata_limit(run: Mutation, asked_bytes: int | None) -> int:
+    """Return KIP-917's limit in bytes: the one of the command line, else that of the broker settings."""
+    stated = broker.CUSTOM_METADATA_MAX_BYTES.value(run.resources.broker_settings)
+    return stated if asked_bytes is None else asked_bytes
+
+
+def _custom_metadata_layout(run: Mutation) -> str:
+    """Return the name of the tier's layout, with the fields of custom metadata that it writes."""
+    fields = ",".join(sorted(run.tier_spec.aiven.custom_metadata_fields))
+    return f"{run.remote.layout.name} {fields}".strip()
+
+
+def without_breaches(run: Mutation, plan: Plan, limit_bytes: int) -> Plan:
+    """Return `plan` without the copies from the offset of each recorded breach on, and with the reasons.
+
+    KIP-917: segments whose custom metadata exceeded the limit are not uploaded again for the same result.
+    Copying of the partition stops there, as a broker's does; these segments are in `kept`. A breach of
+    another limit or of another layout does not count any more. Without a tier in the request its layout is
+    unknown, and is taken to be the same as then.
+    """
+    breaches = () if run.journal is None else run.journal.custom_metadata_breaches()
+    if not breaches:
+        return plan
+    layout = None if run.request.remote is None else _custom_metadata_layout(run)
+    held = {
+        (breach.topic_id, breach.partition): breach
+        for breach in sorted(breaches, key=lambda each: -each.start_offset)
+        if breach.limit_bytes == limit_bytes and layout in {None, breach.layout}
+    }
+    steps: list[Step] = []
+    kept: list[Decision] = []
+    reasons: dict[TopicIdPartition, Reason] = {}
+    for step in plan.steps:
+        breach, start = held.get(step.topic_id_partition.key), step.start_offset or 0
+        if breach is None or step.action is not Action.COPY_SEGMENT or start < breach.start_offset:
+            steps.append(step)
+            continue
+        reason = reasons.setdefault(step.topic_id_partition, breach.reason_since(written_ms(step)))
+        kept.append(
+            Decision(
+                partition=step.topic_id_partition,
+                segment_id=None,
+                start_offset=start,
+                end_offset=step.end_offset,
+                reason=reason,
+                size_bytes=step.details["segment_size_in_bytes"],
+            )
+        )
+    skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
+    return replace(plan, steps=tuple(steps), skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))
+
+
+def record_breaches(run: Mutation, outcomes: Sequence[Outcome]) -> None:
+    """Record the segments of `outcomes` whose custom metadata exceeded the limit, in the state directory."""
+    breaches = [
+        CustomMetadataBreach(
+            topic_id=outcome.step.topic_id,
+            partition=outcome.step.partition,
+            start_offset=outcome.step.start_offset or 0,
+            size_bytes=outcome.error.size_bytes,
+            limit_bytes=outcome.error.limit_bytes,
+            layout=_custom_metadata_layout(run),
+        )
+        for outcome in outcomes
+        if isinstance(outcome.error, CustomMetadataTooLarge)
+    ]
+    if breaches and run.journal is not None:
+        run.journal.record_breaches(breaches)
 
 
 def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:
@@ -236,59 +306,34 @@ def _begun_copies(
                 yield part.topic_id_partition, segment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceTier:
-    """The tier that is copied from, opened for reading; its metadata are read to their end."""
-
-    metadata: RemoteLogMetadataManager
-    remote: RemoteStorageManager
-    sources: Sources
-    spec: TierSpec
-
-
-@contextmanager
-def source_tier(request: Request, progress: Progress) -> Iterator[SourceTier]:
-    """Open the tier that is copied from: the `remote` of `request`, with its metadata topic."""
-    with Resources(request=request, progress=progress) as resources, spool_folder() as spool:
-        metadata, remote = resources.metadata(), resources.remote
-        metadata.refresh()
-        resources.inspect_tier(metadata)
-        yield SourceTier(
-            metadata=metadata,
-            remote=remote,
-            sources=TierSources(metadata, remote, spool),
-            spec=resources.tier_spec().resolved(remote),
-        )
-
-
 def decide_from_tier(run: Mutation, source: MutationRequest, *, clean_dangling: bool) -> Copies:
     """Decide the copies of segments that `run` does not have in its tier; `source` names that with them."""
-    opened = run.resources.enter(source_tier(source, run.progress))
-    state = opened.metadata.state
+    resources = run.resources.enter(Resources(request=source, progress=run.progress))
+    metadata, remote = resources.metadata(), resources.remote
+    state = metadata.refresh()
+    resources.inspect_tier(metadata)
+    sources = TierSources(metadata, remote, run.resources.enter(spool_folder()))
     selection = run.resolve_selection(part.topic_id_partition for part in state)
     run.metadata.refresh()
     run.inspect_tier(may_be_new=True)
     run.histories.examine(run.metadata.state)
-    evidence = EvidenceSources(selection=selection, remote=lambda: opened.remote)
+    evidence = EvidenceSources(selection=selection, remote=lambda: remote)
     incomplete = examine_histories(state, evidence, source.truncated_metadata)
     run.is_source_damaged = report_unusable(run.resources, state.quarantined, incomplete)
-    run.from_remote = opened.spec
-    run.source = place_of(source, opened.metadata, opened.remote)
-    plan = run.narrowed(_plan_from_tier(run, opened, clean_dangling=clean_dangling))
-    return Copies(plan=plan, sources=opened.sources)
-
-
-def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) -> Plan:
-    state = source.metadata.state
-    lineages = _lineages(run, source)
+    run.from_remote = resources.tier_spec().resolved(remote)
+    run.source = place_of(source, metadata, remote)
     now_ms = run.resources.now_ms
-    dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None
-    return plan_copy_from_tier(
-        state, run.metadata.state, lineages, dangling=dangling, ended_writer=_ended_writer(run)
+    plan = plan_copy_from_tier(
+        state,
+        run.metadata.state,
+        _lineages(run, sources),
+        dangling=Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None,
+        ended_writer=_ended_writer(run),
     )
+    return Copies(plan=run.narrowed(plan), sources=sources)
 
 
-def _lineages(run: Mutation, source: SourceTier) -> dict[tuple[Uuid, int], Lineage]:
+def _lineages(run: Mutation, source: TierSources) -> dict[tuple[Uuid, int], Lineage]:
     """Return the lineage of each selected user partition of the tier that is copied from."""
     fetcher = UncachedIndexes(source.remote)
     parts = [

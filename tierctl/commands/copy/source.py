@@ -5,11 +5,12 @@ under its id; it can only be deleted. Therefore a fetched and checked segment st
 in the source tier is deleted later.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStor
 from tierctl.files import FileBytes
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
-    EpochEntry,
     HashedFile,
     IndexType,
     LocalLog,
@@ -27,11 +27,11 @@ from tierctl.model import (
     LogSegmentData,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    TopicIdPartition,
     TopicPartition,
     Uuid,
 )
 from tierctl.model.choices import Severity
+from tierctl.model.ids import ZERO_UUID
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.state.lineage import Lineage
@@ -51,48 +51,57 @@ class SourceChanged(Exception):  # noqa: N818
     """The segment of a step is no longer as planned; the text states the difference."""
 
 
-class Source(Protocol):
-    """A complete segment in the state in which its step was checked; small and picklable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """The contents of a segment's files, which were sound when they were opened.
+
+    `is_unchanged` returns whether the files still have these bytes; a store refuses bytes of the log that
+    have another checksum.
+    """
+
+    data: LogSegmentData
+    is_unchanged: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(ABC):
+    """A complete segment in the state in which its step was checked; small and picklable.
+
+    `metadata` are those of a copy that was started, but for what each attempt states anew.
+    """
+
+    metadata: RemoteLogSegmentMetadata
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
         """Return the COPY_SEGMENT_STARTED event of a copy of this segment."""
-        ...
+        return replace(
+            self.metadata,
+            segment_id=segment_id,
+            broker_id=broker_id,
+            event_timestamp_ms=event_timestamp_ms,
+        )
 
-    def opened(self, context: SideEffectContext) -> AbstractContextManager["OpenedSource"]:
+    @abstractmethod
+    def opened(self, context: SideEffectContext) -> AbstractContextManager[OpenedSource]:
         """Provide the segment's files during the block.
 
         Raises TierctlError if the files cannot be read or are damaged.
         """
-        ...
 
 
-class OpenedSource(Protocol):
-    """The files of a segment, which were sound when they were opened."""
-
-    @property
-    def data(self) -> LogSegmentData:
-        """The contents; a store refuses bytes of the log that have another checksum."""
-        ...
-
-    def is_unchanged(self) -> bool:
-        """Return whether the files still have the bytes that were found sound."""
-        ...
-
-
-class Sources(Protocol):
+class Sources(ABC):
     """Finds the sources of a wave's steps."""
 
+    source_tier: SourceTier | None = None
+    """The tier that opening these sources needs."""
+
+    @abstractmethod
     def refresh(self, steps: Sequence[Step]) -> None:
         """Read the current segments of the partitions of `steps`."""
-        ...
 
+    @abstractmethod
     def find(self, step: Step) -> Source:
         """Return the source of one of the steps; raise SourceChanged if the segment is not as planned."""
-        ...
-
-    def with_options(self, context: SideEffectContext) -> SideEffectContext:
-        """Return `context` with the stores that opening these sources needs."""
-        ...
 
 
 class HashingFile(FileBytes):
@@ -167,17 +176,10 @@ def source_changed(log: Path) -> RemoteStorageError:
     )
 
 
-ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]
-
-
-def _no_logs(partitions: Collection[TopicPartition]) -> Collection[LocalLog]:  # noqa: ARG001
-    return ()
-
-
-class LogSources:
+class LogSources(Sources):
     """Sources in brokers' log directories; `read_logs` reads the current replicas of the given partitions."""
 
-    def __init__(self, read_logs: ReadLogs = _no_logs) -> None:
+    def __init__(self, read_logs: Callable[[Collection[TopicPartition]], Collection[LocalLog]]) -> None:
         self._read_logs = read_logs
         self._logs: Mapping[tuple[Uuid, int], LocalLog] = {}
 
@@ -190,98 +192,56 @@ class LogSources:
         """Implement `Sources.find`."""
         return find_source(step, self._logs.get(step.topic_id_partition.key))
 
-    def with_options(self, context: SideEffectContext) -> SideEffectContext:
-        """Implement `Sources.with_options`: log directories need no further store."""
-        return context
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSource:
-    """One rolled segment of a local log, with its indexes and leader epochs."""
+class LogSource(Source):
+    """One rolled segment of a local log, with its indexes and leader epochs.
 
-    partition: TopicIdPartition
-    base_offset: int
-    next_base_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
-    segment_leader_epochs: tuple[EpochEntry, ...]
+    A running broker may write to the files. A write to the log changes its size or time. Indexes are written
+    through a memory map (java.nio.MappedByteBuffer), which shows in neither, so their bytes are compared.
+    """
+
     files: SegmentFiles
     leader_epoch_index: bytes
     fingerprint: Fingerprint
 
-    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
-        """Implement `Source.started`."""
-        partition = self.partition
-        return RemoteLogSegmentMetadata(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            segment_id=segment_id,
-            start_offset=self.base_offset,
-            end_offset=self.next_base_offset - 1,
-            broker_id=broker_id,
-            max_timestamp_ms=self.max_timestamp_ms,
-            event_timestamp_ms=event_timestamp_ms,
-            segment_leader_epochs=self.segment_leader_epochs,
-            segment_size_in_bytes=self.size_bytes,
-            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-            txn_index_empty=IndexType.TRANSACTION not in self.files.indexes,
-        )
-
     @contextmanager
-    def opened(self, context: SideEffectContext) -> Iterator["OpenedLogSource"]:  # noqa: ARG002
+    def opened(self, context: SideEffectContext) -> Iterator[OpenedSource]:  # noqa: ARG002
         """Implement `Source.opened`; raise CorruptInputError if the files are damaged.
 
         A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
         Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
         """
-        opened: OpenedLogSource | None = None
+        data: LogSegmentData | None = None
         try:
             indexes = self._indexes()
-            metadata = self.started(Uuid.from_bytes(bytes(16)), -1, 0)
-            log, error = check_and_hash(metadata, self.files.log, indexes)
-            opened = OpenedLogSource(contents(log, indexes), self)
+            log, error = check_and_hash(self.metadata, self.files.log, indexes)
+            data = contents(log, indexes)
             damage = None if error is None else error.message
         except FileNotFoundError:
             damage = "a file is gone"
-        if damage is not None and (opened is None or not opened.is_unchanged()):
+        if damage is not None and (data is None or not self._has(data)):
             raise source_changed(self.files.log)
-        if opened is None or damage is not None:
+        if data is None or damage is not None:
             raise CorruptInputError(
-                f"segment {self.files.log} of {self.partition.topic_partition}",
+                f"segment {self.files.log} of {self.metadata.topic_id_partition.topic_partition}",
                 expected="whole batches and indexes of them",
                 found=damage or "",
                 hint="this segment and later ones are not copied; the --log-dir of another replica may have "
                 "an undamaged one",
             )
-        yield opened
+        yield OpenedSource(data=data, is_unchanged=partial(self._has, data))
 
     def _indexes(self) -> Indexes:
         return self.files.index_bytes() | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
 
-    def has(self, data: LogSegmentData) -> bool:
+    def _has(self, data: LogSegmentData) -> bool:
         """Return whether the files are still those that were planned, and the indexes the bytes in `data`."""
         try:
             indexes = self._indexes()
             return fingerprint(self.files) == self.fingerprint and contents(data.log_segment, indexes) == data
         except (SourceChanged, OSError):
             return False
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedLogSource:
-    """Implement OpenedSource by files in a log directory, to which a running broker may write.
-
-    A write to the log changes its size or time. Indexes are written through a memory map
-    (java.nio.MappedByteBuffer), which shows in neither, so their bytes are compared.
-    """
-
-    data: LogSegmentData
-    source: LogSource
-
-    def is_unchanged(self) -> bool:
-        """Implement `OpenedSource.is_unchanged`."""
-        return self.source.has(self.data)
 
 
 def find_source(step: Step, log: LocalLog | None) -> LogSource:
@@ -296,7 +256,7 @@ def find_source(step: Step, log: LocalLog | None) -> LogSource:
     if segment.next_base_offset > log.last_stable_offset:
         raise SourceChanged(f"the segment reaches above the last stable offset {log.last_stable_offset}")
     source = _source(log, segment, segment.next_base_offset, segment.producer_snapshot)
-    _compare(step, source)
+    _compare(step, source.metadata)
     return source
 
 
@@ -313,28 +273,38 @@ def _source(
     if segment.transaction_index is not None:
         indexes[IndexType.TRANSACTION] = segment.transaction_index
     files = SegmentFiles(log=segment.log, indexes=indexes)
-    return LogSource(
-        partition=log.topic_id_partition,
-        base_offset=segment.base_offset,
-        next_base_offset=next_base_offset,
-        size_bytes=segment.size_bytes,
+    partition = log.topic_id_partition
+    metadata = RemoteLogSegmentMetadata(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        segment_id=ZERO_UUID,
+        start_offset=segment.base_offset,
+        end_offset=next_base_offset - 1,
+        broker_id=-1,
         max_timestamp_ms=segment.max_timestamp_ms,
+        event_timestamp_ms=0,
         segment_leader_epochs=lineage.entries_in_range(segment.base_offset, next_base_offset),
+        segment_size_in_bytes=segment.size_bytes,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        txn_index_empty=segment.transaction_index is None,
+    )
+    return LogSource(
+        metadata=metadata,
         files=files,
         leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
         fingerprint=fingerprint(files),
     )
 
 
-def _compare(step: Step, source: LogSource) -> None:
+def _compare(step: Step, found: RemoteLogSegmentMetadata) -> None:
+    """Raise SourceChanged if the segment that was `found` is not the one of `step`."""
+    epochs = [list(entry) for entry in found.segment_leader_epochs]
     facts = {
-        "end_offset": (step.end_offset, source.next_base_offset - 1),
-        "segment_size_in_bytes": (step.details.get("segment_size_in_bytes"), source.size_bytes),
-        "max_timestamp_ms": (step.details.get("max_timestamp_ms"), source.max_timestamp_ms),
-        "segment_leader_epochs": (
-            step.details.get("segment_leader_epochs"),
-            [list(entry) for entry in source.segment_leader_epochs],
-        ),
+        "end_offset": (step.end_offset, found.end_offset),
+        "segment_size_in_bytes": (step.details.get("segment_size_in_bytes"), found.segment_size_in_bytes),
+        "max_timestamp_ms": (step.details.get("max_timestamp_ms"), found.max_timestamp_ms),
+        "segment_leader_epochs": (step.details.get("segment_leader_epochs"), epochs),
     }
     changed = [f"{name} was {then}, is {now}" for name, (then, now) in facts.items() if then != now]
     if changed:
@@ -344,20 +314,20 @@ def _compare(step: Step, source: LogSource) -> None:
 _S = RemoteLogSegmentState
 
 
-class TierSources:
+class TierSources(Sources):
     """Sources in another tier, which has its own metadata; a segment is in `spool` while it is copied."""
 
     def __init__(self, metadata: RemoteLogMetadataManager, remote: RemoteStorageManager, spool: Path) -> None:
-        self._metadata = metadata
-        self._remote = remote
-        self._spool = spool
+        self.metadata = metadata
+        self.remote = remote
+        self.source_tier = SourceTier(remote=remote, spool=spool)
 
     def refresh(self, steps: Sequence[Step]) -> None:  # noqa: ARG002
         """Implement `Sources.refresh`."""
-        self._metadata.refresh()
+        self.metadata.refresh()
 
     def find(self, step: Step) -> "TierSource":
-        """Implement `Sources.find`."""
+        """Implement `Sources.find`: a copy has the segment's metadata, but those of its own tier."""
         segment = self._segment(step)
         if segment is None:
             raise SourceChanged("the source tier has no such segment any more")
@@ -365,83 +335,58 @@ class TierSources:
             raise SourceChanged(f"the segment is {segment.state} in the source tier")
         if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
             raise SourceChanged("the segment's offsets are others than when this was decided")
-        return TierSource(
-            metadata=segment,
+        metadata = replace(
+            segment,
+            leader_epoch=None,
+            custom_metadata=None,
+            state=_S.COPY_SEGMENT_STARTED,
             txn_index_empty=segment.txn_index_empty or self._has_no_transactions(segment),
         )
-
-    def with_options(self, context: SideEffectContext) -> SideEffectContext:
-        """Implement `Sources.with_options`: add the source tier and its spool folder."""
-        return replace(context, source_tier=SourceTier(remote=self._remote, spool=self._spool))
+        return TierSource(metadata=metadata, segment=segment)
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata | None:
         segment_id = step.details.get(SOURCE_SEGMENT_ID)
         if not isinstance(segment_id, str):
             return None
-        return self._metadata.state.segment(step.topic_id_partition, Uuid.parse(segment_id))
+        return self.metadata.state.segment(step.topic_id_partition, Uuid.parse(segment_id))
 
     def _has_no_transactions(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return True if the transaction index is empty: brokers before 4.0 never set `txn_index_empty`."""
         try:
-            with self._remote.fetch_index(segment, IndexType.TRANSACTION) as stream:
+            with self.remote.fetch_index(segment, IndexType.TRANSACTION) as stream:
                 return not stream.read(1)
         except RemoteResourceNotFound:
             return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierSource:
-    """One finished segment of another tier."""
+class TierSource(Source):
+    """One finished segment of another tier, where `segment` are its metadata."""
 
-    metadata: RemoteLogSegmentMetadata
-    txn_index_empty: bool
-
-    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
-        """Implement `Source.started`: the source's metadata with a new id, broker id, time and tier."""
-        return replace(
-            self.metadata,
-            segment_id=segment_id,
-            broker_id=broker_id,
-            leader_epoch=None,
-            event_timestamp_ms=event_timestamp_ms,
-            custom_metadata=None,
-            state=_S.COPY_SEGMENT_STARTED,
-            txn_index_empty=self.txn_index_empty,
-        )
+    segment: RemoteLogSegmentMetadata
 
     @contextmanager
-    def opened(self, context: SideEffectContext) -> Iterator["SpooledSource"]:
-        """Implement `Source.opened`; raise CorruptInputError if the bytes do not match the metadata."""
+    def opened(self, context: SideEffectContext) -> Iterator[OpenedSource]:
+        """Implement `Source.opened`; raise CorruptInputError if the bytes do not match the metadata.
+
+        No other process writes to the files in the spool folder.
+        """
         if context.source_tier is None:
             raise UsageError("--from-remote is missing: the plan copies segments from another tier")
-        source = context.source_tier
-        with spooled(source.remote, self.metadata, source.spool) as files:
+        source, segment = context.source_tier, self.segment
+        with spooled(source.remote, segment, source.spool) as files:
             indexes = files.index_bytes()
-            log, error = check_and_hash(self.metadata, files.log, indexes)
+            log, error = check_and_hash(segment, files.log, indexes)
             if error is not None:
-                raise self._unsound(error)
-            if self.txn_index_empty:
+                raise CorruptInputError(
+                    f"remote segment {segment.segment_id} of {segment.topic}-{segment.partition} from offset "
+                    f"{segment.start_offset}",
+                    expected="what its metadata say",
+                    found=error.message,
+                    hint="this segment and later ones are not copied; tierctl verify --deep lists all "
+                    "problems",
+                )
+            if self.metadata.txn_index_empty:
                 indexes[IndexType.TRANSACTION] = None
-            yield SpooledSource(contents(log, indexes), files, fingerprint(files))
-
-    def _unsound(self, problem: Problem) -> CorruptInputError:
-        m = self.metadata
-        return CorruptInputError(
-            f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}",
-            expected="what its metadata say",
-            found=problem.message,
-            hint="this segment and later ones are not copied; tierctl verify --deep lists all problems",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class SpooledSource:
-    """Implement OpenedSource by files in the spool folder, to which no other process writes."""
-
-    data: LogSegmentData
-    files: SegmentFiles
-    fingerprint: Fingerprint
-
-    def is_unchanged(self) -> bool:
-        """Implement `OpenedSource.is_unchanged`."""
-        return fingerprint(self.files) == self.fingerprint
+            known = fingerprint(files)
+            yield OpenedSource(data=contents(log, indexes), is_unchanged=lambda: fingerprint(files) == known)

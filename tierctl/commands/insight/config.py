@@ -7,8 +7,7 @@ from typing import Annotated
 
 from tierctl.commands.change import read_plan
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources
-from tierctl.commands.tier_inspection import require_own_tier
+from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.errors import (
     AuthenticationError,
     MetadataError,

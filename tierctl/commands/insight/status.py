@@ -15,7 +15,7 @@ from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
-from tierctl.commands.tier_inspection import require_own_tier
+from tierctl.commands.resources import require_own_tier
 from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.parallel_fold import Kept

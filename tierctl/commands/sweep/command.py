@@ -17,6 +17,7 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
+from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import Action, Plan
 
 _ASSUMED_HINT = "change the settings of the topics first, and leave --assume out"
@@ -135,9 +136,7 @@ class Sweep(Change[SweepRequest]):
         parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
         run.check_plan_fence(plan, examined, [inputs.current[named] for named in inputs.asked])
-        run.check_limits(
-            plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
-        )
+        check_limits(plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction)
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

@@ -63,6 +63,7 @@ from tierctl.plan.repair import (
     plan_repair,
 )
 from tierctl.plan.retention.leader_views import knows_log_start
+from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState
@@ -390,7 +391,7 @@ class Repair(Change[RepairRequest]):
         """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
         request = self.request
         self.fence({step.topic_id_partition for step in plan.steps})
-        self.run.check_limits(
+        check_limits(
             plan,
             self.run.metadata.state,
             max_deletes=request.max_deletes,
