@@ -18,7 +18,7 @@ from tierctl.apply.tier_check import claim_tier
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
-from tierctl.commands.sweep.act import SweepSegments
+from tierctl.commands.sweep.command import SweepSegments
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager

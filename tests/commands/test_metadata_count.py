@@ -99,19 +99,17 @@ def test_a_lost_partition_is_made_again_in_every_replica(root: Path, tmp_path: P
     ],
     ids=["no source", "a folder beyond", "another number in the settings", "another number in the cluster"],
 )
-@pytest.mark.parametrize("apply", [(), ("--apply",)], ids=["plan", "apply"])
-def test_refused(
-    root: Path, tmp_path: Path, sources: tuple[object, ...], expected: str, apply: tuple[str, ...]
-) -> None:
+def test_refused(root: Path, tmp_path: Path, sources: tuple[object, ...], expected: str) -> None:
     if "cluster" in sources:
         write_cluster_metadata(brokers_of(root), COUNT)
     more: tuple[object, ...] = ("--broker-config", config_of(tmp_path, COUNT)) if "config" in sources else ()
     given = tuple(each for each in sources if each not in {"config", "cluster"})
     before = contents(root)
-    ran = tierctl(*rebuild(root, *given, *more), *apply)
-    assert (ran.code, expected in ran.err) == (4, True), ran.err
-    assert "hint: " in ran.err
-    assert contents(root) == before
+    for apply in ((), ("--apply",)):
+        ran = tierctl(*rebuild(root, *given, *more), *apply)
+        assert (ran.code, expected in ran.err) == (4, True), ran.err
+        assert "hint: " in ran.err
+        assert contents(root) == before
 
 
 def test_one_event_in_the_wrong_partition_stops_every_write(writable: Writable) -> None:

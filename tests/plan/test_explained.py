@@ -7,7 +7,7 @@ from typing import Self
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.locallog import read_log_dirs, read_topic_configs
+from tierctl.locallog import read_log_dirs
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -21,7 +21,6 @@ from tierctl.state.tier_state import PartitionState, TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
-from tests.state.captures import read_state
 from tests.support.topic_settings import enabled_configs
 
 EVERYTHING = Selection()
@@ -208,16 +207,6 @@ def check_local(plan: Plan, logs: list[LocalLog]) -> None:
     assert K.ROLLED not in {each.reason.kind for each in plan.kept}
 
 
-def test_captured_tiers_are_explained_whole(capture: Callable[..., Path]) -> None:
-    root = capture("tiered-cluster")
-    for moment in ("before", "after"):
-        state, logs = read_state(root / moment), read_log_dirs([root / moment])
-        for config in (TopicConfig(retention_bytes=2_000_000), TopicConfig(retention_ms=0), TopicConfig()):
-            configs = dict.fromkeys(("orders", "payments", "clicks", "metrics"), config)
-            plan = plan_retention(state, logs, configs, now_ms=NOW_MS, explained=EVERYTHING)
-            check_remote(plan, state)
-
-
 def test_captured_logs_are_explained_whole(capture: Callable[..., Path]) -> None:
     root = capture("untiered-broker")
     logs = read_log_dirs([root / "local"])
@@ -229,21 +218,6 @@ def test_captured_logs_are_explained_whole(capture: Callable[..., Path]) -> None
     assert waiting[0].facts["producer_id"] == 1000
     assert waiting[0].facts["last_stable_offset"] == 3280
     assert waiting[0].facts["since_ms"] == 1795257348103
-
-
-def test_a_captured_copy_lag_is_explained(capture: Callable[..., Path]) -> None:
-    root = capture("copy-lag", "4.4.0")
-    logs = read_log_dirs([root / "local"])
-    configs = read_topic_configs(root / "topics.properties")
-    plan = plan_copy(
-        TierState(),
-        logs,
-        configs,
-        now_ms=int((root / "looked_at_ms").read_text()),
-        explained=EVERYTHING,
-    )
-    check_local(plan, logs)
-    assert K.COPY_LAG in {each.reason.kind for each in plan.kept}
 
 
 def test_kinds_of_reasons() -> None:

@@ -10,8 +10,7 @@ from tierctl.model import LocalLog, Selection, TopicConfig
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.decisions import NextAction
-from tierctl.plan.local_retention import LocalRetention
+from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind
 from tierctl.state.cache import RemoteLogMetadataCache
 

@@ -15,7 +15,7 @@ from tierctl.state.tier_state import TierState
 
 from tests.plan.test_properties import LIMITS, MANY, World, chains, histories
 from tests.plan.test_saved import PLAN
-from tests.plan.tier import NOW_MS, PARTITION, S, advance, local_log, segment, through_json, tier
+from tests.plan.tier import NOW_MS, S, local_log, segment, through_json, tier
 
 SEGMENTS = (segment(0, 0, 99), segment(1, 100, 199), segment(2, 200, 299))
 LOG = local_log([0], 500)
@@ -105,22 +105,6 @@ def test_a_log_start_that_must_rise_now_is_not_raised_by_the_plan() -> None:
     assert raised(still_decided(kept(current), planned, state).plan) == [None, None, None]
 
 
-def test_a_deletion_that_another_run_began_is_resumed() -> None:
-    state = tier(*SEGMENTS)
-    planned = sweep(state, EVERYTHING)
-    advance(state, SEGMENTS[0], S.DELETE_SEGMENT_STARTED)
-    found, reasons = left(planned, sweep(state, EVERYTHING), state)
-    assert (found, reasons) == ([0, 100, 200], [])
-
-
-def test_a_step_that_is_done_says_so() -> None:
-    state = tier(*SEGMENTS)
-    planned = sweep(state, EVERYTHING)
-    advance(state, SEGMENTS[0], S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
-    found, reasons = left(planned, sweep(state, EVERYTHING), state)
-    assert (found, reasons) == ([100, 200], ["the segment is deleted already"])
-
-
 def test_nothing_is_added_to_a_plan() -> None:
     """A segment that expired later is left to the next plan, and so are the segments after it."""
     state = tier(*SEGMENTS)
@@ -146,23 +130,6 @@ def test_copies_leave_no_hole(steps: Collection[int], starts: list[int]) -> None
     found, reasons = left(planned, current, state)
     assert found == starts
     assert len(reasons) == len(steps) - len(starts)
-
-
-def test_a_log_that_was_rolled_otherwise_is_not_copied_by_the_plan() -> None:
-    state = tier()
-    planned = copy(state, local_log([0, 100, 200], 250))
-    found, reasons = left(planned, copy(state, local_log([0, 150, 200], 250)), state)
-    assert (found, len(reasons)) == ([], 2)
-    assert all("copy does not decide it now" in reason for reason in reasons)
-
-
-def test_a_topic_that_may_not_be_tiered_any_more() -> None:
-    log, state = local_log([0, 100], 150), tier()
-    disabled = plan_copy(state, [log], {"orders": TopicConfig(remote_storage_enable=False)})
-    found, reasons = left(copy(state, log), disabled, state)
-    assert (found, len(reasons)) == ([], 1)
-    assert "remote_storage_enable was True and is False" in reasons[0]
-    assert PARTITION in {skip.topic_id_partition for skip in disabled.skipped}
 
 
 def test_a_segment_that_expired_before_the_planned_ones_holds_them() -> None:

@@ -32,8 +32,7 @@ from tierctl.model.configs import CopyLag
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import Decision
-from tierctl.plan.local_retention import with_local_retention
+from tierctl.plan.decisions import Decision, with_local_retention
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
+from tierctl.model import EpochEntry, TopicIdPartition
 from tierctl.plan.copy import WITHDRAWN_REASON, Dangling, plan_copy
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
@@ -16,7 +16,6 @@ from tests.plan.tier import (
     NOW_MS,
     OTHER_ID,
     PARTITION,
-    S,
     advance,
     local_log,
     segment,
@@ -170,23 +169,6 @@ def test_epochs_that_begin_at_the_next_base_offset_belong_to_the_next_segment() 
 
 
 @pytest.mark.parametrize(
-    ("topic", "config", "reason"),
-    [
-        ("orders", replace(ENABLED, cleanup_policy=frozenset({"compact"})), "cleanup.policy=compact: "),
-        ("orders", TopicConfig(remote_storage_enable=False), "remote.storage.enable=false"),
-        ("orders", TopicConfig(), "remote.storage.enable=true is not among"),
-        ("__consumer_offsets", ENABLED, "internal topics are never tiered"),
-        ("orders", replace(ENABLED, cleanup_policy=frozenset()), ""),
-        ("orders", ENABLED, ""),
-    ],
-)
-def test_topics_that_are_never_tiered(topic: str, config: TopicConfig, reason: str) -> None:
-    log = local_log(BASES, 350, partition=replace(PARTITION, topic=topic))
-    plan = plan_copy(TierState(), [log], {topic: config})
-    assert (reason in reasons(plan), bool(plan.steps)) == (True, not reason)
-
-
-@pytest.mark.parametrize(
     ("one", "other", "winner"),
     [
         ({"epochs": ((0, 0),)}, {"epochs": ((0, 0), (2, 300))}, "/logs/b2"),
@@ -250,20 +232,6 @@ def test_a_log_behind_the_tier_is_not_copied() -> None:
     plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (2, 120)))], CONFIGS)
     assert plan.steps == ()
     assert "the log is behind: its latest leader epoch is 2, the tier knows epoch 3" in reasons(plan)
-
-
-def test_a_second_run_goes_on_where_the_first_was_killed() -> None:
-    log = local_log(BASES, 350)
-    state = TierState()
-    for number, step in enumerate(plan_copy(state, [log], CONFIGS).steps):
-        assert step.start_offset is not None
-        assert step.end_offset is not None
-        begun = segment(10 + number, step.start_offset, step.end_offset)
-        advance(state, begun)
-        # The copy was killed between STARTED and FINISHED, so it is repeated with another id.
-        assert ranges(plan_copy(state, [log], CONFIGS))[0] == (step.start_offset, step.end_offset)
-        advance(state, replace(begun, segment_id=segment_id(20 + number)), S.COPY_SEGMENT_FINISHED)
-    assert plan_copy(state, [log], CONFIGS).steps == ()
 
 
 def test_copies_begun_before_are_named() -> None:

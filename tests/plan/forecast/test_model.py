@@ -7,7 +7,7 @@ from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan import forecast
-from tierctl.plan.decisions import DecisionColumns
+from tierctl.plan.decisions import DecisionColumns, LocalRetention
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,
@@ -23,7 +23,6 @@ from tierctl.plan.forecast import (
     requests,
     sum_of,
 )
-from tierctl.plan.local_retention import LocalRetention
 
 from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
 

@@ -28,7 +28,7 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.plan.decisions import EXPIRED, DecisionColumns
+from tierctl.plan.decisions import EXPIRED, DecisionColumns, LocalRetention
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -40,7 +40,6 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
-from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.retention.breaches import view_of_log
 from tierctl.plan.retention.expiry import PartitionDecisions

@@ -1,24 +1,26 @@
-"""`sweep`: its request, and the one protocol of commands that change something."""
+"""`sweep`: its request, the one protocol of commands that change something, and its act."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
-from tierctl.apply.run import Acts
+from tierctl.apply.deletion import DeleteSegments, RaiseLogStarts, raise_log_starts
+from tierctl.apply.run import Acts, Run
 from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.setting_changes import OF_TIER, Changes
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, MaxDeletes, MaxFraction
-from tierctl.commands.sweep.act import SweepSegments, log_starts_of
 from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.metadata.parallel_fold import Kept
+from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.plan.safety import check_limits
-from tierctl.plan.steps import Action, Plan
+from tierctl.plan.steps import Action, Plan, Step
 
 _ASSUMED_HINT = "change the settings of the topics first, and leave --assume out"
 
@@ -101,6 +103,36 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     return Sweep.of(request, progress)
 
 
+def _log_starts_of(run: Mutation) -> RaiseLogStarts | None:
+    """Return what stores raised log starts: the cluster and the state directory; None if there is neither."""
+    if run.cluster is None and run.journal is None:
+        return None
+
+    def raise_all(starts: Mapping[TopicIdPartition, int]) -> None:
+        # Raise the log start on the cluster before the journal, so that the journal is never ahead of what
+        # consumers see.
+        if run.cluster is not None:
+            run.cluster.raise_log_starts(starts)
+        if run.journal is not None:
+            run.journal.raise_log_starts(starts)
+
+    return raise_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSegments:
+    """The act of DELETE_SEGMENT of a sweep; `log_starts` are raised in addition to those in the steps."""
+
+    log_starts: Mapping[TopicIdPartition, int]
+    raise_log_starts: RaiseLogStarts | None
+
+    def __call__(self, run: Run, steps: Sequence[Step]) -> None:
+        """Implement `Act`."""
+        if run.may_begin():
+            raise_log_starts(self.log_starts, self.raise_log_starts)
+        DeleteSegments(raise_log_starts=self.raise_log_starts)(run, steps)
+
+
 class Sweep(Change[SweepRequest]):
     """One run of `sweep`."""
 
@@ -141,7 +173,7 @@ class Sweep(Change[SweepRequest]):
     def acts(self) -> Acts:
         """Implement `Change.acts`."""
         asked = {self._inputs.current[named]: offset for named, offset in self._inputs.asked.items()}
-        keep = log_starts_of(self.run)
+        keep = _log_starts_of(self.run)
         if asked and keep is None:
             self.run.progress.say(
                 "the raised log start offsets are not stored: give --state-dir, or the same options in each "
