@@ -356,8 +356,8 @@ def test_format_notes_the_events_that_are_gone(root: Path) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Path) -> None:
-    for stage, noted in (("before", 0), ("after", 0)):
-        assert len(piped(root / stage, tmp_path / "kept")) == noted
+    for stage in ("before", "after"):
+        assert piped(root / stage, tmp_path / "kept") == []
     assert len(piped(root / "after", tmp_path / "late")) == 2
 
 

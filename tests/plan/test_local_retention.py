@@ -7,8 +7,9 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.checks.segments import check_local_retention
 from tierctl.model import LocalLog, Selection, TopicConfig
-from tierctl.model.configs import BrokerDefaults
+from tierctl.model.configs import BrokerDefaults, SettingValue
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind
@@ -88,6 +89,55 @@ def test_why_segments_stay(log: LocalLog, copied: int, why: str) -> None:
     assert f"local.retention.ms {DAY_MS}: the newest record is of" in held[0].reason
     first = held[0].segment.base_offset
     assert f"but stays: behind the segment from offset {first}: it" in held[1].reason
+
+
+AGE_MS, BYTES = "local.retention.ms", "local.retention.bytes"
+SIZES = [50, 60, 70, 80, 90]
+WHOLE = TopicConfig(retention_ms=0, retention_bytes=-1)
+
+
+def _stated(**settings: int) -> TopicConfig:
+    """Return a topic that states local.retention `ms` and `bytes`, and `retention_ms`."""
+    names = {"ms": AGE_MS, "bytes": BYTES, "retention_ms": "retention.ms"}
+    stated = {
+        names[key]: SettingValue(name=names[key], value=str(value), source=SettingSource.FILE)
+        for key, value in settings.items()
+    }
+    return TopicConfig(retention_ms=settings.get("retention_ms", -1), stated=stated)
+
+
+LEFT: dict[str, tuple[TopicConfig, dict[str, int], int, int]] = {
+    "no limit": (_stated(), {}, 399, 5),
+    "all of it is younger": (_stated(ms=DAY_MS), {}, 399, 5),
+    "time, but not the active segment": (_stated(ms=DAY_MS - 1), {}, 399, 1),
+    "only what is in the tier": (_stated(ms=0), {}, 250, 3),
+    "nothing is in the tier": (_stated(ms=0), {}, -1, 5),
+    "wholly inside the excess": (_stated(bytes=350 - 110), {}, 399, 3),
+    "one byte too little": (_stated(bytes=350 - 109), {}, 399, 4),
+    "the larger of both": (_stated(bytes=300, ms=0), {}, 399, 1),
+    "-2 is the retention": (_stated(ms=-2, retention_ms=0), {}, 399, 1),
+    "unstated is the retention": (_stated(retention_ms=0), {}, 399, 1),
+    "-1 is no limit": (_stated(ms=-1, retention_ms=0), {}, 399, 5),
+    "copying is disabled: also what is not in the tier": (replace(WHOLE, is_copy_disabled=True), {}, -1, 1),
+    "copying is disabled: size": (TopicConfig(retention_bytes=240, is_copy_disabled=True), {}, -1, 3),
+    "no deletes by the policy": (replace(WHOLE, cleanup_policy=frozenset({"compact"})), {}, 399, 5),
+    "below the log start without a limit": (TopicConfig(), {"log_start_offset": 200}, -1, 3),
+    "within a segment": (TopicConfig(), {"log_start_offset": 199}, -1, 4),
+    "the excess is above it": (TopicConfig(retention_bytes=240), {"log_start_offset": 200}, 399, 3),
+    "time goes on above it": (WHOLE, {"log_start_offset": 200}, 299, 2),
+    # Records in the tier were replicated, even if the checkpoint of the high watermark is older.
+    "not replicated": (replace(WHOLE, is_copy_disabled=True), {"high_watermark": 299}, -1, 3),
+    "nothing is replicated": (replace(WHOLE, is_copy_disabled=True), {"high_watermark": 0}, -1, 5),
+    "in the tier, with an old high watermark": (WHOLE, {"high_watermark": 0}, 399, 1),
+    "a part is in the tier": (WHOLE, {"high_watermark": 0}, 199, 3),
+}
+
+
+@pytest.mark.parametrize(("config", "facts", "copied", "left"), LEFT.values(), ids=LEFT)
+def test_what_is_left(config: TopicConfig, facts: dict[str, int], copied: int, left: int) -> None:
+    log = local_log(BASES, 450, sizes=SIZES, **facts)  # type: ignore[arg-type]
+    found = LocalRetention.of(config).left(log, copied, NOW_MS + DAY_MS)
+    assert [segment.base_offset for segment in found] == BASES[5 - left :]
 
 
 def test_kafkas_defaults() -> None:

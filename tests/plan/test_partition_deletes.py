@@ -1,6 +1,8 @@
 """Plans to delete partitions, and their limits."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, SafetyRefusal, UsageError
@@ -8,24 +10,20 @@ from tierctl.model import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicIdPartition,
-    TopicPartition,
     Uuid,
 )
 from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence, plan_mark, plan_removal
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
 
 from tests.plan.tier import (
-    NOW_MS,
     OTHER_ID,
     PARTITION,
     TOPIC_ID,
     S,
     advance,
-    local_log,
     segment,
     tier,
 )
@@ -82,16 +80,15 @@ def test_marks_every_partition_of_a_topic_id() -> None:
     assert {step.topic_id for step in plan.steps} == {TOPIC_ID}
 
 
-@pytest.mark.parametrize(
-    "states",
-    [(P.DELETE_PARTITION_MARKED,), (P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED), tuple(P)],
-)
-def test_marks_no_partition_twice(states: tuple[P, ...]) -> None:
-    state = every_state()
+@pytest.mark.parametrize("count", range(4))
+def test_what_is_marked_and_removed_by_state(count: int) -> None:
+    """A partition is marked once; segments that a finished deletion left behind are removed, too."""
+    states, state = tuple(P)[:count], every_state()
     deletion(state, PARTITION, *states)
-    plan = plan_mark(state, [TOPIC_ID], GONE)
-    assert brief(plan) == [("mark_partition", 1, None)]
-    assert [skip.reason for skip in plan.skipped] == [f"already {states[-1]}"]
+    marks = plan_mark(state, [TOPIC_ID], GONE)
+    assert brief(marks) == [("mark_partition", number, None) for number in ((1,) if count else (0, 1))]
+    assert [skip.reason for skip in marks.skipped] == [f"already {each}" for each in states[-1:]]
+    assert len(plan_removal(state).steps) == (6 if count else 0)
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "x" * 250])
@@ -137,22 +134,6 @@ def test_removes_every_segment_of_a_marked_partition() -> None:
     assert (whole.details["metadata_partition"], whole.details["state"]) == (0, "DELETE_PARTITION_MARKED")
 
 
-@pytest.mark.parametrize(
-    ("states", "wanted"),
-    [
-        ((), 0),
-        ((P.DELETE_PARTITION_MARKED,), 6),
-        ((P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED), 6),
-        # Segments that a finished deletion left behind.
-        (tuple(P), 6),
-    ],
-)
-def test_what_is_removed_by_state(states: tuple[P, ...], wanted: int) -> None:
-    state = every_state()
-    deletion(state, PARTITION, *states)
-    assert len(plan_removal(state).steps) == wanted
-
-
 def test_a_removed_partition_needs_no_step() -> None:
     state = tier(segment(1, 0, 9))
     deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
@@ -161,24 +142,20 @@ def test_a_removed_partition_needs_no_step() -> None:
     assert plan_removal(state).steps == ()
 
 
-def test_removal_decides_nothing_from_metadata_it_does_not_understand() -> None:
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_nothing_is_decided_from_metadata_that_are_not_known_completely(is_damaged: bool) -> None:
     state = every_state()
     deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
-    quarantine(state)
+    if is_damaged:
+        quarantine(state)
+    else:
+        state.add_missing(MissingEvents(0, 0, 28))
+    why = "could not be understood" if is_damaged else "metadata partition 0 begins at offset 28"
     for plan in (plan_removal(state), plan_mark(state, [OTHER_ID], GONE)):
         assert plan.steps == ()
-        assert "could not be understood" in plan.skipped[0].reason
-
-
-def test_removal_decides_nothing_where_events_are_missing() -> None:
-    state = every_state()
-    deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
-    state.add_missing(MissingEvents(0, 0, 28))
-    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID], GONE)):
-        assert plan.steps == ()
-        assert "metadata partition 0 begins at offset 28" in plan.skipped[0].reason
+        assert why in plan.skipped[0].reason
     state.accepts_missing = True
-    assert plan_removal(state).steps
+    assert bool(plan_removal(state).steps) != is_damaged
 
 
 def test_partitions_are_removed_in_the_order_of_their_marks() -> None:
@@ -190,76 +167,44 @@ def test_partitions_are_removed_in_the_order_of_their_marks() -> None:
     assert plan_removal(state, topic_ids=[OTHER_ID]).steps == ()
 
 
-def deletes(count: int, *, resumed: int = 0) -> tuple[Plan, TierState]:
-    """Return a plan that deletes `count` of 40 segments, of which `resumed` are being deleted already."""
-    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(40)]
-    state = tier(*segments)
-    for metadata in segments[:resumed]:
-        advance(state, metadata, S.DELETE_SEGMENT_STARTED)
-    plan = plan_retention(
-        state,
-        [local_log([400], 410)],
-        {},
-        now_ms=NOW_MS,
-        log_start_offsets={TopicPartition("orders", 0): 10 * count},
-    )
-    assert len(plan.steps) == count
-    return plan, state
+F, BEGUN, CUT_OFF = S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.COPY_SEGMENT_STARTED
 
 
 @pytest.mark.parametrize(
-    ("count", "limits", "message"),
+    ("known", "deleted", "limits", "message"),
     [
-        (20, {}, None),
-        (21, {}, "21 of the 40 finished segments of .*orders-0, more than --max-fraction 0.5"),
-        (40, {"max_fraction": 1.0}, None),
-        (1, {"max_fraction": 0.0}, "1 of the 40 finished segments"),
-        (20, {"max_deletes": 20}, None),
-        (20, {"max_deletes": 19}, "deletes 20 segments, more than --max-deletes 19"),
+        (40, {F: 20}, {}, None),
+        (40, {F: 21}, {}, "21 of the 40 finished segments of .*orders-0, more than --max-fraction 0.5"),
+        (40, {F: 40}, {"max_fraction": 1.0}, None),
+        (40, {F: 1}, {"max_fraction": 0.0}, "1 of the 40 finished segments"),
+        (40, {F: 20}, {"max_deletes": 20}, None),
+        (40, {F: 20}, {"max_deletes": 19}, "deletes 20 segments, more than --max-deletes 19"),
+        # Small partitions are exempt from the share.
+        (19, {F: 19}, {}, None),
+        (20, {F: 19}, {}, "19 of the 20 finished segments"),
+        # Deletions that were begun earlier are no share of the partition: 10 of 20 segments are half.
+        (40, {F: 10, BEGUN: 20}, {}, None),
+        (40, {F: 11, BEGUN: 20}, {}, "11 of the 20 finished segments"),
+        (40, {F: 5, BEGUN: 30}, {"max_fraction": 0.1}, None),
+        # The limit protects records that consumers can read: unfinished copies have none.
+        (40, {F: 20, CUT_OFF: 30}, {}, None),
+        (40, {F: 21, CUT_OFF: 30}, {}, "21 of the 40 finished segments"),
+        (10_001, {F: 10_001}, {"max_fraction": 1.0}, "deletes 10001 segments, more than --max-deletes 10000"),
     ],
 )
-def test_limits(count: int, limits: dict[str, float], message: str | None) -> None:
-    plan, state = deletes(count)
-    if message is None:
-        check_limits(plan, state, **limits)  # type: ignore[arg-type]
-    else:
-        with pytest.raises(LimitExceeded, match=message):
-            check_limits(plan, state, **limits)  # type: ignore[arg-type]
-
-
-def test_resumed_deletions_are_no_share_of_the_partition() -> None:
-    """30 deletions were begun earlier; 5 of the other 10 segments are half. One more is too many."""
-    check_limits(*deletes(35, resumed=30), max_fraction=0.1)
-    check_limits(*deletes(30, resumed=20))
-    with pytest.raises(LimitExceeded, match="11 of the 20 finished segments"):
-        check_limits(*deletes(31, resumed=20))
-
-
-def test_unfinished_copies_are_no_share_of_the_partition() -> None:
-    """The limit protects records that consumers can read; 30 unfinished copies have none."""
-    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(40)]
-    cut_off = [replace(each, state=S.COPY_SEGMENT_STARTED) for each in segments[:30]]
-    finished = [replace(each, state=S.COPY_SEGMENT_FINISHED) for each in segments]
-    steps = [delete_step(each, "any") for each in (*cut_off, *finished[:20])]
-    check_limits(Plan(command="sweep", steps=tuple(steps), read={}), tier(*segments))
-    steps.append(delete_step(finished[20], "any"))
-    with pytest.raises(LimitExceeded, match="21 of the 40 finished segments"):
-        check_limits(Plan(command="sweep", steps=tuple(steps), read={}), tier(*segments))
-
-
-def test_small_partitions_are_exempt_from_the_share() -> None:
-    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(20)]
-    raised = {TopicPartition("orders", 0): 190}
-    for count, refused in ((19, False), (20, True)):
-        state = tier(*segments[:count])
-        logs = [local_log([10 * count], 10 * count + 5)]
-        plan = plan_retention(state, logs, {}, now_ms=NOW_MS, log_start_offsets=raised)
-        assert len(plan.steps) == 19
-        if refused:
-            with pytest.raises(LimitExceeded):
-                check_limits(plan, state)
-        else:
-            check_limits(plan, state)
+def test_limits(known: int, deleted: dict[S, int], limits: dict[str, Any], message: str | None) -> None:
+    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(known)]
+    state = tier(*segments)
+    for metadata in segments[known - deleted.get(BEGUN, 0) :]:
+        advance(state, metadata, BEGUN)
+    steps = tuple(
+        delete_step(replace(metadata, state=of), "any")
+        for of, count in deleted.items()
+        for metadata in segments[:count]
+    )
+    plan = Plan(command="sweep", steps=steps, read={})
+    with nullcontext() if message is None else pytest.raises(LimitExceeded, match=message):
+        check_limits(plan, state, **limits)
 
 
 def test_whole_partitions_count_against_max_deletes_only() -> None:

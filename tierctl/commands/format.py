@@ -82,38 +82,27 @@ class EventRow(TypedDict):
     value: NotRequired[Annotated[str, f.VALUE]]
 
 
+_SHOWN = (
+    "metadata_partition",
+    "metadata_offset",
+    "timestamp_ms",
+    "type",
+    "topic",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "state",
+    "error",
+)
 EVENTS = Columns(
     EventRow,
     name="events",
     title="Records of the metadata topic",
     commands="format",
     noun="record",
-    terminal=(
-        "metadata_partition",
-        "metadata_offset",
-        "timestamp_ms",
-        "type",
-        "topic",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "state",
-        "error",
-    ),
-    table=(
-        "metadata_partition",
-        "metadata_offset",
-        "timestamp_ms",
-        "type",
-        "topic",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "state",
-        "error",
-    ),
+    terminal=_SHOWN,
+    table=_SHOWN,
 )
 
 

@@ -4,8 +4,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
 from importlib.util import find_spec
@@ -49,117 +49,6 @@ class DeployMode(StrEnum):
 
     CLIENT = "client"
     CLUSTER = "cluster"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A command of tierctl, and the master, resources and files to run it with.
-
-    `main` is the path of the script and `package` that of the zip with tierctl.
-    """
-
-    settings: SparkSettings
-    deploy_mode: DeployMode
-    command: Sequence[str]
-    main: str
-    package: str
-    python_archive: str | None = None
-    container_image: str | None = None
-    resources: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        master = self.settings.master
-        if master is None:
-            raise UsageError("--master is missing", hint="yarn, k8s://https://host:port or spark://host:port")
-        if self.settings.is_connect:
-            raise UsageError(
-                "spark-submit can't use a Spark Connect server",
-                hint="run the command with --master sc://... itself",
-            )
-        _require_used(self, master)
-        archive = self.python_archive
-        if archive is not None and not _SCHEME.match(archive) and not Path(archive).is_file():
-            raise UsageError(f"--python-archive {archive}: no such file")
-        if self.deploy_mode is DeployMode.CLUSTER:
-            _require_cluster_mode(self, master)
-        if master.startswith("k8s://") and self.container_image is None and IMAGE not in self.settings.conf:
-            raise UsageError(
-                "--container-image is missing", hint="an image with Spark, Python and tierctl's libraries"
-            )
-        for word in self.command:
-            name, equals, value = word.partition("=")
-            if is_credential("", word) or (equals and is_credential(name, value)):
-                raise UsageError(
-                    f"{name if equals else 'an argument'}: a command line must not contain credentials",
-                    hint="put them in a file, a profile, or the environment of the driver",
-                )
-
-    def words(self) -> list[str]:
-        """Return the arguments of spark-submit."""
-        return [
-            *("--master", str(self.settings.master), "--deploy-mode", str(self.deploy_mode)),
-            *("--name", f"tierctl {self.command[0]}"),
-            *(word for name, value in self.resources.items() for word in (f"--{name}", value)),
-            *(("--archives", f"{self.python_archive}#{ENVIRONMENT}") if self.python_archive else ()),
-            *("--py-files", self.package),
-            *(word for name, value in self._conf() for word in ("--conf", f"{name}={value}")),
-            self.main,
-            *self.command,
-        ]
-
-    def _conf(self) -> Iterator[tuple[str, str]]:
-        """Yield the settings that the driver needs before it starts; the operator's replace the defaults."""
-        given = self.settings.conf
-        defaults = dict(self._pythons())
-        if self.container_image is not None:
-            defaults[IMAGE] = self.container_image
-        yield from (defaults | dict(given)).items()
-
-    def _pythons(self) -> Iterator[tuple[str, str]]:
-        """Yield the settings that name the interpreter of driver and executors."""
-        master = str(self.settings.master)
-        if self.python_archive is None:
-            # On machines with their own file systems, Spark uses their python3.
-            if not master.startswith(("yarn", "k8s://")):
-                yield "spark.pyspark.python", sys.executable
-            elif self.deploy_mode is DeployMode.CLIENT:
-                yield "spark.pyspark.driver.python", sys.executable
-        elif self.deploy_mode is DeployMode.CLIENT:
-            yield "spark.pyspark.driver.python", sys.executable
-            yield "spark.pyspark.python", _ARCHIVED_PYTHON
-        elif master == "yarn":
-            yield "spark.yarn.appMasterEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
-            yield "spark.executorEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
-        else:
-            yield "spark.pyspark.python", _ARCHIVED_PYTHON
-
-
-def _require_used(submission: Submission, master: str) -> None:
-    """Raise UsageError for an option that spark-submit ignores with this master."""
-    given = [*submission.resources, *(["container-image"] if submission.container_image else ())]
-    for name in given:
-        scheme = next((each for each in _IGNORED if master.startswith(each)), None)
-        hint = None if scheme is None else _IGNORED[scheme].get(name)
-        if hint is not None:
-            raise UsageError(f"--{name}: Spark ignores it with --master {master}", hint=hint)
-
-
-def _require_cluster_mode(submission: Submission, master: str) -> None:
-    """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
-    if not master.startswith(("yarn", "k8s://")):
-        raise UsageError(
-            f"--deploy-mode cluster: {master} runs no Python drivers", hint="use --deploy-mode client"
-        )
-    local = [
-        path
-        for path in (submission.main, submission.package, submission.python_archive)
-        if path and not _SCHEME.match(path)
-    ]
-    if master.startswith("k8s://") and local and UPLOADS not in submission.settings.conf:
-        raise UsageError(
-            f"--deploy-mode cluster: pods don't see {local[0]}",
-            hint=f"--spark-conf {UPLOADS}=s3a://bucket/folder, where spark-submit puts such files",
-        )
 
 
 def program() -> str:
@@ -279,6 +168,124 @@ class SubmitRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Submission:
+    """A request to submit, the settings of Spark, and the paths of the script and of the zip with tierctl."""
+
+    request: SubmitRequest
+    settings: SparkSettings
+    main: str
+    package: str
+
+    def validate(self) -> None:
+        """Raise UsageError for a master or settings that spark-submit would refuse, and for credentials."""
+        request, master = self.request, self.settings.master
+        if master is None:
+            raise UsageError("--master is missing", hint="yarn, k8s://https://host:port or spark://host:port")
+        if self.settings.is_connect:
+            raise UsageError(
+                "spark-submit can't use a Spark Connect server",
+                hint="run the command with --master sc://... itself",
+            )
+        self._require_used(master)
+        archive = request.python_archive
+        if archive is not None and not _SCHEME.match(archive) and not Path(archive).is_file():
+            raise UsageError(f"--python-archive {archive}: no such file")
+        if request.deploy_mode is DeployMode.CLUSTER:
+            self._require_cluster_mode(master)
+        if (
+            master.startswith("k8s://")
+            and request.container_image is None
+            and IMAGE not in self.settings.conf
+        ):
+            raise UsageError(
+                "--container-image is missing", hint="an image with Spark, Python and tierctl's libraries"
+            )
+        for word in request.command:
+            name, equals, value = word.partition("=")
+            if is_credential("", word) or (equals and is_credential(name, value)):
+                raise UsageError(
+                    f"{name if equals else 'an argument'}: a command line must not contain credentials",
+                    hint="put them in a file, a profile, or the environment of the driver",
+                )
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """The options of spark-submit that have a field in the request, without their dashes."""
+        given = {
+            "num-executors": self.request.num_executors,
+            "executor-cores": self.request.executor_cores,
+            "executor-memory": self.request.executor_memory,
+            "driver-memory": self.request.driver_memory,
+        }
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+    def words(self) -> list[str]:
+        """Return the arguments of spark-submit."""
+        request, archive = self.request, self.request.python_archive
+        return [
+            *("--master", str(self.settings.master), "--deploy-mode", str(request.deploy_mode)),
+            *("--name", f"tierctl {request.command[0]}"),
+            *(word for name, value in self.resources.items() for word in (f"--{name}", value)),
+            *(("--archives", f"{archive}#{ENVIRONMENT}") if archive else ()),
+            *("--py-files", self.package),
+            *(word for name, value in self._conf().items() for word in ("--conf", f"{name}={value}")),
+            self.main,
+            *request.command,
+        ]
+
+    def _conf(self) -> dict[str, str]:
+        """Return the settings that the driver needs before it starts; the operator's replace the defaults."""
+        defaults = dict(self._pythons())
+        if self.request.container_image is not None:
+            defaults[IMAGE] = self.request.container_image
+        return defaults | dict(self.settings.conf)
+
+    def _pythons(self) -> Iterator[tuple[str, str]]:
+        """Yield the settings that name the interpreter of driver and executors."""
+        master = str(self.settings.master)
+        if self.request.python_archive is None:
+            # On machines with their own file systems, Spark uses their python3.
+            if not master.startswith(("yarn", "k8s://")):
+                yield "spark.pyspark.python", sys.executable
+            elif self.request.deploy_mode is DeployMode.CLIENT:
+                yield "spark.pyspark.driver.python", sys.executable
+        elif self.request.deploy_mode is DeployMode.CLIENT:
+            yield "spark.pyspark.driver.python", sys.executable
+            yield "spark.pyspark.python", _ARCHIVED_PYTHON
+        elif master == "yarn":
+            yield "spark.yarn.appMasterEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
+            yield "spark.executorEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
+        else:
+            yield "spark.pyspark.python", _ARCHIVED_PYTHON
+
+    def _require_used(self, master: str) -> None:
+        """Raise UsageError for an option that spark-submit ignores with this master."""
+        given = [*self.resources, *(["container-image"] if self.request.container_image else ())]
+        for name in given:
+            scheme = next((each for each in _IGNORED if master.startswith(each)), None)
+            hint = None if scheme is None else _IGNORED[scheme].get(name)
+            if hint is not None:
+                raise UsageError(f"--{name}: Spark ignores it with --master {master}", hint=hint)
+
+    def _require_cluster_mode(self, master: str) -> None:
+        """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
+        if not master.startswith(("yarn", "k8s://")):
+            raise UsageError(
+                f"--deploy-mode cluster: {master} runs no Python drivers", hint="use --deploy-mode client"
+            )
+        local = [
+            path
+            for path in (self.main, self.package, self.request.python_archive)
+            if path and not _SCHEME.match(path)
+        ]
+        if master.startswith("k8s://") and local and UPLOADS not in self.settings.conf:
+            raise UsageError(
+                f"--deploy-mode cluster: pods don't see {local[0]}",
+                hint=f"--spark-conf {UPLOADS}=s3a://bucket/folder, where spark-submit puts such files",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitLine:
     """The command line of spark-submit."""
 
@@ -295,32 +302,15 @@ def submit(request: SubmitRequest, progress: Progress | None = None) -> SubmitLi
     folder = request.submit_dir or _default_folder()
     script = str(folder / _SCRIPT)
     settings = SparkSettings.of(request.master, request.spark_conf, changes_things=request.is_mutating)
-    submission = Submission(
-        settings=settings,
-        deploy_mode=request.deploy_mode,
-        command=request.command,
-        main=script,
-        package=str(folder / archive().name),
-        python_archive=request.python_archive,
-        container_image=request.container_image,
-        resources=_resources(request),
+    submission = _Submission(
+        request=request, settings=settings, main=script, package=str(folder / archive().name)
     )
+    submission.validate()
     words = [program(), *submission.words()]
     _write_files(folder)
     if request.run:
         _become(words, None if request.verbose else folder / _LOG_SETTINGS)
     return SubmitLine(words=words, script=script)
-
-
-def _resources(request: SubmitRequest) -> dict[str, str]:
-    """Return the options of spark-submit that have a field in `request`, without their dashes."""
-    given = {
-        "num-executors": request.num_executors,
-        "executor-cores": request.executor_cores,
-        "executor-memory": request.executor_memory,
-        "driver-memory": request.driver_memory,
-    }
-    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _default_folder() -> Path:

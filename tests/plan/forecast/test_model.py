@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import TopicConfig
-from tierctl.model.configs import SettingValue
-from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan import forecast
-from tierctl.plan.decisions import DecisionColumns, LocalRetention
+from tierctl.plan.decisions import DecisionColumns
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,
@@ -24,7 +22,7 @@ from tierctl.plan.forecast import (
     sum_of,
 )
 
-from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
+from tests.plan.tier import NOW_MS, TOPIC_ID, segment, tier
 
 NOTHING = Holding()
 HELD = Holding(segments=11, log_bytes=1100, objects=55)
@@ -135,79 +133,6 @@ def test_without_a_plan_nothing_is_deleted() -> None:
     )
     assert (found.is_copied, found.is_age_stated) == (False, False)
     assert found.left == (Holding(segments=1, log_bytes=100, objects=0),) * 4
-
-
-BASES = [0, 100, 200, 300, 400]
-SIZES = [50, 60, 70, 80, 90]
-LOCAL: dict[str, tuple[dict[str, int], int, int]] = {
-    "no limit": ({}, 399, 5),
-    "all of it is younger": ({"local.retention.ms": DAY_MS}, 399, 5),
-    "time, but not the active segment": ({"local.retention.ms": DAY_MS - 1}, 399, 1),
-    "only what is in the tier": ({"local.retention.ms": 0}, 250, 3),
-    "nothing is in the tier": ({"local.retention.ms": 0}, -1, 5),
-    "wholly inside the excess": ({"local.retention.bytes": 350 - 110}, 399, 3),
-    "one byte too little": ({"local.retention.bytes": 350 - 109}, 399, 4),
-    "the larger of both": ({"local.retention.bytes": 300, "local.retention.ms": 0}, 399, 1),
-    "-2 is the retention": ({"local.retention.ms": -2, "retention.ms": 0}, 399, 1),
-    "unstated is the retention": ({"retention.ms": 0}, 399, 1),
-    "-1 is no limit": ({"local.retention.ms": -1, "retention.ms": 0}, 399, 5),
-}
-
-
-@pytest.mark.parametrize("name", LOCAL)
-def test_local_retention(name: str) -> None:
-    settings, highest_copied, left = LOCAL[name]
-    stated = {
-        key: SettingValue(name=key, value=str(value), source=SettingSource.FILE)
-        for key, value in settings.items()
-    }
-    config = TopicConfig(retention_ms=settings.get("retention.ms", -1), stated=stated)
-    log = local_log(BASES, 450, sizes=SIZES)
-    found = LocalRetention.of(config).left(log, highest_copied, NOW_MS + DAY_MS)
-    assert [segment.base_offset for segment in found] == BASES[5 - left :]
-
-
-WHOLE = TopicConfig(retention_ms=0, retention_bytes=-1)
-OTHER: dict[str, tuple[TopicConfig, int, int, int]] = {
-    "copying is disabled: retention.ms, also of what is not in the tier": (
-        replace(WHOLE, is_copy_disabled=True),
-        0,
-        -1,
-        1,
-    ),
-    "copying is disabled: retention.bytes": (
-        TopicConfig(retention_bytes=350 - 110, is_copy_disabled=True),
-        0,
-        -1,
-        3,
-    ),
-    "no deletes by the policy": (replace(WHOLE, cleanup_policy=frozenset({"compact"})), 0, 399, 5),
-    "below the log start without a limit": (TopicConfig(), 200, -1, 3),
-    "within a segment": (TopicConfig(), 199, -1, 4),
-    "the excess is above the log start": (TopicConfig(retention_bytes=240), 200, 399, 3),
-    "time goes on above the log start": (WHOLE, 200, 299, 2),
-}
-
-
-@pytest.mark.parametrize("name", OTHER)
-def test_local_retention_beside_its_own_settings(name: str) -> None:
-    config, log_start_offset, highest_copied, left = OTHER[name]
-    log = local_log(BASES, 450, sizes=SIZES, log_start_offset=log_start_offset)
-    found = LocalRetention.of(config).left(log, highest_copied, NOW_MS + DAY_MS)
-    assert [segment.base_offset for segment in found] == BASES[5 - left :]
-
-
-@pytest.mark.parametrize(
-    ("high_watermark", "highest_copied", "left"),
-    [(299, -1, 3), (0, -1, 5), (299, 399, 1), (0, 399, 1), (450, 399, 1), (0, 199, 3)],
-)
-def test_local_retention_leaves_what_is_not_replicated(
-    high_watermark: int, highest_copied: int, left: int
-) -> None:
-    """Records in the tier were replicated, even if the checkpoint of the high watermark is older."""
-    log = local_log(BASES, 450, high_watermark=high_watermark)
-    limits = LocalRetention(ms=0, size_bytes=-1, needs_copy=highest_copied >= 0)
-    assert len(limits.left(log, highest_copied, NOW_MS + DAY_MS)) == left
 
 
 @pytest.mark.parametrize(
