@@ -241,10 +241,16 @@ class CurrentTopics:
         return Reason(ReasonKind.LEAKED, detail=detail)
 
 
+def recency(log: LocalLog) -> tuple[int, int, str]:
+    """Return what orders the replicas of a partition: leader epoch, log end, and then the directory."""
+    epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
+    return (epoch, log.log_end_offset, str(log.directory))
+
+
 def newest_replicas(logs: Collection[LocalLog]) -> dict[tuple[Uuid, int], LocalLog]:
-    """Return each partition's replica with the latest leader epoch, and of these with the highest log end."""
+    """Return the most recent replica of each partition."""
     newest: dict[tuple[Uuid, int], LocalLog] = {}
-    for log in sorted(logs, key=_recency):
+    for log in sorted(logs, key=recency):
         newest[log.topic_id_partition.key] = log
     return newest
 
@@ -258,11 +264,6 @@ def segments_of_newest(
         for log in newest_replicas(logs).values()
         for segment in log.segments
     }
-
-
-def _recency(log: LocalLog) -> tuple[int, int, str]:
-    epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
-    return (epoch, log.log_end_offset, str(log.directory))
 
 
 _SIMILAR = 0.8

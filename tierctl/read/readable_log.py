@@ -21,6 +21,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierctl.plan.preconditions import recency
 from tierctl.plan.retention.leader_views import joined_lineage
 from tierctl.read.segment import (
     BatchStream,
@@ -54,13 +55,13 @@ class Replica:
 
 
 def choose_replica(logs: Sequence[LocalLog]) -> Replica | None:
-    """Return the most recent replica of one partition: latest leader epoch, then highest end offset.
+    """Return the most recent replica of one partition.
 
     The high watermark of another replica holds for this one, too, up to the offset at which they diverge.
     """
     if not logs:
         return None
-    log = max(logs, key=lambda log: (_latest_epoch(log), log.log_end_offset, log.high_watermark))
+    log = max(logs, key=recency)
     lineage = Lineage(log.leader_epochs)
     common = [(other, _common_end(lineage, other, log.log_end_offset)) for other in logs]
     return Replica(
@@ -71,15 +72,12 @@ def choose_replica(logs: Sequence[LocalLog]) -> Replica | None:
     )
 
 
-def _latest_epoch(log: LocalLog) -> int:
-    return log.leader_epochs[-1].epoch if log.leader_epochs else -1
-
-
 def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
     """Return the offset at which `other`'s log diverges from the lineage, exclusive."""
     if not lineage or not other.leader_epochs:
         return log_end_offset if lineage.entries == tuple(other.leader_epochs) else 0
-    return max(lineage.end_offset_for(_latest_epoch(other), log_end_offset).end_offset, 0)
+    latest_epoch = other.leader_epochs[-1].epoch
+    return max(lineage.end_offset_for(latest_epoch, log_end_offset).end_offset, 0)
 
 
 def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
