@@ -14,7 +14,6 @@ from tierctl.apply.outcome import Outcome, Status, Stop
 from tierctl.apply.run import Acts, run
 from tierctl.apply.run_context import Engine, LocalEngine, RunContext, SideEffect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
-from tierctl.apply.tier_check import claim_tier
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
@@ -27,8 +26,7 @@ from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Action, Plan
-from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.object_tier import object_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 from tests.apply.worlds import World
 from tests.metadata.topics import topic_in
@@ -151,9 +149,6 @@ def run_on(
         context = context_of(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
         )
-        if command == "copy" and object_tier(context.remote) is None:
-            # A run on a wrapped tier writes no identity.
-            claim_tier(context_of(world, manager), plan)
         return run(plan, context, acts_of(command, world))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tierctl.apply.side_effects import observe
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.store import S3Store
 
@@ -27,9 +26,7 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
     copied(site, tierctl)
     other = another(site, tmp_path / "other-metadata", place, tierctl)
     for remote in (site.remote, other.remote):
-        tier = object_tier(open_tier(TierSpec(remote)))
-        assert tier is not None
-        tier.store.delete([IDENTITY])
+        open_tier(TierSpec(remote)).store.delete([IDENTITY])
     for name in (*MUTATING, *READING):
         assert tierctl(*site.command(name)).code == 0, name
         ran = tierctl(*site.at(other.remote).command(name))
@@ -51,9 +48,7 @@ def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
 ) -> None:
     """No object is left by which the tier could be recognised, and its brokers wrote no identity."""
     copied(site, tierctl)
-    tier = object_tier(open_tier(TierSpec(site.remote)))
-    assert tier is not None
-    tier.store.delete([IDENTITY])
+    open_tier(TierSpec(site.remote)).store.delete([IDENTITY])
     topics = site.logs / "configs"
     topics.write_text("bills.retention.ms=0\n")
     if command == "delete":

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.lease import open_lease
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import base
 from tierctl.storage.stores.base import StoreKind, hashed_file
 

@@ -9,7 +9,6 @@ import pytest
 from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
 from tierctl.storage.lease import open_lease
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys
@@ -208,8 +207,7 @@ def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, 
 
 def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierctl) -> None:
     copied(site, tierctl)
-    tier = object_tier(open_tier(TierSpec(site.remote)))
-    assert tier is not None
+    tier = open_tier(TierSpec(site.remote))
     for damage in (
         b"",
         b"[]",
@@ -239,6 +237,5 @@ def test_a_tier_in_layout_aiven_has_it_where_its_keys_begin(site: Site, place: s
 
 
 def keys_of_aiven(remote: str) -> list[str]:
-    tier = object_tier(open_tier(TierSpec(remote, layout="aiven")))
-    assert tier is not None
+    tier = open_tier(TierSpec(remote, layout="aiven"))
     return [found.key for found in tier.store.list_objects("")]

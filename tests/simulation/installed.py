@@ -18,11 +18,11 @@ import tierctl.metadata.server_properties
 import tierctl.metadata.topic.cluster_topic
 import tierctl.model.progress
 import tierctl.storage.lease
-import tierctl.storage.object_tier
 import tierctl.storage.open_tier
+import tierctl.storage.remote_storage_manager
 from tierctl.kernel import use_compiled
 from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 
 from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
@@ -69,7 +69,7 @@ def installed(world: World) -> Iterator[None]:
     # Every command of a seed reads the same records again.
     use_compiled()
     owner, unthreaded = tierctl.storage.lease, Threading()
-    retries = ObjectTier.__init__.__kwdefaults__ or {}
+    retries = RemoteStorageManager.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
         mock.patch("time.time_ns", time_ns),
@@ -84,12 +84,12 @@ def installed(world: World) -> Iterator[None]:
         # All simulated processes have the same entries in /proc.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
-        mock.patch.object(tierctl.storage.object_tier, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.storage.remote_storage_manager, "ThreadPoolExecutor", SerialPool),
         mock.patch.object(import_module("tierctl.commands.sweep.decide"), "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.change, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
-        mock.patch.object(ObjectTier.__init__, "__kwdefaults__", retries | sleep),
+        mock.patch.object(RemoteStorageManager.__init__, "__kwdefaults__", retries | sleep),
         mock.patch("os.fsync", _always(None)),
     ):
         yield

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     FolderListing,
     RemoteObject,
@@ -131,7 +131,7 @@ class FailingStore(MemoryStore):
         self.calls.append("close")
 
 
-class MemoryStorage(ObjectTier):
+class MemoryStorage(RemoteStorageManager):
     """A tier in memory whose store raises errors on request."""
 
     def __init__(self, layout: SegmentLayout | None = None) -> None:

@@ -123,7 +123,7 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.app
-    from tierctl.storage import object_tier
+    from tierctl.storage import RemoteStorageManager
     from tierctl.storage.stores.base import Endpoint
     from tierctl.storage.stores.s3.client import s3_client
 
@@ -132,7 +132,7 @@ def main() -> None:
             importlib.import_module(module.name)
     # Loading boto3's description of S3 takes as long as a run.
     s3_client(Endpoint("http://127.0.0.1:1", "us-east-1")).close()
-    object_tier.ObjectTier.delete_batch = DELETE_BATCH
+    RemoteStorageManager.delete_batch = DELETE_BATCH
     # fsync is skipped: a killed process loses no written data; only a power cut would.
     os.fsync = lambda _fd: None
     collections.deque(tierctl.cli.app.leaves(), maxlen=0)  # Imports all commands.

@@ -19,7 +19,7 @@ from tierctl.errors import LockedError
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 P = TypeVar("P")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from tierctl.apply.outcome import Stop
 from tierctl.errors import TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.batches.batch_head import BatchHead
 
 if TYPE_CHECKING:

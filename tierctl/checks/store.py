@@ -25,7 +25,7 @@ from tierctl.errors import (
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
 from tierctl.report.texts import counted
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
     Bucket,
@@ -44,7 +44,7 @@ REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused)
 
 
 def examine_store(
-    examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int], *, is_probed: bool
+    examination: Examination, tier: RemoteStorageManager, clock_ms: Callable[[], int], *, is_probed: bool
 ) -> None:
     """Make the checks of a store that read only; those that only writing can make, unless `is_probed`."""
     store, subject = tier.store, tier.store.name_of("")
@@ -84,7 +84,7 @@ def check_list(store: ObjectStore) -> Iterator[Result]:
     yield ok(DoctorCheck.STORE_LIST, subject, f"listed the top folder: {names}")
 
 
-def check_read(tier: ObjectTier, *, is_probed: bool) -> Iterator[Result]:
+def check_read(tier: RemoteStorageManager, *, is_probed: bool) -> Iterator[Result]:
     """Yield the result of reading the first byte of the first object in the tier.
 
     In a tier without objects, nothing is yielded if the store is probed: the probe reads the object that it
@@ -250,7 +250,7 @@ _CHECKS = (
 )
 
 
-def probe_store(examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int]) -> None:
+def probe_store(examination: Examination, tier: RemoteStorageManager, clock_ms: Callable[[], int]) -> None:
     """Make the checks that need probe objects, and delete these objects."""
     key = tier.own_key(f"probe-{uuid4().hex}")
     examination.make(_CHECKS, tier.store.name_of(key), lambda: _probe(tier.store, key, clock_ms))

@@ -41,8 +41,8 @@ from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
-from tierctl.storage.object_tier import RetrySettings
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RetrySettings
 
 
 @dataclass(kw_only=True)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from tierctl.spark.session.open import Session
     from tierctl.spark.session.spark_settings import SparkSettings
     from tierctl.state.tier_state import TierState
-    from tierctl.storage.object_tier import RetrySettings
+    from tierctl.storage.remote_storage_manager import RetrySettings
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
 _OPTIONS = (

@@ -32,8 +32,8 @@ from tierctl.model import (
 from tierctl.plan.preconditions import missing_of
 from tierctl.plan.safety import TierContents
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.kafka import segment_object_name
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 IDENTITY_MAX_BYTES = 4096
 VERSION = 1

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local_store import LocalStore
 

@@ -33,7 +33,6 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Advance, no_op
-from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.layouts.base import LogFacts, not_understood, read_log_facts
 from tierctl.storage.layouts.kafka import (
     SegmentStem,
@@ -42,6 +41,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.storage.stores.base import RemoteObject, plain_objects
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

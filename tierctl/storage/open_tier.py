@@ -17,11 +17,10 @@ from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings, object_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
     FILE,
     Endpoint,
@@ -126,14 +125,10 @@ class TierSpec:
     def resolved(self, remote: RemoteStorageManager) -> Self:
         """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
 
-        An executor that opens the result detects nothing. Raise UsageError for a tier that
-        `open_tier` did not open, and for a URI with credentials.
+        An executor that opens the result detects nothing. Raise UsageError for a URI with credentials.
         """
-        tier = object_tier(remote)
         require_no_credentials("--remote", self.uri)
-        if tier is None:
-            raise UsageError("this tier can't be opened by another process")
-        return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=tier.retry)
+        return replace(self, layout=remote.layout, endpoint=remote.store.endpoint, retry=remote.retry)
 
     def shared(self, by: Callable[[], int]) -> Self:
         """Return this spec for one of `by()` processes that share its limits, if it has limits."""
@@ -172,7 +167,7 @@ def open_tier(
     if address.scheme == FILE:
         # The layout's folder must exist before objects count as deleted: the disk may not be mounted.
         store = open_store_at(replace(address, required_folder=layout.base))
-    tier = ObjectTier(store, layout, spec.retry)
+    tier = RemoteStorageManager(store, layout, spec.retry)
     tier.observer = observer
     return tier
 

@@ -20,7 +20,7 @@ from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, Owner, open_lease
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store
 from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
 
@@ -54,7 +54,7 @@ def body(store: ConditionalStore) -> bytes:
 
 class TestLease:
     def test_one_at_a_time(self, store: ConditionalStore) -> None:
-        tier = ObjectTier(store, KafkaLayout())
+        tier = RemoteStorageManager(store, KafkaLayout())
         first, second = open_lease(tier), open_lease(tier)
         assert first is not None
         assert second is not None
@@ -179,7 +179,7 @@ class TestLease:
 
 @pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
 def test_the_lease_lies_beside_the_folder_of_local_tiered_storage(layout: SegmentLayout) -> None:
-    assert ObjectTier(MemoryStorage().store, layout).own_key("lease") == ".tierctl-lease"
+    assert RemoteStorageManager(MemoryStorage().store, layout).own_key("lease") == ".tierctl-lease"
 
 
 def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> 
 
 class TestWithoutALease:
     def test_a_kind_of_store_without_one_is_refused(self, tmp_path: Path) -> None:
-        tier = ObjectTier(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
+        tier = RemoteStorageManager(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
         with pytest.raises(SafetyRefusal, match="no lease for this kind of store") as refused:
             open_lease(tier)
         assert "--no-lease" in str(refused.value.hint)

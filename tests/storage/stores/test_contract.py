@@ -11,11 +11,10 @@ from types import SimpleNamespace
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import HashedFile, IndexType, LogSegmentData
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (
     ConditionalStore,
@@ -119,14 +118,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorageManage
     make, layout, retried = request.param
     store = make(request, tmp_path / "tier", layout := layout())
     retry = RetrySettings() if retried else None
-    made = ObjectTier(store, layout, retry, sleep=lambda _: None, chance=lambda: 0.5)
+    made = RemoteStorageManager(store, layout, retry, sleep=lambda _: None, chance=lambda: 0.5)
     made.copy_log_segment_data(metadata_of(50, partition=7), data_in(tmp_path / "neighbour"))
     return made
 
 
 @pytest.fixture
 def layout(store: RemoteStorageManager) -> SegmentLayout:
-    assert isinstance(store, ObjectTier)
     return store.layout
 
 
@@ -336,7 +334,7 @@ def _object_of(suffix: str, layout: SegmentLayout) -> str:
 
 class TestCreate:
     def test_the_first_one_stays(self, store: RemoteStorageManager) -> None:
-        objects = _objects_of(store)
+        objects = store.store
         assert objects.create("small", b"first")
         assert not objects.create("small", b"second")
         with objects.open("small") as stream:
@@ -344,7 +342,7 @@ class TestCreate:
         assert {found.key for found in objects.list_folder("").objects} == {"small"}
 
     def test_one_of_many_creates_it(self, store: RemoteStorageManager) -> None:
-        objects = _objects_of(store)
+        objects = store.store
         if not isinstance(objects, ConditionalStore | LocalStore):
             return
         bodies = [b"%d" % number for number in range(8)]
@@ -353,11 +351,6 @@ class TestCreate:
         with objects.open("small") as stream:
             stored = stream.read()
         assert won == [body == stored for body in bodies]
-
-
-def _objects_of(store: RemoteStorageManager) -> ObjectStore:
-    assert isinstance(store, ObjectTier)
-    return store.store
 
 
 class TestListing:
@@ -402,7 +395,7 @@ class TestListing:
 def test_illegal_topics_never_reach_a_key(
     layout: Callable[[], SegmentLayout], data: LogSegmentData, topic: str
 ) -> None:
-    store = ObjectTier(MemoryStore(), layout())
+    store = RemoteStorageManager(MemoryStore(), layout())
     hostile = metadata_of(topic=topic)
     for call in (
         lambda: store.copy_log_segment_data(hostile, data),

@@ -30,8 +30,8 @@ from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState
-from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
 from tierctl.wire.files.checkpoints import (

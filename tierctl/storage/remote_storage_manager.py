@@ -1,6 +1,4 @@
-"""RemoteStorageManager as a layout of segments on a store of objects; failed calls are repeated by Kafka's
-settings.
-"""
+"""A remote tier (KIP-405 RemoteStorageManager, KIP-917): a layout of segments on a store of objects."""
 
 import io
 import random
@@ -12,6 +10,7 @@ from functools import wraps
 from typing import BinaryIO, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from tierctl.errors import (
+    AuthenticationError,
     CorruptInputError,
     LimitExceeded,
     RemoteObjectDiffers,
@@ -37,7 +36,6 @@ from tierctl.model import (
 )
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
@@ -46,9 +44,7 @@ from tierctl.storage.throttle import FetchObserver, ObservedStream
 _OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
 
-
 _THREADS = 8
-
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -107,23 +103,43 @@ def _is_to_repeat(result: object) -> bool:
     return isinstance(result, RemoteStorageError) and is_retryable(result)
 
 
-def _repeated(method: Callable[Concatenate["ObjectTier", P], T]) -> Callable[Concatenate["ObjectTier", P], T]:
+def _repeated(
+    method: Callable[Concatenate["RemoteStorageManager", P], T],
+) -> Callable[Concatenate["RemoteStorageManager", P], T]:
     """Return `method` such that its failed calls are repeated by the settings of its tier."""
 
     @wraps(method)
-    def call(self: "ObjectTier", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: "RemoteStorageManager", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._retried(lambda: method(self, *args, **kwargs))
 
     return call
 
 
-class ObjectTier:
-    """RemoteStorageManager that names and encodes objects by `layout`, and keeps them in `store`.
+class SegmentReader(Protocol):
+    """The two methods of RemoteStorageManager that read a segment."""
 
-    With `retry`, failed calls are repeated: every operation of the contract is idempotent, so that repeating
-    is safe. A copy with unknown outcome is repeated only if the store can then list the segment's objects;
-    otherwise StoreWriteUnknown is raised. A broken stream is opened again at its position. A listing is
-    repeated only before its first object.
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """Return the segment's bytes, see `RemoteStorageManager.fetch_log_segment`."""
+        ...
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """Return one complete index, see `RemoteStorageManager.fetch_index`."""
+        ...
+
+
+class RemoteStorageManager:
+    """Stores, reads and deletes remote segments and their indexes.
+
+    Objects are named and encoded by `layout`, and kept in `store`, whose own calls are not repeated. Every
+    attempt to copy a segment has a new segment id. Several threads may use different segments. All methods
+    raise RemoteStorageError if the store fails.
+
+    With `retry`, failed calls are repeated: every operation is idempotent, so that repeating is safe. A copy
+    with unknown outcome is repeated only if the store can then list the segment's objects; otherwise
+    StoreWriteUnknown is raised. A broken stream is opened again at its position. A listing is repeated only
+    before its first object.
     """
 
     def __init__(
@@ -148,7 +164,7 @@ class ObjectTier:
         return type(self)(self.store, self.layout)
 
     def own_key(self, name: str) -> str:
-        """Implement `RemoteStorageManager.own_key`."""
+        """Return the key of an object of tierctl's own, which is not listed among the tier's objects."""
         return f"{self._own_prefix}{name}"
 
     @property
@@ -157,7 +173,10 @@ class ObjectTier:
         return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """Implement `RemoteStorageManager.copy_log_segment_data`."""
+        """Store the segment and its indexes durably; return KIP-917's custom metadata or None.
+
+        The operation is idempotent: it overwrites the objects of an earlier call with the same segment id.
+        """
         unknown: list[StoreWriteUnknown] = []
 
         def store() -> bytes | None:
@@ -182,29 +201,41 @@ class ObjectTier:
 
     @_repeated
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
+        """Compare size and checksum of every stored object of the segment with `data`.
+
+        Raise RemoteStorageError for the first object that is missing or differs; an object too many differs,
+        too.
+        """
         with self.layout.encoded(metadata, data) as encoded:
             self.store.verify_all(encoded.objects)
 
     @_repeated
     def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.check_indexes`."""
+        """Raise the SafetyRefusal that `store_indexes` would raise for these indexes; store nothing."""
         self.layout.index_objects(self.store, metadata, indexes)
 
     @_repeated
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.store_indexes`."""
+        """Store these indexes of a finished segment durably; each replaces a stored one.
+
+        No other index, and not the log, is changed. Raise SafetyRefusal before anything is stored if the
+        layout can't hold them.
+        """
         self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
 
     def renamed(
         self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
     ) -> RemoteLogSegmentMetadata:
-        """Implement `RemoteStorageManager.renamed`."""
+        """Return the metadata of the copy that `copy_objects` makes of the segment for another partition."""
         return self.layout.renamed(metadata, partition)
 
     @_repeated
     def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        """Implement `RemoteStorageManager.copy_objects`; readers open the last object first."""
+        """Copy the objects of the segment durably to the keys of `renamed`, and verify them.
+
+        A server that can copy does it. The segment's own objects are not changed. Raise
+        RemoteResourceNotFound if it has none. The last object is copied last: readers open it first.
+        """
         keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
         present = self.store.sizes_bytes(keys)
         if not present:
@@ -216,9 +247,11 @@ class ObjectTier:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_log_segment`; memory is bounded for every range.
+        """Return the segment's bytes from `start_position` to `end_position`, both inclusive.
 
-        Raise ValueError for a negative or reversed range.
+        The stream ends at the segment's end if `end_position` is None or beyond it; memory is bounded for
+        every range. Raise RemoteResourceNotFound if the segment does not exist, and ValueError for a negative
+        or reversed range.
         """
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"not a range of positions: {start_position} to {end_position}")
@@ -243,7 +276,7 @@ class ObjectTier:
         return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_index`."""
+        """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
 
         def open_at(position: int) -> BinaryIO:
             stream = self.layout.open_index(self.store, metadata, index_type)
@@ -254,11 +287,19 @@ class ObjectTier:
 
     @property
     def delete_batch(self) -> int:
-        """Implement `RemoteStorageManager.delete_batch`."""
+        """The number of segments that one call of `delete_log_segments` should have.
+
+        It follows from the number of objects that the store deletes by one request.
+        """
         return max(1, self.store.delete_batch // self.layout.keys_per_segment)
 
     def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
-        """Implement `RemoteStorageManager.delete_log_segments`; only segments with an error are repeated."""
+        """Delete every object of the segments by its exact key (KIP-405 deleteLogSegmentData, in bulk).
+
+        Return, for each segment, the error of an object that was not deleted; None if the store reported
+        none. Only `objects_of_each` proves that the objects are gone. Missing objects are no error. Errors
+        that concern all segments are raised; only segments with an error are repeated.
+        """
         return self._retried_each(self._deleted, segments, f"deleting {len(segments)} segments")
 
     def _deleted(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
@@ -273,7 +314,10 @@ class ObjectTier:
     def objects_of_each(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> list[list[RemoteObject] | TierctlError]:
-        """Implement `RemoteStorageManager.objects_of_each`; only segments with an error are repeated."""
+        """Return what `objects_of` returns, or raises, for each segment; list each folder once.
+
+        Errors that concern all segments are raised; only segments with an error are repeated.
+        """
         return self._retried_each(
             self._objects_of_each, segments, f"listing the objects of {len(segments)} segments"
         )
@@ -307,7 +351,7 @@ class ObjectTier:
         return {key: size_or_error for found in each for key, size_or_error in found.items()}
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """Implement `RemoteStorageManager.objects_of`."""
+        """Return the objects of the segment that the store has now, sorted by key."""
         return self._retried(
             lambda: self._objects_of(metadata), f"listing the objects of segment {metadata.segment_id}"
         )
@@ -317,11 +361,15 @@ class ObjectTier:
         return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Implement `RemoteStorageManager.name_of`."""
+        """Return the URI or path of the segment's first object, whether or not the object exists."""
         return self.store.name_of(self.layout.keys_of(metadata)[0])
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
+        """Yield every object below `folder`, sorted by key, also objects that belong to no segment.
+
+        Entries that are no plain objects have a `problem`; they do not end the listing. Temporary files of a
+        crashed run are included. `folder` is a prefix from `list_folder`, or "" for the whole tier.
+        """
 
         def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
             objects = self._list_objects(folder)
@@ -341,7 +389,7 @@ class ObjectTier:
         return (found for found in listed if not found.key.startswith(own))
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        """Implement `RemoteStorageManager.list_folder`."""
+        """Return the contents of one folder of the tier, so that several threads can list the tier."""
         found = self._retried(
             lambda: self.store.list_folder(folder or self.layout.base),
             f"listing the folder {folder or '/'} of the tier",
@@ -352,10 +400,11 @@ class ObjectTier:
 
     @_repeated
     def derived(self, listed: ListedSet) -> ObjectSet:
-        """Implement `RemoteStorageManager.derived`.
+        """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`.
 
-        A set without its log is incomplete. One that lacks another object, maybe because it is being deleted,
-        is not understood: its log may have the only copy of its records.
+        A set that is incomplete, or that is not understood, has no metadata, but the reason. A set without
+        its log is incomplete. One that lacks another object, maybe because it is being deleted, is not
+        understood: its log may have the only copy of its records.
         """
         required = self.layout.required_objects
         missing = [suffix for part, suffix in required.items() if not listed.parts & part]
@@ -378,7 +427,7 @@ class ObjectTier:
         return ObjectSet(listed=listed, why_not_understood=reason, log_end=LogEnd(offset=end_offset))
 
     def close(self) -> None:
-        """Implement `RemoteStorageManager.close`."""
+        """Release connections and files."""
         self.store.close()
 
     def _require_store(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
@@ -528,6 +577,9 @@ class _ResumingStream(io.RawIOBase):
             self._stream = None
 
 
-def object_tier(remote: RemoteStorageManager) -> ObjectTier | None:
-    """Return `remote` if it is a tier of objects; None for another implementation."""
-    return remote if isinstance(remote, ObjectTier) else None
+def require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
+    """Raise `error`, which is about one object, if the store itself does not respond any more."""
+    try:
+        remote.list_folder()
+    except (RemoteStorageError, AuthenticationError):
+        raise error from None
