@@ -7,13 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status, Stop
 from tierctl.apply.run import Acts, run
-from tierctl.apply.run_context import Engine, LocalEngine, RunContext, SideEffect
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
+from tierctl.apply.run_context import (
+    Engine,
+    LocalEngine,
+    RunContext,
+    SideEffect,
+    SideEffectContext,
+    SideEffectResult,
+)
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
@@ -22,6 +27,7 @@ from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicConfig, Uuid
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.expiry import plan_retention

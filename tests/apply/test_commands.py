@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.deletion import segment_update
+from tierctl.apply.acts import segment_update
 from tierctl.apply.outcome import Status
-from tierctl.apply.run_context import new_segment_id
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import new_segment_id, observe
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy import WITHDRAWN_REASON
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tierctl.apply.deletion import segment_update
+from tierctl.apply.acts import segment_update
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy import Dangling, plan_copy_from_tier

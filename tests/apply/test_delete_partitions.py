@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.deletion import segment_update
+from tierctl.apply.acts import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
 from tierctl.cli.delete import with_default_interval

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import side_effects
+from tierctl.apply import run_context
 from tierctl.apply.outcome import Status, Stop, exit_code, stop_on_signals
 from tierctl.errors import (
     ExitCode,
@@ -282,11 +282,11 @@ def test_a_stop_comes_before_the_next_side_effect(
         here = beginnings[command].clone(tmp_path / str(moments))
         stop, met = Stop(), list[str]()
 
-        side_effects.observe(_stopper(stop, met, moments))
+        run_context.observe(_stopper(stop, met, moments))
         try:
             outcomes = run_on(command, here, stop=stop, wave_size=1)
         finally:
-            side_effects.observe(None)
+            run_context.observe(None)
         if not stop.asked():
             break
         assert met.count("before") == moments, "a side effect was begun after the stop"
@@ -319,11 +319,11 @@ def test_no_event_is_written_once_the_lease_is_lost(
             lost.append(True)
             begun.append(sum(here.state().read.values()))
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         outcomes = run_on(command, here, stop=stop)
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert len(begun) == 1
     assert sum(here.state().read.values()) == begun[0], "an event was written"
     assert any(isinstance(outcome.error, LockedError) for outcome in outcomes)
@@ -340,12 +340,12 @@ def test_a_signal_ends_a_run_between_side_effects(
         if (label, moment) == ("copy.segment.store", "after"):
             signal.raise_signal(number)
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         logs = ("--log-dir", here.logs, *enabled(here.logs))
         ran = tierctl("copy", *here.where, *logs, "--threads", 1, "-o", "json", "--apply")
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert ran.code == 128 + number
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.store import S3Store
 

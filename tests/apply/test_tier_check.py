@@ -9,8 +9,13 @@ from typing import Any, cast
 
 import pytest
 from tierctl.apply.run_context import RunContext
-from tierctl.apply.tier_check import require_known_tier, why_not_deletable
-from tierctl.errors import RemoteStorageError, RemoteTierMissing
+from tierctl.apply.tier_check import (
+    create_identity,
+    has_objects_of_any,
+    require_known_tier,
+    why_not_deletable,
+)
+from tierctl.errors import AuthenticationError, RemoteStorageError, RemoteTierMissing
 from tierctl.model import (
     ClusterIdentity,
     RemoteLogSegmentMetadata,
@@ -18,7 +23,6 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier_state import TierState
-from tierctl.storage.identity import create_identity
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 
@@ -28,6 +32,7 @@ from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
+from tests.storage.segments import data_in, metadata_of
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
@@ -283,3 +288,14 @@ def test_a_copy_goes_where_the_rest_is(
     assert states(metadata) == before
     anyway = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--allow-missing-objects", "--apply")
     assert [outcome["status"] for outcome in anyway.json["outcomes"]] == ["done"]
+
+
+def test_a_part_of_the_tier_that_is_hidden_from_this_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    segment, tier = metadata_of(), MemoryStorage()
+    tier.copy_log_segment_data(segment, data_in(tmp_path_factory.mktemp("source")))
+    refused = AuthenticationError("no")
+    tier.failing.errors = [refused]
+    assert has_objects_of_any(tier, [segment, segment])
+    tier.failing.errors = [refused, refused]
+    with pytest.raises(AuthenticationError):
+        has_objects_of_any(tier, [segment, segment])

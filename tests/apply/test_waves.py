@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tierctl.apply import side_effects
+from tierctl.apply import run_context
 from tierctl.apply.outcome import Status, Stop
 from tierctl.apply.run_context import LocalEngine
 from tierctl.errors import LockedError, MetadataWriteUnknown, RemoteStorageError
@@ -152,11 +152,11 @@ def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> Non
             if len(started) == 2:
                 lost.append(True)
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         outcomes = run_on("sweep", tiered, wave_size=1, stop=stop, engine=Backwards())
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert set(statuses(outcomes)) == {FAILED}
     assert all(isinstance(outcome.error, LockedError) for outcome in outcomes)
     check_durable(tiered)

@@ -182,8 +182,7 @@ WRITES = frozenset(
 WRITERS = {
     "commands/copy/act.py": "copies segments",
     "commands/delete.py": "removes the partitions of deleted topics",
-    "apply/deletion.py": "deletes segments: sweep, delete, repairs, and clean-ups of copies",
-    "apply/publication.py": "publishes segments that are in the tier: rebuild, restore, repairs",
+    "apply/acts.py": "deletes segments, and publishes segments that are in the tier",
     "commands/verify/act.py": "the repairs of verify",
     "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",
     "apply/tier_check.py": "the identity of a tier",

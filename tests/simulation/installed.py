@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-import tierctl.apply.outcome
+import tierctl.apply.run_context
 import tierctl.commands.change
 import tierctl.files
 import tierctl.kafka.cluster

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.run_context import LABELS
 
 from tests.cli.shell import Ran
 

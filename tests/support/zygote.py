@@ -44,7 +44,7 @@ def _die() -> None:
 
 def _watch(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
     from tierctl import files
-    from tierctl.apply import side_effects
+    from tierctl.apply import run_context
 
     wanted = {(what, when): nth for what, when, nth in kills}
 
@@ -58,7 +58,7 @@ def _watch(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
         meet(*CHANGES)
         meet("file", f"{operation} {path.name}")
 
-    side_effects.observe(meet)
+    run_context.observe(meet)
     files.PLAIN._observe = change
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tierctl import locallog
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.commands.shared_options import (
     AdoptTier,
     AivenPrivateKeys,
@@ -44,7 +43,14 @@ from tierctl.commands.shared_options import (
 )
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
-from tierctl.model.choices import COPY_LIMIT_MS, EngineName, private_keys_of
+from tierctl.model.choices import (
+    ATTEMPTS,
+    COPY_LIMIT_MS,
+    NOT_A_BROKER_ID,
+    THREADS,
+    EngineName,
+    private_keys_of,
+)
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation, TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers

@@ -1,12 +1,12 @@
 """Inspect the tier of a request before anything is planned for it, or read from it."""
 
+from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
 from tierctl.plan.safety import TierContents, check_tier, require_recognised
 from tierctl.plan.steps import Action, Plan
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.identity import tier_contents
 
 
 def require_own_tier(

@@ -34,6 +34,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierctl.model.choices import ATTEMPTS
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
@@ -49,8 +50,6 @@ _THREADS = 8
 T = TypeVar("T")
 P = ParamSpec("P")
 
-ATTEMPTS_DEFAULT = 5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
@@ -63,7 +62,7 @@ class RetrySettings:
     backoff_ms: int = broker.TASK_RETRY_BACKOFF_MS.value({})
     backoff_max_ms: int = broker.TASK_RETRY_BACKOFF_MAX_MS.value({})
     jitter: float = broker.TASK_RETRY_JITTER.value({})
-    attempts: int = ATTEMPTS_DEFAULT
+    attempts: int = ATTEMPTS
 
     def __post_init__(self) -> None:
         if not 0 <= self.jitter <= 0.5:
@@ -73,7 +72,7 @@ class RetrySettings:
             raise UsageError(f"{names} can't be negative, nor attempts below 1")
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS) -> Self:
         """Return the retry settings in a broker's `settings`; raise UsageError for an invalid value."""
         return cls(
             backoff_ms=broker.TASK_RETRY_BACKOFF_MS.value(settings),

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
@@ -23,6 +22,7 @@ from tierctl.commands.shared_options import (
     ToMetadata,
 )
 from tierctl.errors import UsageError
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text

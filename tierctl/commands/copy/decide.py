@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
 from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation, place_of
@@ -24,6 +23,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.times import iso_utc

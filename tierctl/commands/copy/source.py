@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tierctl.apply.side_effects import SideEffectContext, SourceTier
+from tierctl.apply.run_context import SideEffectContext, SourceTier
 from tierctl.checks.bytes import Problem, check_segment_bytes
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError, UsageError
 from tierctl.files import FileBytes

@@ -9,8 +9,7 @@ import typer
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult, effect
+from tierctl.apply.run_context import RunContext, SideEffectContext, SideEffectResult, effect
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation

@@ -25,9 +25,9 @@ import numpy as np
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Act, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import (
+from tierctl.apply.run_context import (
     Change,
+    RunContext,
     SideEffectContext,
     SideEffectResult,
     WrittenSegment,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tierctl.apply.deletion import DeleteSegments, RaiseLogStarts, raise_log_starts
+from tierctl.apply.acts import DeleteSegments, RaiseLogStarts, raise_log_starts
 from tierctl.apply.run import Run
 from tierctl.commands.mutation import Mutation
 from tierctl.model import TopicIdPartition

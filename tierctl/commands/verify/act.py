@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import effect
+from tierctl.apply.run_context import RunContext, effect
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.errors import (
     CorruptInputError,
