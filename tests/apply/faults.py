@@ -117,12 +117,11 @@ class Meddling(Wrapper):
 
 
 class Disk:
-    """Observer of a FileSystem that fails the nth call of an operation as a full or broken disk does."""
+    """Observer of a FileSystem that fails the nth call of an operation as a full disk does."""
 
-    def __init__(self, operation: str, nth: int, code: int = errno.ENOSPC) -> None:
+    def __init__(self, operation: str, nth: int) -> None:
         self._operation = operation
         self._nth = nth
-        self._code = code
         self.count = 0
         self.failed: Path | None = None
 
@@ -131,4 +130,4 @@ class Disk:
             self.count += 1
             if self.count == self._nth:
                 self.failed = path
-                raise OSError(self._code, "injected", str(path))
+                raise OSError(errno.ENOSPC, "injected", str(path))

@@ -144,7 +144,6 @@ def run_on(
     wrap: Wrap = lambda remote: remote,
     *,
     fs: FileSystem = PLAIN,
-    remote_fs: FileSystem = PLAIN,
     stop: Stop | None = None,
     wave_size: int = 2,
     engine: Engine | None = None,
@@ -152,22 +151,13 @@ def run_on(
     """Plan and carry out `command`; return the outcomes."""
     with opened(world, fs) as manager:
         plan = plan_of(command, world, manager)
-        context = context_of(
-            world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
-        )
+        context = context_of(world, manager, wrap, stop=stop, wave_size=wave_size, engine=engine)
         return run(plan, context, acts_of(command, world))
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:
     """Return the status of each step."""
     return [outcome.status for outcome in outcomes]
-
-
-def touch_log(world: World, name: str) -> Path:
-    """Replace a file of the log by a copy with the same bytes, which brokers never do."""
-    path = world.logs / "bills-0" / name
-    put(path, path.read_bytes())
-    return path
 
 
 def put(path: Path, data: bytes | bytearray) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.cli.shell import Ran
@@ -14,6 +15,7 @@ from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 IDENTITY = ".tierctl-identity"
+in_each_place = pytest.mark.parametrize("place", ["folder", "s3"], indirect=True)
 
 
 @dataclass(frozen=True, slots=True)

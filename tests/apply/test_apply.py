@@ -3,14 +3,10 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl import commands
-from tierctl.commands import ApplyRequest, DeleteRequest
-from tierctl.errors import SafetyRefusal
 from tierctl.plan.saved import digest_of
 
 from tests.apply.commands import apply, copy, delete, files, sweep
@@ -210,24 +206,6 @@ def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(
     assert tierctl("apply", kept, *empty.where, "--apply").code == 2
 
 
-@pytest.mark.parametrize(
-    ("more", "code"),
-    [
-        (("--topic", "bills"), 0),
-        (("--partition", "0"), 0),
-        (("--topic", "bils"), 10),
-        (("--topic-id", "2QZ5FAXaQrqgUzsReWnweA"), 10),
-        (("--partition", "7"), 10),
-    ],
-)
-def test_the_selection_narrows_a_plan(
-    more: tuple[str, ...], code: int, tiered: World, swept: Path, tierctl: Tierctl
-) -> None:
-    ran = tierctl(*apply(tiered, swept, *more))
-    assert ran.code == code, ran.err
-    assert code or len(ran.json["steps"]) == 2
-
-
 TEXTS = ["", " \n", "{}", "[]", "[1]", '"x"', "null", "\x00", "[" * 100_000, '{"a":' * 100_000, "not JSON"]
 
 
@@ -279,19 +257,3 @@ def test_a_later_now_only_plans(
         assert (ran.code, "ahead of the" in ran.err) == (4, True), ran.err
     assert files(world) == before
     assert not new.metadata.exists()
-
-
-def test_no_request_of_the_api_decides_ahead_of_its_clock(tiered: World, swept: Path) -> None:
-    before = files(tiered)
-    where: dict[str, Any] = {"metadata": str(tiered.metadata), "remote": str(tiered.remote), "apply": True}
-    ahead = where | {"now_ms": now_ms() + HOUR_MS}
-    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
-        commands.delete(DeleteRequest(**ahead))
-    inputs: dict[str, Any] = {"log_dir": [tiered.logs], "topic_configs": tiered.logs / "configs"}
-    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
-        commands.apply(ApplyRequest(**ahead, **inputs, plan=swept))
-    assert files(tiered) == before
-    later = ApplyRequest(**where, **inputs, plan=swept, clock_ms=lambda: now_ms() + DAY_MS + HOUR_MS)
-    with pytest.raises(SafetyRefusal, match="the plan's created_ms"):
-        commands.apply(later)
-    assert commands.apply(replace(later, max_age_ms=2 * DAY_MS)).exit_code == 0

@@ -1,10 +1,8 @@
 """With failing stores and disks, no FINISHED event lacks its objects, and later runs finish the work."""
 
-import errno
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,21 +15,19 @@ from tierctl.errors import (
     LimitExceeded,
     LockedError,
     MetadataError,
-    RemoteStorageError,
     StoreWriteUnknown,
     TransferStopped,
 )
 from tierctl.files import FileSystem
 from tierctl.model import (
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
 
 from tests.apply.conftest import Ran
-from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
-from tests.apply.runs import Backwards, opened, run_on, statuses, touch_log
+from tests.apply.faults import Custom, Disk, Failing, HalfDeleting
+from tests.apply.runs import opened, run_on, statuses
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
 from tests.support.topic_settings import enabled
 
@@ -88,32 +84,6 @@ def _converge(command: str, world: World, end: Any) -> None:
     check_durable(world)
 
 
-OPERATIONS = [
-    ("copy", "copy_log_segment_data"),
-    ("copy", "verify_log_segment_data"),
-    ("sweep", "delete_log_segments"),
-    ("sweep", "objects_of_each"),
-    ("delete", "delete_log_segments"),
-    ("delete", "objects_of_each"),
-]
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("nth", [1, 2, 3, 0], ids=["first", "second", "third", "always"])
-@pytest.mark.parametrize(("command", "operation"), OPERATIONS)
-def test_an_operation_fails(
-    command: str, operation: str, nth: int, after: bool, request: pytest.FixtureRequest
-) -> None:
-    ends = request.getfixturevalue("ends")
-    here = request.getfixturevalue("world")(command)
-    outcomes = run_on(command, here, partial(Failing, operation=operation, nth=nth, after=after))
-    if operation in {"copy_log_segment_data", "verify_log_segment_data"}:
-        assert statuses(outcomes) == [DONE] * (max(nth, 1) - 1) + [FAILED] + [DROPPED] * (3 - max(nth, 1))
-    if nth == 0:
-        assert exit_code(outcomes) == ExitCode.RETRYABLE
-    _converge(command, here, ends[command])
-
-
 @pytest.mark.parametrize("silent", [False, True], ids=["error", "silent"])
 @pytest.mark.parametrize("command", ["sweep", "delete"])
 def test_half_a_deletion_is_never_finished(
@@ -125,20 +95,6 @@ def test_half_a_deletion_is_never_finished(
     begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     assert sum(segment.state is begun for segment in here.segments()) == (2 if command == "sweep" else 3)
     _converge(command, here, ends[command])
-
-
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_nothing_is_finished_over_a_hole(
-    nth: int, world: Callable[[str], World], ends: dict[str, Any]
-) -> None:
-    here = world("copy")
-    wrap = partial(Failing, operation="verify_log_segment_data", nth=nth)
-    outcomes = run_on("copy", here, wrap, engine=Backwards(), wave_size=3)
-    # The engine stores the last segment first.
-    good = 3 - nth
-    assert statuses(outcomes) == [DONE] * good + [FAILED] + [DROPPED] * (2 - good)
-    assert [segment.end_offset for segment in here.segments()] == [599, 1199, 1799][:good]
-    _converge("copy", here, ends["copy"])
 
 
 def test_a_clean_up_that_fails_is_a_begun_deletion(
@@ -213,34 +169,6 @@ def test_custom_metadata_over_the_limit_stop_the_partition(
     assert here.objects() == {}
     logs = b"".join(path.read_bytes() for path in here.metadata.glob("*/*.log"))
     assert custom not in logs, "what is over the limit is never stored"
-
-
-def test_a_source_that_changes_under_the_copy_is_not_finished(world: Callable[[str], World]) -> None:
-    here = world("copy")
-
-    def meddle(metadata: RemoteLogSegmentMetadata) -> None:
-        if metadata.start_offset == 600:
-            touch_log(here, f"{600:020d}.log")
-
-    outcomes = run_on("copy", here, lambda inner: Meddling(inner, meddle))
-    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
-    assert [segment.end_offset for segment in here.segments()] == [599]
-    check_durable(here)
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("operation", ["create", "write", "fsync", "rename", "fsync-dir"])
-@pytest.mark.parametrize("nth", [1, 8])
-def test_the_tiers_disk_fails_a_copy(
-    operation: str, nth: int, code: int, world: Callable[[str], World], ends: dict[str, Any]
-) -> None:
-    here = world("copy")
-    disk = Disk(operation, nth, code)
-    # The first write stores the tier's identity, before any step.
-    with pytest.raises(RemoteStorageError) if nth == 1 else nullcontext():
-        run_on("copy", here, remote_fs=FileSystem(disk))
-    assert nth > 1 or here.segments() == []
-    _converge("copy", here, ends["copy"])
 
 
 @pytest.mark.parametrize("operation", ["write", "fsync"])

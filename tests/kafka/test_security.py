@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError, UsageError
+from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError
 from tierctl.kafka import librdkafka
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
@@ -253,9 +253,3 @@ def opened_connections() -> int:
         line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if "Tcp:" in line
     ]
     return int(values[names.index("ActiveOpens")])
-
-
-def test_a_jks_store_is_refused_by_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
-    settings = login("PLAIN") | {"ssl.truststore.location": str(certificates.jks_truststore)}
-    with pytest.raises(UsageError, match="JKS"):
-        manager_at(f"kafka://{secured.bootstrap_sasl}", command_config=write(tmp_path, settings))

@@ -28,7 +28,6 @@ from tierctl.report.texts import counted
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
-    Bucket,
     ConditionalStore,
     InspectableStore,
     LifecycleRule,
@@ -58,7 +57,7 @@ def examine_store(
         unknown = not_checked(DoctorCheck.STORE_CONDITIONS, subject, _PROBE)
         examination.make([DoctorCheck.STORE_CONDITIONS], subject, lambda: [unknown])
     if isinstance(store, InspectableStore):
-        bucket = store.bucket
+        bucket = store
         examination.make([DoctorCheck.STORE_CLOCK], subject, lambda: _clock(bucket, subject, clock_ms))
         examination.make([DoctorCheck.STORE_VERSIONING], subject, lambda: check_versioning(bucket, subject))
         examination.make([DoctorCheck.STORE_LIFECYCLE], subject, lambda: check_lifecycle(bucket, subject))
@@ -172,11 +171,11 @@ def _beside(root: Path) -> Path | None:
     return None
 
 
-def _clock(bucket: Bucket, subject: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
+def _clock(bucket: InspectableStore, subject: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
     return check_clock(DoctorCheck.STORE_CLOCK, subject, read_clock(bucket.clock_ms, clock_ms, unit_ms=1000))
 
 
-def check_versioning(bucket: Bucket, subject: str) -> Iterator[Result]:
+def check_versioning(bucket: InspectableStore, subject: str) -> Iterator[Result]:
     """Yield the result about versions of deleted objects, which a lifecycle rule may remove."""
     versioning = bucket.versioning()
     if versioning is None:
@@ -197,7 +196,7 @@ def check_versioning(bucket: Bucket, subject: str) -> Iterator[Result]:
         yield fault(DoctorCheck.STORE_VERSIONING, subject, found)
 
 
-def check_lifecycle(bucket: Bucket, subject: str) -> Iterator[Result]:
+def check_lifecycle(bucket: InspectableStore, subject: str) -> Iterator[Result]:
     """Yield the results about rules that delete or archive objects of the tier."""
     all_rules = bucket.lifecycle_rules()
     if all_rules is None:
@@ -225,7 +224,7 @@ def _covering(rules: Sequence[LifecycleRule], folder: str) -> list[LifecycleRule
     return [each for each in rules if folder.startswith(each.prefix) or each.prefix.startswith(folder)]
 
 
-def check_uploads(bucket: Bucket, subject: str, now_ms: int) -> Iterator[Result]:
+def check_uploads(bucket: InspectableStore, subject: str, now_ms: int) -> Iterator[Result]:
     """Yield the result about unfinished uploads; those of the last day may be under way."""
     begun = [(each.begun_ms, each.key) for each in bucket.unfinished_uploads()]
     old = sorted(each for each in begun if each[0] < now_ms - _DAY_MS)

@@ -160,7 +160,7 @@ class Request:
         """Add what an executor transferred to the waits of the run, and to its metrics."""
         self.throttle.add_waits(transfers.process, transfers.waits)
         if self.meter is not None:
-            self.meter.fetches.add(transfers.fetches)
+            self.meter.count_fetches(transfers.fetches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings,
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.throttle import FetchCounts
 from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
@@ -361,9 +362,11 @@ class Resources:
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""
+        remote = self._closing(open_tier(spec, throttle=self.request.throttle))
         meter = self.request.meter
-        observer = None if meter is None else meter.fetches
-        remote = self._closing(open_tier(spec, throttle=self.request.throttle, observer=observer))
+        if meter is not None:
+            counts = remote.fetches = FetchCounts()
+            self._open.callback(lambda: meter.count_fetches(counts.take()))
         if spec.throttle.is_limited:
             self._open.enter_context(calling_on_signals(self.request.throttle.stop))
         return remote

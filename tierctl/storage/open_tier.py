@@ -29,7 +29,7 @@ from tierctl.storage.stores.base import (
     open_store_at,
     parse_store_uri,
 )
-from tierctl.storage.throttle import FetchObserver, Throttle, ThrottleSettings
+from tierctl.storage.throttle import Throttle, ThrottleSettings
 from tierctl.wire.aiven import iceberg
 
 OBJECTS_MAX = 1000
@@ -140,13 +140,12 @@ def open_tier(
     *,
     files: FileSystem = PLAIN,
     throttle: Throttle | None = None,
-    observer: FetchObserver | None = None,
 ) -> RemoteStorageManager:
     """Open the tier that `spec` describes; nothing is created before the first copy.
 
     `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and gets the
-    limits of `spec`; without it the tier has its own. `observer` receives reports of reads of segments. Raise
-    UsageError for an unknown scheme or layout, for several tiers in one place, and for a missing package.
+    limits of `spec`; without it the tier has its own. Raise UsageError for an unknown scheme or layout, for
+    several tiers in one place, and for a missing package.
     """
     if throttle is None:
         throttle = Throttle()
@@ -167,9 +166,7 @@ def open_tier(
     if address.scheme == FILE:
         # The layout's folder must exist before objects count as deleted: the disk may not be mounted.
         store = open_store_at(replace(address, required_folder=layout.base))
-    tier = RemoteStorageManager(store, layout, spec.retry)
-    tier.observer = observer
-    return tier
+    return RemoteStorageManager(store, layout, spec.retry)
 
 
 def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None) -> bool:

@@ -40,7 +40,7 @@ from tierctl.model.settings import broker
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
-from tierctl.storage.throttle import FetchObserver, ObservedStream
+from tierctl.storage.throttle import FetchCounts, Fetches
 
 _OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
@@ -155,8 +155,8 @@ class RemoteStorageManager:
         self.retry = retry
         self._sleep = sleep
         self._chance = chance
-        self.observer: FetchObserver | None = None
-        """Receives reports of reads of segments, if it is set."""
+        self.fetches: FetchCounts | None = None
+        """Counts the reads of segments, if it is set."""
 
     def without_retry(self) -> Self:
         """Return a tier of the same objects that reports the first failure of the store."""
@@ -256,23 +256,18 @@ class RemoteStorageManager:
             raise ValueError(f"not a range of positions: {start_position} to {end_position}")
         end = None if end_position is None else end_position + 1
 
+        def count(more: Fetches) -> None:
+            if self.fetches is not None:
+                self.fetches.add(metadata.topic, more)
+
         def open_at(position: int) -> BinaryIO:
             start = start_position + position
-            return io.BytesIO() if end is not None and start >= end else self._open_log(metadata, start, end)
-
-        return self._resuming(open_at)
-
-    def _open_log(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None) -> BinaryIO:
-        """Open the bytes of the log from `start` to before `end`, and report the read to the observer."""
-        if self.observer is None:
+            if end is not None and start >= end:
+                return io.BytesIO()
+            count(Fetches(requests=1))
             return self.layout.open_log(self.store, metadata, start, end)
-        self.observer.begun(metadata.topic)
-        try:
-            stream = self.layout.open_log(self.store, metadata, start, end)
-        except TierctlError:
-            self.observer.failed(metadata.topic)
-            raise
-        return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
+
+        return self._resuming(open_at, count if self.fetches is not None else None)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
         """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
@@ -436,11 +431,16 @@ class RemoteStorageManager:
         except RemoteStorageError:
             raise error from None
 
-    def _resuming(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
-        """Return the stream that `open_at` opens at position 0, or with `retry` one that resumes."""
-        if self.retry is None:
+    def _resuming(
+        self, open_at: Callable[[int], BinaryIO], count: Callable[[Fetches], None] | None = None
+    ) -> BinaryIO:
+        """Return the stream that `open_at` opens at position 0, or with `retry` one that resumes.
+
+        `count` receives the bytes that are read, and the errors.
+        """
+        if self.retry is None and count is None:
             return open_at(0)
-        return io.BufferedReader(_ResumingStream(open_at, self._retried))
+        return io.BufferedReader(_ResumingStream(open_at, self._retried, count or _no_count))
 
     def _retried_each(
         self,
@@ -533,12 +533,22 @@ class _Retried(Protocol):
     def __call__(self, call: Callable[[], T]) -> T: ...
 
 
-class _ResumingStream(io.RawIOBase):
-    """A stream that opens its source again, at the current position, if reading fails."""
+def _no_count(_more: Fetches) -> None:
+    """Count nothing."""
 
-    def __init__(self, open_at: Callable[[int], BinaryIO], retried: _Retried) -> None:
+
+class _ResumingStream(io.RawIOBase):
+    """A stream that opens its source again, at the current position, if reading fails.
+
+    `count` receives the bytes that are read, and each error.
+    """
+
+    def __init__(
+        self, open_at: Callable[[int], BinaryIO], retried: _Retried, count: Callable[[Fetches], None]
+    ) -> None:
         self._open_at = open_at
         self._retried = retried
+        self._count = count
         self._position = 0
         self._stream: BinaryIO | None = None
         self._retried(self._opened)
@@ -550,15 +560,19 @@ class _ResumingStream(io.RawIOBase):
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
 
         def read() -> bytes:
+            stream = self._opened()
             try:
-                return self._opened().read(len(view))
-            except RemoteStorageError:
-                self._drop()
+                return stream.read(len(view))
+            except Exception as e:
+                self._count(Fetches(errors=1))
+                if isinstance(e, RemoteStorageError):
+                    self._drop()
                 raise
 
         found = self._retried(read)
         view[: len(found)] = found
         self._position += len(found)
+        self._count(Fetches(size_bytes=len(found)))
         return len(found)
 
     def close(self) -> None:
@@ -567,7 +581,11 @@ class _ResumingStream(io.RawIOBase):
 
     def _opened(self) -> BinaryIO:
         if self._stream is None:
-            self._stream = self._open_at(self._position)
+            try:
+                self._stream = self._open_at(self._position)
+            except TierctlError:
+                self._count(Fetches(errors=1))
+                raise
         return self._stream
 
     def _drop(self) -> None:

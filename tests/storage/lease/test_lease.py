@@ -29,9 +29,9 @@ from tests.storage.tiers import local_tier
 from tests.support.servers import S3Server
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> ConditionalStore:
-    if request.param == "hdfs":
+    if getattr(request, "param", "s3") == "hdfs":
         opened = open_store(request.getfixturevalue("hdfs"))
     else:
         server: S3Server = request.getfixturevalue("s3_server")
@@ -52,7 +52,11 @@ def body(store: ConditionalStore) -> bytes:
     return found.body
 
 
+over_each_store = pytest.mark.parametrize("store", ["s3", "hdfs"], indirect=True)
+
+
 class TestLease:
+    @over_each_store
     def test_one_at_a_time(self, store: ConditionalStore) -> None:
         tier = RemoteStorageManager(store, KafkaLayout())
         first, second = open_lease(tier), open_lease(tier)
@@ -68,6 +72,7 @@ class TestLease:
             assert not third.is_lost()
         assert store.get_tagged(tier.own_key("lease")) is None
 
+    @over_each_store
     def test_only_one_of_many_gets_it(self, store: ConditionalStore) -> None:
         got: list[str] = []
         begin, seen = threading.Barrier(6), threading.Barrier(6)
@@ -155,6 +160,7 @@ class TestLease:
             with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
                 pass
 
+    @over_each_store
     def test_a_late_write_under_an_old_tag_never_succeeds(self, store: ConditionalStore) -> None:
         first = store.put_if("lease", b"first", None)
         assert first is not None
@@ -170,6 +176,7 @@ class TestLease:
             assert store.put_if("lease", b"late", tag) is None
         assert body(store) == b"third"
 
+    @over_each_store
     def test_its_age_is_by_the_stores_clock(self, store: ConditionalStore) -> None:
         put(store, b"now")
         found = store.get_tagged("lease")

@@ -286,7 +286,7 @@ def require_objects_are_safe(run: Mutation, *, copy: str | None, writes_probe: b
 
 def _is_versioned(store: InspectableStore) -> bool:
     try:
-        return store.bucket.versioning() is Versioning.ENABLED
+        return store.versioning() is Versioning.ENABLED
     except AuthenticationError:
         return False
 

@@ -181,7 +181,7 @@ def shared_tier(spec: TierSpec) -> RemoteStorageManager:
         throttle = Throttle()
         _tiers[key] = open_tier(spec, throttle=throttle), throttle
     remote, _ = _tiers[key]
-    remote.observer = _fetches if _measures else None
+    remote.fetches = _fetches if _measures else None
     return remote
 
 

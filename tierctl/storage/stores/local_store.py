@@ -27,13 +27,13 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
+    ObjectStore,
     RemoteObject,
     Source,
     StoreAddress,
     by_folder,
     copy_file,
     sent_chunks,
-    verify_streams,
     walk,
 )
 from tierctl.storage.throttle import UNLIMITED, Throttle
@@ -80,14 +80,13 @@ def _message(doing: str, e: OSError) -> str:
     return f"{doing}: {e.strerror or e}{where}"
 
 
-class LocalStore:
+class LocalStore(ObjectStore):
     """ObjectStore over the folder `root`; as long as the tier exists, its folder `base` exists, too.
 
     A file is written under a temporary name, and renamed once all of its bytes are on the disk. Links below
     `base` are never followed. A deletion removes only files with exact names and folders that are empty.
     """
 
-    endpoint = None
     delete_batch = 3_000
     """More would delay a stop; one thread deletes as fast as several in the same folder."""
 
@@ -119,10 +118,6 @@ class LocalStore:
                     self._write(path, source)
         for folder in folders:
             self._sync_names(folder)
-
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Implement `ObjectStore.verify_all` by the bytes."""
-        verify_streams(self, objects)
 
     def copy(self, key: str, new_key: str) -> None:
         """Implement `ObjectStore.copy` without hard links, because brokers rewrite objects in place."""
@@ -246,9 +241,6 @@ class LocalStore:
             self._fs.sync_folder(folder)
         self._remove_if_empty(folder)
         return errors
-
-    def close(self) -> None:
-        """Implement `ObjectStore.close`; no file stays open between calls."""
 
     def _require_base(self) -> None:
         # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
