@@ -1,6 +1,5 @@
 """Wrappers of a real store, each of which fails in its own way."""
 
-import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -114,20 +113,3 @@ class Meddling(Wrapper):
         for segment in segments:
             self._meddle(segment)
         return super().delete_log_segments(segments)
-
-
-class Disk:
-    """Observer of a FileSystem that fails the nth call of an operation as a full disk does."""
-
-    def __init__(self, operation: str, nth: int) -> None:
-        self._operation = operation
-        self._nth = nth
-        self.count = 0
-        self.failed: Path | None = None
-
-    def __call__(self, operation: str, path: Path) -> None:
-        if operation == self._operation:
-            self.count += 1
-            if self.count == self._nth:
-                self.failed = path
-                raise OSError(errno.ENOSPC, "injected", str(path))

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,16 +57,11 @@ class Backwards:
     def ready(self) -> None:
         """Return True."""
 
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        return [side_effect(context, each) for each in reversed(inputs)][::-1]
-
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
         """Do nothing until the results are read."""
-        return partial(self.map, side_effect, inputs, context)
+        return lambda: [side_effect(context, each) for each in reversed(inputs)][::-1]
 
 
 def new_segment_id() -> Uuid:

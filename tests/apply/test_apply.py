@@ -96,29 +96,6 @@ def test_a_plan_of_another_cluster_is_refused(
     refused(tierctl(*apply(in_another_tier, swept, "--apply")), "tier")
 
 
-def test_without_ids_the_address_and_the_topics_decide(
-    tiered: World, swept: Path, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    moved = tiered.clone(tmp_path / "moved")
-    forge(swept, lambda raw: raw["identity"].update(tier=None))
-    assert tierctl(*apply(moved, swept)).code == 0
-    for path in tmp_path.rglob("partition.metadata"):
-        if path.parent.name.startswith("__remote"):
-            path.unlink()
-    refused(tierctl(*apply(moved, swept, "--apply")), "metadata")
-    assert tierctl(*apply(tiered, swept)).code == 0
-    forge(swept, lambda raw: raw["identity"].update(topic_ids={"2QZ5FAXaQrqgUzsReWnweA": "bills"}))
-    refused(tierctl(*apply(tiered, swept, "--apply")), "topic_ids")
-
-
-def test_the_cluster_id_is_compared(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
-    kept, properties = tmp_path / "plan.json", tiered.metadata / "meta.properties"
-    properties.write_text("version=1\ncluster.id=dGllcmN0bC10ZXN0cy0wMQ\n")
-    tierctl(*sweep(tiered, "--plan-out", kept))
-    properties.write_text("version=1\ncluster.id=Mk3OEYBSTCyUQFzVTHJ1PQ\n")
-    refused(tierctl(*apply(tiered, kept, "--apply")), "cluster_id")
-
-
 @pytest.mark.parametrize(
     ("field", "change"),
     [

@@ -1,5 +1,6 @@
 """With failing stores and disks, no FINISHED event lacks its objects, and later runs finish the work."""
 
+import errno
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,6 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TransferStopped,
 )
-from tierctl.files import FileSystem
 from tierctl.model import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
@@ -26,9 +26,10 @@ from tierctl.model import (
 )
 
 from tests.apply.conftest import Ran
-from tests.apply.faults import Custom, Disk, Failing, HalfDeleting
+from tests.apply.faults import Custom, Failing, HalfDeleting
 from tests.apply.runs import opened, run_on, statuses
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+from tests.support.faults import Failing as FailingDisk
 from tests.support.topic_settings import enabled
 
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
@@ -178,8 +179,8 @@ def test_the_metadatas_disk_fails(
     command: str, operation: str, nth: int, world: Callable[[str], World], ends: dict[str, Any]
 ) -> None:
     here = world(command)
-    disk = Disk(operation, nth)
-    outcomes = run_on(command, here, fs=FileSystem(disk))
+    disk = FailingDisk(nth - 1, errno.ENOSPC, only=frozenset({operation}))
+    outcomes = run_on(command, here, fs=disk)
     # A metadata index that can't be written is no failure, because the records are on the disk.
     if disk.failed is not None and "index" not in disk.failed.name:
         assert any(isinstance(outcome.error, MetadataError) for outcome in outcomes)

@@ -200,10 +200,7 @@ WITH_TLS = "SSL handshake failed: Disconnected"
     ("listener", "protocol", "expected"),
     [
         ("bootstrap_sasl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap_ssl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap_sasl", "SASL_PLAINTEXT", (MetadataError, WITHOUT_TLS)),
         ("bootstrap_sasl", "SSL", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap", "SSL", (AuthenticationError, WITH_TLS)),
         ("bootstrap", "SASL_SSL", (AuthenticationError, WITH_TLS)),
     ],
 )

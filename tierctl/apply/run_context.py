@@ -245,24 +245,15 @@ class Engine(Protocol):
         """Raise TierctlError if the engine can take no work; called before a wave is published."""
         ...
 
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        """Run `side_effect` on each input and return the results in the order of `inputs`.
-
-        `side_effect` reports a failure in its result. `context` is that of this process; an engine that uses
-        other processes opens an equal one there. An input without a result gets StoreWriteUnknown, or
-        `stopped` if the run was told to stop.
-        """
-        ...
-
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
-        """Begin what `map` does, and return a function that waits for the results and returns them.
+        """Begin `side_effect` on each input; return a function that waits for the results and returns them.
 
-        The inputs follow those of earlier calls. An engine that does one thing at a time begins when the
-        results are first requested.
+        The results are in the order of `inputs`, which follow those of earlier calls. An engine that does one
+        thing at a time begins when the results are first requested. `side_effect` reports a failure in its
+        result. `context` is that of this process; an engine that uses other processes opens an equal one
+        there. An input without a result gets StoreWriteUnknown, or `stopped` if the run was told to stop.
         """
         ...
 
@@ -280,12 +271,6 @@ class LocalEngine:
 
     def ready(self) -> None:
         """Implement `Engine.ready`: threads are always ready."""
-
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        """Implement `Engine.map`."""
-        return self.begin(side_effect, inputs, context)()
 
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext

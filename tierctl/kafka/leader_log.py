@@ -206,9 +206,9 @@ class RawFetcher:
     """Read one topic with Fetch requests; connect at the first request. Only one thread may use it."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
-        self._settings = settings
+        self._stall_timeout_ms = settings.stall_timeout_ms
         self._topic = topic
-        self._client: Any = None
+        self._leaders = LeaderLogs(settings)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         """Yield the records in [start_offset, end_offset) with every gap and damaged range.
@@ -246,41 +246,26 @@ class RawFetcher:
         return Window(data, 0, heads, expected)
 
     def _fetch(self, partition: int, offset: int) -> bytes:
-        deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
-        doing = f"reading {self._topic}-{partition} from offset {offset} on"
-        with WAITS.waiting(doing):
-            while True:
-                data = self._try_fetch(doing, partition, offset)
-                if data:
-                    return data
-                if time.monotonic() > deadline:
-                    raise MetadataError(f"{doing}: no data arrived", hint="run again")
-                time.sleep(_WAIT_S)
-
-    def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
-        """Return the bytes of one Fetch; empty if there were none yet or the leader is unavailable."""
-        try:
-            if self._client is None:
-                self._client = connect(self._settings)
-            with translated(doing, Right("Read", self._topic)):
-                return fetch(self._client, self._topic, partition, offset)
-        except NotReadyError:
-            self.close()
-            return b""
+        deadline = time.monotonic() + self._stall_timeout_ms / 1000
+        asked = TopicPartition(self._topic, partition)
+        while not (data := self._leaders.fetch(asked, offset, self._stall_timeout_ms)):
+            if time.monotonic() > deadline:
+                raise MetadataError(
+                    f"reading {asked} from offset {offset} on: no data arrived", hint="run again"
+                )
+            time.sleep(_WAIT_S)
+        return data
 
     def close(self) -> None:
         """Disconnect."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._leaders.close()
 
 
-def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
+def _fetch(client: Any, *, topic: str, partition: int, offset: int) -> bytes:
     """Send one Fetch for one partition to its leader; return no bytes if none arrive within half a second.
 
     Raises kafka-python's errors.
     """
-
     wanted = sdk.kafka_consumer_protocol.FetchRequest.FetchTopic.FetchPartition(
         partition=partition,
         fetch_offset=offset,
@@ -341,16 +326,23 @@ class LeaderLogs:
         self._settings = settings
         self._client: Any = None
 
-    def _ask(self, doing: str, question: Callable[[Any], R], needs: Right | None = None) -> R:
+    def _ask(
+        self,
+        doing: str,
+        question: Callable[[Any], R],
+        needs: Right | None = None,
+        timeout_ms: int | None = None,
+    ) -> R:
         """Return the answer to `question`; retry while the leader or the connection is lost.
 
-        Retries end after `request_timeout_ms`. `needs` is the right that the request requires.
+        Retries end after `timeout_ms`, by default `request_timeout_ms`. `needs` is the right that the request
+        requires.
         """
+        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         with WAITS.waiting(f"{doing} ({self._settings.bootstrap})"):
-            return self._answer(doing, question, needs)
+            return self._answer(doing, question, needs, time.monotonic() + timeout_ms / 1000)
 
-    def _answer(self, doing: str, question: Callable[[Any], R], needs: Right | None) -> R:
-        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+    def _answer(self, doing: str, question: Callable[[Any], R], needs: Right | None, deadline: float) -> R:
         while True:
             try:
                 if self._client is None:
@@ -438,6 +430,12 @@ class LeaderLogs:
         found = self._ask("asking for the sizes of log directories", _sizes)
         return {p: found.get((p.topic, p.partition, leader)) for p, leader in partitions.items()}
 
+    def fetch(self, partition: TopicPartition, offset: int, timeout_ms: int | None = None) -> bytes:
+        """Return batches from the one with `offset` on; none if none arrive within half a second."""
+        question = partial(_fetch, topic=partition.topic, partition=partition.partition, offset=offset)
+        doing = f"reading {partition} from offset {offset} on"
+        return self._ask(doing, question, Right("Read", partition.topic), timeout_ms)
+
     def batch_bytes(
         self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
     ) -> int:
@@ -446,12 +444,9 @@ class LeaderLogs:
         The first batch may begin below `start_offset`: DeleteRecords raises a log start inside a batch, too.
         Reading stops above `bytes_max`. Replicas and the tier have the same bytes.
         """
-        doing = f"reading {partition} from offset {start_offset} on"
         total = 0
         while start_offset < end_offset and total <= bytes_max:
-            fetch_one = partial(_fetch, partition=partition, offset=start_offset)
-            data = self._ask(doing, fetch_one, Right("Read", partition.topic))
-            heads = scan_heads(data, expected_offset=None)
+            heads = scan_heads(self.fetch(partition, start_offset), expected_offset=None)
             mine = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())
             if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
@@ -518,10 +513,6 @@ def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
         for part in topic["partitions"]
         if not part["is_future_key"]
     }
-
-
-def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
-    return fetch(client, partition.topic, partition.partition, offset)
 
 
 async def _listed_offsets(client: Any, partitions: Collection[TopicPartition], spec: int) -> dict[Any, Any]:

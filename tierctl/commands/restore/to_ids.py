@@ -376,7 +376,7 @@ class ObjectCopies:
         """Copy the objects of each step's segment, several segments at a time; return an outcome per step."""
         context.engine.ready()
         inputs = [_CopyInput(self._segment(step), step.topic_id_partition) for step in steps]
-        results = context.engine.map(_copy, inputs, context.side_effect_context())
+        results = context.engine.begin(_copy, inputs, context.side_effect_context())()
         return [_outcome(step, result) for step, result in zip(steps, results, strict=True)]
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata:

@@ -544,7 +544,7 @@ def _write_parts(
     for wave in context.waves(work):
         begun = [(log, part) for log, part in wave if log.outcome is None]
         inputs = [log.input_of(part) for log, part in begun]
-        results = context.engine.map(write, inputs, context.side_effect_context())
+        results = context.engine.begin(write, inputs, context.side_effect_context())()
         for (log, _), result in zip(begun, results, strict=True):
             if log.outcome is None:
                 with log.attempted():

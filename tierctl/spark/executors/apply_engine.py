@@ -167,12 +167,6 @@ class SparkEngine:
             return
         self._is_ready = True
 
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        """Implement `Engine.map`."""
-        return self.begin(side_effect, inputs, context)()
-
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
