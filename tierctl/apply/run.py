@@ -9,8 +9,8 @@ from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier
 from tierctl.errors import AuthenticationError, MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.plan.recheck import Dropped, recheck
-from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
+from tierctl.plan.recheck import Dropped, depends_on_earlier, recheck
+from tierctl.plan.steps import Action, Plan, Step
 
 _Key = tuple[Uuid, int]
 
@@ -154,23 +154,19 @@ class Run:
         outcomes = [_dropped(each) for each in checked.dropped]
         kept = []
         for step in checked.plan.steps:
-            if step.topic_id_partition.key in self._broken and _depends_on_earlier(step):
+            if step.topic_id_partition.key in self._broken and depends_on_earlier(step):
                 reason = "an earlier step of the partition no longer holds"
                 outcomes.append(Outcome(step=step, status=Status.DROPPED, reason=reason))
             else:
                 kept.append(step)
         dropped = [outcome.step for outcome in outcomes if outcome.status is Status.DROPPED]
-        self._broken |= {step.topic_id_partition.key for step in dropped if _depends_on_earlier(step)}
+        self._broken |= {step.topic_id_partition.key for step in dropped if depends_on_earlier(step)}
         self.record(outcomes)
         return kept, dropped
 
 
 def _no_fence(partitions: Collection[TopicIdPartition]) -> None:
     """Accept `partitions`: used when no other program can change them."""
-
-
-def _depends_on_earlier(step: Step) -> bool:
-    return LINEAGE_EPOCH in step.details
 
 
 def _dropped(dropped: Dropped) -> Outcome:

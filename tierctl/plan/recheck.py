@@ -46,7 +46,7 @@ def recheck(plan: Plan, state: TierState) -> Recheck:
     for step in plan.steps:
         key = step.topic_id_partition.key
         verdict = checker.check(step)
-        if verdict is None and key in broken and _depends_on_earlier(step):
+        if verdict is None and key in broken and depends_on_earlier(step):
             verdict = Dropped(step=step, reason="an earlier step of the partition no longer holds")
         verdict = verdict or checker.check_contiguous(step, kept_ids)
         if verdict is None:
@@ -54,12 +54,13 @@ def recheck(plan: Plan, state: TierState) -> Recheck:
             kept_ids.add(step.segment_id)
             continue
         dropped.append(verdict)
-        if not verdict.is_done and _depends_on_earlier(step):
+        if not verdict.is_done and depends_on_earlier(step):
             broken.add(key)
     return Recheck(plan=replace(plan, steps=tuple(kept), read=dict(state.read)), dropped=tuple(dropped))
 
 
-def _depends_on_earlier(step: Step) -> bool:
+def depends_on_earlier(step: Step) -> bool:
+    """Return whether the step needs the earlier steps of its partition: a copy or an expiry."""
     return LINEAGE_EPOCH in step.details
 
 

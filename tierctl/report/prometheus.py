@@ -250,8 +250,9 @@ def measure_throttle(meter: Meter, throttle: Throttle) -> None:
     }
     for direction, times in throttle.times.items():
         average, maximum = gauges[direction]
-        meter.set(average, {(): times.sum_s * 1000 / max(times.count, 1)})
-        meter.set(maximum, {(): times.max_s * 1000})
+        waits = times.ended
+        meter.set(average, {(): waits.sum_s * 1000 / max(waits.count, 1)})
+        meter.set(maximum, {(): waits.max_s * 1000})
 
 
 def measure_run(meter: Meter, run: Run) -> None:

@@ -12,8 +12,6 @@ from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.settings import broker
 from tierctl.model.settings.scopes import parse_size
 
-# Limit the bytes per second that a run stores in tiers and reads from them (KIP-956, RLMQuotaManager).
-#
 # Kafka compares the average of several windows with its quota, so a broker may exceed it for seconds. tierctl
 # holds the limit at every moment: in no time span are more bytes transferred than rate times span plus burst.
 
@@ -131,12 +129,9 @@ class Waits:
 
 @dataclass(slots=True)
 class WaitTimes:
-    """The waits of one direction, as `Waits`, while threads wait."""
+    """The waits of one direction that have `ended`, while threads wait."""
 
-    count: int = 0
-    sum_s: float = 0.0
-    max_s: float = 0.0
-    elapsed_s: float = 0.0
+    ended: Waits = Waits()
     _waiting: int = 0
     _since_s: float = 0.0
 
@@ -149,21 +144,7 @@ class WaitTimes:
     def end(self, now_s: float, waited_s: float) -> None:
         """Count a thread that has waited for `waited_s`."""
         self._waiting -= 1
-        self.count, self.sum_s, self.max_s = self.count + 1, self.sum_s + waited_s, max(self.max_s, waited_s)
-        if not self._waiting:
-            self.elapsed_s += now_s - self._since_s
-
-    def take(self) -> Waits:
-        """Return the waits that ended since the last call."""
-        taken = Waits(self.count, self.sum_s, self.max_s, self.elapsed_s)
-        self.count = 0
-        self.sum_s = self.max_s = self.elapsed_s = 0.0
-        return taken
-
-    def add(self, waits: Waits) -> None:
-        """Add the number, sum and maximum of another process' waits."""
-        self.count, self.sum_s = self.count + waits.count, self.sum_s + waits.sum_s
-        self.max_s = max(self.max_s, waits.max_s)
+        self.ended += Waits(1, waited_s, waited_s, 0.0 if self._waiting else now_s - self._since_s)
 
 
 @dataclass(slots=True)
@@ -237,20 +218,22 @@ class Throttle:
 
         With waits of other processes it is that of the process that waited longest: theirs may overlap.
         """
-        own_s = sum(times.elapsed_s for times in self.times.values())
+        own_s = sum(times.ended.elapsed_s for times in self.times.values())
         return max(own_s, *self._elapsed_elsewhere_s.values(), 0.0)
 
     def take_waits(self) -> dict[Direction, Waits]:
         """Return the waits that ended since the last call, for the directions that had some."""
         with self._lock:
-            taken = {direction: times.take() for direction, times in self.times.items()}
+            taken = {direction: times.ended for direction, times in self.times.items()}
+            for times in self.times.values():
+                times.ended = Waits()
         return {direction: waits for direction, waits in taken.items() if waits.count}
 
     def add_waits(self, process: str, waits: Mapping[Direction, Waits]) -> None:
         """Add waits of another process (from its `take_waits`), from any thread."""
         with self._lock:
             for direction, each in waits.items():
-                self.times.setdefault(direction, WaitTimes()).add(each)
+                self.times.setdefault(direction, WaitTimes()).ended += replace(each, elapsed_s=0.0)
                 self._elapsed_elsewhere_s[process] += each.elapsed_s
 
     def part_bytes(self, direction: Direction, size_bytes: int) -> int:
