@@ -21,7 +21,7 @@ import tierctl.storage.lease
 import tierctl.storage.open_tier
 import tierctl.storage.remote_storage_manager
 from tierctl.kernel import use_compiled
-from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
+from tierctl.storage.lease import RENEW_S, ObjectLease
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 
@@ -51,11 +51,9 @@ def installed(world: World) -> Iterator[None]:
     """Replace the clock, the cluster, the metadata topic and the store during the block."""
     _unlock_cached_properties()
 
-    def object_lease(
-        store: ConditionalStore, key: str, *, owner: Owner, is_optional: bool = False
-    ) -> ObjectLease:
+    def object_lease(store: ConditionalStore, key: str, *, is_optional: bool = False) -> ObjectLease:
         assert not is_optional, "the simulated store has conditional writes"
-        return _lease(world, store, key, owner)
+        return _lease(world, store, key)
 
     def observe(operation: str, _path: object) -> None:
         world.step(f"file {operation}")
@@ -109,9 +107,9 @@ def _sleep(world: World, seconds: float) -> None:
     world.step("sleep")
 
 
-def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> ObjectLease:
+def _lease(world: World, store: ConditionalStore, key: str) -> ObjectLease:
     """Return the lease of the current process; the world's steps renew it in place of its thread."""
-    lease = ObjectLease(store, key, owner=owner, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
+    lease = ObjectLease(store, key, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
     process = world.scheduler.current
     if process is not None:
         renewed_ms = [world.clock_ms]
@@ -123,6 +121,5 @@ def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> Obj
                 lease.renew()
 
         process.renew_lease = renew
-        process.owner = owner
         process.lease = lease
     return lease

@@ -79,11 +79,6 @@ def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: s
             yield folder
 
 
-# Find the sets of objects in a tier, one per segment id, and derive the metadata of each.
-#
-# `derived_set`, `with_lineage` and `producer_snapshot` each read the objects of one segment; `read_each`
-# calls one of them for many segments on threads of this process.
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -133,7 +128,13 @@ def list_object_sets(
 
 def ordered(sets: Iterable[ListedSet]) -> list[ListedSet]:
     """Return the sets by topic, topic id, partition, start offset and segment id."""
-    return sorted(sets, key=_order)
+    return sorted(
+        sets,
+        key=lambda each: (
+            *(each.partition.topic, each.partition.topic_id, each.partition.partition),
+            *(each.start_offset, each.segment_id),
+        ),
+    )
 
 
 def sets_among(
@@ -172,17 +173,6 @@ def _topic_of(parsed: SegmentStem, path: str) -> str | None:
     pattern = _AIVEN_TOPIC if ObjectPart.MANIFEST in parsed.parts.values() else _KAFKA_TOPIC
     match = pattern.match(path)
     return match["topic"] if match and is_legal_topic_name(match["topic"]) else None
-
-
-def _order(listed: ListedSet) -> tuple[str, Uuid, int, int, Uuid]:
-    partition = listed.partition
-    return (
-        partition.topic,
-        partition.topic_id,
-        partition.partition,
-        listed.start_offset,
-        listed.segment_id,
-    )
 
 
 def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:

@@ -19,7 +19,7 @@ from tierctl.errors import (
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, Owner, open_lease
+from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, facts_of_a_run, open_lease
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store
 from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
@@ -80,7 +80,7 @@ class TestLease:
         def compete(name: str) -> None:
             begin.wait()
             try:
-                with ObjectLease(store, "lease", owner=Owner.of_this_run()):
+                with ObjectLease(store, "lease"):
                     got.append(name)
                     seen.wait()
             except LockedError:
@@ -94,7 +94,7 @@ class TestLease:
         assert len(got) == 1
 
     def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: ConditionalStore) -> None:
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as first:
+        with ObjectLease(store, "lease") as first:
             put(store, b'{"host": "thief"}')
             first.renew()
             assert first.is_lost()
@@ -105,7 +105,7 @@ class TestLease:
         self, error: Exception, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [0.0]
-        with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
+        with ObjectLease(store, "lease", clock_s=lambda: now[0]) as lease:
             now[0] = LEASE_S - MARGIN_S - 1
             lease.renew()
             now[0] += LEASE_S - MARGIN_S - 1
@@ -123,20 +123,20 @@ class TestLease:
 
     def test_an_old_one_is_taken_over(self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch) -> None:
         put(store, b"what a killed run left")
-        with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+        with pytest.raises(LockedError), ObjectLease(store, "lease"):
             pass
         monkeypatch.setattr("tierctl.storage.lease.TAKE_OVER_S", -1.0)
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
+        with ObjectLease(store, "lease") as second:
             assert not second.is_lost()
-            assert second._owner.run.encode() in body(store)
+            assert second.holder["run"].encode() in body(store)
 
     def test_one_whose_process_is_gone_is_taken_over(self, store: ConditionalStore) -> None:
         gone = subprocess.Popen(["true"])
         gone.wait()
         for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
-            left = Owner.of_this_run().facts() | change
+            left = facts_of_a_run() | change
             put(store, json.dumps(left).encode())
-            with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+            with ObjectLease(store, "lease") as lease:
                 assert not lease.is_lost()
 
     def test_a_process_that_proc_hides_may_still_run(
@@ -145,19 +145,19 @@ class TestLease:
         """With hidepid, or ProtectProc= of a unit, /proc does not list the processes of other users."""
         monkeypatch.setattr("tierctl.storage.lease._started", lambda pid: "9" * (pid == os.getpid()))
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
-            left = Owner.of_this_run().facts() | {"pid": holder.pid, "started": "1"}
+            left = facts_of_a_run() | {"pid": holder.pid, "started": "1"}
             put(store, json.dumps(left).encode())
-            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+            with pytest.raises(LockedError), ObjectLease(store, "lease"):
                 pass
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+        with ObjectLease(store, "lease") as lease:
             assert not lease.is_lost()
 
     def test_one_of_another_machine_may_still_run(self, store: ConditionalStore) -> None:
         elsewhere = ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22})
         for change in (*elsewhere, {"pid": "x"}, {"pid": 1 << 40}):
-            left = Owner.of_this_run().facts() | {"started": "1"} | change
+            left = facts_of_a_run() | {"started": "1"} | change
             put(store, json.dumps(left).encode())
-            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+            with pytest.raises(LockedError), ObjectLease(store, "lease"):
                 pass
 
     @over_each_store

@@ -113,11 +113,12 @@ class LocalStore(ObjectStore):
                 folders[path.parent] = None
             with _translated(f"writing {path}", StoreWriteFailed):
                 if source is None:
-                    self._remove(path)
+                    self._fs.unlink(path)
                 else:
                     self._write(path, source)
         for folder in folders:
-            self._sync_names(folder)
+            with _synced_names(folder):
+                self._fs.sync_folder(folder)
 
     def copy(self, key: str, new_key: str) -> None:
         """Implement `ObjectStore.copy` without hard links, because brokers rewrite objects in place."""
@@ -158,7 +159,8 @@ class LocalStore(ObjectStore):
                 return False
             finally:
                 self._fs.unlink(temp)
-        self._sync_names(path.parent)
+        with _synced_names(path.parent):
+            self._fs.sync_folder(path.parent)
         return True
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
@@ -291,14 +293,6 @@ class LocalStore(ObjectStore):
                     raise
                 # Another run deleted the folder, which was empty, after it was made.
                 self._fs.make_folder(path.parent)
-
-    def _sync_names(self, folder: Path) -> None:
-        with _synced_names(folder):
-            self._fs.sync_folder(folder)
-
-    def _remove(self, path: Path) -> None:
-        if os.path.lexists(path):
-            self._fs.unlink(path)
 
     def _remove_if_empty(self, folder: Path) -> None:
         # The objects are deleted already, and an empty folder is harmless.
