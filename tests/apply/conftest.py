@@ -44,10 +44,10 @@ def beginning(capture: Callable[[str], Path], module_folder: Path) -> World:
     return world
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URI of a tier: a folder, or a bucket."""
-    if request.param == "folder":
+    """Return the URI of a tier: a folder, or a bucket in tests with `in_each_place`."""
+    if getattr(request, "param", "folder") == "folder":
         return (tmp_path / "tiers").as_uri()
     server: S3Server = request.getfixturevalue("s3_server")
     return f"s3://{server.bucket()}"

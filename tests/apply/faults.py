@@ -1,6 +1,5 @@
 """Wrappers of a real store, each of which fails in its own way."""
 
-import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,13 +7,13 @@ from typing import Any
 
 from tierctl.errors import RemoteStorageError, TierctlError
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 
-class Wrapper(ObjectTier):
+class Wrapper(RemoteStorageManager):
     """The tier `inner` once more, some of whose calls a subclass changes; `inner` may be changed already."""
 
-    def __init__(self, inner: ObjectTier) -> None:
+    def __init__(self, inner: RemoteStorageManager) -> None:
         super().__init__(inner.store, inner.layout)
         vars(self).update(vars(inner))
         self.inner = inner
@@ -25,7 +24,7 @@ class Failing(Wrapper):
 
     def __init__(
         self,
-        inner: ObjectTier,
+        inner: RemoteStorageManager,
         operation: str,
         nth: int,
         *,
@@ -52,7 +51,7 @@ class Failing(Wrapper):
 class OneSegmentFails(Wrapper):
     """Delete all segments of each call except the nth, for which an error is reported."""
 
-    def __init__(self, inner: ObjectTier, nth: int) -> None:
+    def __init__(self, inner: RemoteStorageManager, nth: int) -> None:
         super().__init__(inner)
         self._nth = nth
 
@@ -66,7 +65,7 @@ class OneSegmentFails(Wrapper):
 class HalfDeleting(Wrapper):
     """Delete only the log of each segment, then raise an error or return without one."""
 
-    def __init__(self, inner: ObjectTier, root: Path, *, silent: bool) -> None:
+    def __init__(self, inner: RemoteStorageManager, root: Path, *, silent: bool) -> None:
         super().__init__(inner)
         self._root = root
         self._silent = silent
@@ -83,7 +82,7 @@ class HalfDeleting(Wrapper):
 class Custom(Wrapper):
     """Return custom metadata for every segment, and record the arguments of each deletion."""
 
-    def __init__(self, inner: ObjectTier, custom: bytes) -> None:
+    def __init__(self, inner: RemoteStorageManager, custom: bytes) -> None:
         super().__init__(inner)
         self._custom = custom
         self.deleted: list[RemoteLogSegmentMetadata] = []
@@ -100,7 +99,9 @@ class Custom(Wrapper):
 class Meddling(Wrapper):
     """Call a function of the test before each copy and each delete."""
 
-    def __init__(self, inner: ObjectTier, meddle: Callable[[RemoteLogSegmentMetadata], None]) -> None:
+    def __init__(
+        self, inner: RemoteStorageManager, meddle: Callable[[RemoteLogSegmentMetadata], None]
+    ) -> None:
         super().__init__(inner)
         self._meddle = meddle
 
@@ -112,21 +113,3 @@ class Meddling(Wrapper):
         for segment in segments:
             self._meddle(segment)
         return super().delete_log_segments(segments)
-
-
-class Disk:
-    """Observer of a FileSystem that fails the nth call of an operation as a full or broken disk does."""
-
-    def __init__(self, operation: str, nth: int, code: int = errno.ENOSPC) -> None:
-        self._operation = operation
-        self._nth = nth
-        self._code = code
-        self.count = 0
-        self.failed: Path | None = None
-
-    def __call__(self, operation: str, path: Path) -> None:
-        if operation == self._operation:
-            self.count += 1
-            if self.count == self._nth:
-                self.failed = path
-                raise OSError(self._code, "injected", str(path))

@@ -3,18 +3,21 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status, Stop
 from tierctl.apply.run import Acts, run
-from tierctl.apply.run_context import Engine, LocalEngine, RunContext, SideEffect
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
-from tierctl.apply.tier_check import claim_tier
+from tierctl.apply.run_context import (
+    Engine,
+    LocalEngine,
+    RunContext,
+    SideEffect,
+    SideEffectContext,
+    SideEffectResult,
+)
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
@@ -23,12 +26,12 @@ from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicConfig, Uuid
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Action, Plan
-from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.object_tier import object_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 from tests.apply.worlds import World
 from tests.metadata.topics import topic_in
@@ -54,16 +57,11 @@ class Backwards:
     def ready(self) -> None:
         """Return True."""
 
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        return [side_effect(context, each) for each in reversed(inputs)][::-1]
-
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
         """Do nothing until the results are read."""
-        return partial(self.map, side_effect, inputs, context)
+        return lambda: [side_effect(context, each) for each in reversed(inputs)][::-1]
 
 
 def new_segment_id() -> Uuid:
@@ -140,7 +138,6 @@ def run_on(
     wrap: Wrap = lambda remote: remote,
     *,
     fs: FileSystem = PLAIN,
-    remote_fs: FileSystem = PLAIN,
     stop: Stop | None = None,
     wave_size: int = 2,
     engine: Engine | None = None,
@@ -148,25 +145,13 @@ def run_on(
     """Plan and carry out `command`; return the outcomes."""
     with opened(world, fs) as manager:
         plan = plan_of(command, world, manager)
-        context = context_of(
-            world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
-        )
-        if command == "copy" and object_tier(context.remote) is None:
-            # A run on a wrapped tier writes no identity.
-            claim_tier(context_of(world, manager), plan)
+        context = context_of(world, manager, wrap, stop=stop, wave_size=wave_size, engine=engine)
         return run(plan, context, acts_of(command, world))
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:
     """Return the status of each step."""
     return [outcome.status for outcome in outcomes]
-
-
-def touch_log(world: World, name: str) -> Path:
-    """Replace a file of the log by a copy with the same bytes, which brokers never do."""
-    path = world.logs / "bills-0" / name
-    put(path, path.read_bytes())
-    return path
 
 
 def put(path: Path, data: bytes | bytearray) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.storage.object_tier import object_tier
+import pytest
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.cli.shell import Ran
@@ -15,6 +15,7 @@ from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 IDENTITY = ".tierctl-identity"
+in_each_place = pytest.mark.parametrize("place", ["folder", "s3"], indirect=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,12 @@ READING = ("verify", "fetch", "segments")
 
 def keys(remote: str) -> list[str]:
     """Return the key of every object in a tier, including those of tierctl."""
-    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
-    assert tier is not None
+    tier = open_tier(TierSpec(remote, layout="kafka"))
     return [found.key for found in tier.store.list_objects("")]
 
 
 def body(remote: str) -> dict[str, Any]:
-    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
-    assert tier is not None
+    tier = open_tier(TierSpec(remote, layout="kafka"))
     with tier.store.open(IDENTITY) as stream:
         found: dict[str, Any] = json.loads(stream.read())
     return found

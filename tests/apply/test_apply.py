@@ -3,14 +3,10 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl import commands
-from tierctl.commands import ApplyRequest, DeleteRequest
-from tierctl.errors import SafetyRefusal
 from tierctl.plan.saved import digest_of
 
 from tests.apply.commands import apply, copy, delete, files, sweep
@@ -100,29 +96,6 @@ def test_a_plan_of_another_cluster_is_refused(
     refused(tierctl(*apply(in_another_tier, swept, "--apply")), "tier")
 
 
-def test_without_ids_the_address_and_the_topics_decide(
-    tiered: World, swept: Path, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    moved = tiered.clone(tmp_path / "moved")
-    forge(swept, lambda raw: raw["identity"].update(tier=None))
-    assert tierctl(*apply(moved, swept)).code == 0
-    for path in tmp_path.rglob("partition.metadata"):
-        if path.parent.name.startswith("__remote"):
-            path.unlink()
-    refused(tierctl(*apply(moved, swept, "--apply")), "metadata")
-    assert tierctl(*apply(tiered, swept)).code == 0
-    forge(swept, lambda raw: raw["identity"].update(topic_ids={"2QZ5FAXaQrqgUzsReWnweA": "bills"}))
-    refused(tierctl(*apply(tiered, swept, "--apply")), "topic_ids")
-
-
-def test_the_cluster_id_is_compared(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
-    kept, properties = tmp_path / "plan.json", tiered.metadata / "meta.properties"
-    properties.write_text("version=1\ncluster.id=dGllcmN0bC10ZXN0cy0wMQ\n")
-    tierctl(*sweep(tiered, "--plan-out", kept))
-    properties.write_text("version=1\ncluster.id=Mk3OEYBSTCyUQFzVTHJ1PQ\n")
-    refused(tierctl(*apply(tiered, kept, "--apply")), "cluster_id")
-
-
 @pytest.mark.parametrize(
     ("field", "change"),
     [
@@ -210,24 +183,6 @@ def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(
     assert tierctl("apply", kept, *empty.where, "--apply").code == 2
 
 
-@pytest.mark.parametrize(
-    ("more", "code"),
-    [
-        (("--topic", "bills"), 0),
-        (("--partition", "0"), 0),
-        (("--topic", "bils"), 10),
-        (("--topic-id", "2QZ5FAXaQrqgUzsReWnweA"), 10),
-        (("--partition", "7"), 10),
-    ],
-)
-def test_the_selection_narrows_a_plan(
-    more: tuple[str, ...], code: int, tiered: World, swept: Path, tierctl: Tierctl
-) -> None:
-    ran = tierctl(*apply(tiered, swept, *more))
-    assert ran.code == code, ran.err
-    assert code or len(ran.json["steps"]) == 2
-
-
 TEXTS = ["", " \n", "{}", "[]", "[1]", '"x"', "null", "\x00", "[" * 100_000, '{"a":' * 100_000, "not JSON"]
 
 
@@ -279,19 +234,3 @@ def test_a_later_now_only_plans(
         assert (ran.code, "ahead of the" in ran.err) == (4, True), ran.err
     assert files(world) == before
     assert not new.metadata.exists()
-
-
-def test_no_request_of_the_api_decides_ahead_of_its_clock(tiered: World, swept: Path) -> None:
-    before = files(tiered)
-    where: dict[str, Any] = {"metadata": str(tiered.metadata), "remote": str(tiered.remote), "apply": True}
-    ahead = where | {"now_ms": now_ms() + HOUR_MS}
-    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
-        commands.delete(DeleteRequest(**ahead))
-    inputs: dict[str, Any] = {"log_dir": [tiered.logs], "topic_configs": tiered.logs / "configs"}
-    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
-        commands.apply(ApplyRequest(**ahead, **inputs, plan=swept))
-    assert files(tiered) == before
-    later = ApplyRequest(**where, **inputs, plan=swept, clock_ms=lambda: now_ms() + DAY_MS + HOUR_MS)
-    with pytest.raises(SafetyRefusal, match="the plan's created_ms"):
-        commands.apply(later)
-    assert commands.apply(replace(later, max_age_ms=2 * DAY_MS)).exit_code == 0

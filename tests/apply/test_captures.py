@@ -104,31 +104,3 @@ def test_without_a_log_directory_the_tier_gives_the_lineage(
     plan = tierctl("sweep", *cluster.where, "--topic-configs", configs, "--now", NOW, "-o", "json")
     assert _brief(plan.json["steps"]) == [("metrics", 0, 0), ("metrics", 0, 800), ("metrics", 0, 1600)]
     assert "retention.bytes" in plan.err
-
-
-def test_a_kept_plan_is_carried_out_once(tierctl: Tierctl, cluster: World, tmp_path: Path) -> None:
-    kept = tmp_path / "plan.json"
-    assert tierctl(*_sweep(cluster, tmp_path, "--plan-out", kept)).code == 0
-    configs = ("--topic-configs", tmp_path / "configs", "--log-dir", cluster.logs)
-    apply = ("apply", kept, *cluster.where, *configs, "-o", "json")
-    assert _brief(tierctl(*apply).json["steps"]) == BROKER_DELETED
-    first = tierctl(*apply, "--apply")
-    assert first.code == 0, first.err
-    assert _brief(first.json["outcomes"]) == BROKER_DELETED
-    second = tierctl(*apply, "--apply")
-    assert (second.code, second.json["steps"]) == (0, [])
-    assert len(second.json["skipped"]) >= len(BROKER_DELETED)
-
-
-@pytest.mark.parametrize("fmt", ["table", "json", "jsonl", "csv"])
-def test_plans_in_every_format(tierctl: Tierctl, cluster: World, tmp_path: Path, fmt: str) -> None:
-    shown = tierctl(*_sweep(cluster, tmp_path, "--output", fmt))
-    assert shown.code == 0
-    assert "aBIYdWkGRo-QdVifVD3G_Q" in shown.out
-    lines = shown.out.splitlines()
-    if fmt in {"table", "csv"}:
-        assert len(lines) == 1 + len(BROKER_DELETED)
-    if fmt == "jsonl":
-        assert [json.loads(line)["action"] for line in lines] == ["delete_segment"] * 7
-    if fmt == "json":
-        assert {"command", "steps", "read"} <= shown.json.keys()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.apply import side_effects
+from tierctl.apply import run_context
 from tierctl.apply.outcome import Status
 from tierctl.model import RemoteLogSegmentMetadata
 
@@ -98,11 +98,11 @@ def test_a_changed_source_is_not_finished(change: Callable[[World], None], momen
             if moment == "published" and len(calls) == 1:
                 change(empty)
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         outcomes = run_on("copy", empty, lambda inner: Meddling(inner, meddle))
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert statuses(outcomes) == [DONE, FAILED, DROPPED]
     error = outcomes[1].error
     assert error is not None

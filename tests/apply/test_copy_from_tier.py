@@ -2,12 +2,10 @@
 
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tierctl.apply.deletion import segment_update
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy import Dangling, plan_copy_from_tier
@@ -17,7 +15,7 @@ from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.storage.index_cache import spool_folder
 
 from tests.apply.conftest import Ran
-from tests.apply.runs import context_of, opened, put
+from tests.apply.runs import put
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.metadata.topics import topic_in
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
@@ -76,16 +74,6 @@ def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
 
     again = tierctl(*between(source, target, "--apply"))
     assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
-
-
-def test_what_is_new_goes_along_later(tierctl: Tierctl, source: World, target: World) -> None:
-    first = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
-    done = [(step["topic"], step["partition"]) for step in first.json["steps"]]
-    assert set(done) == {("clicks", 0)}
-    rest = tierctl(*between(source, target, "--apply"))
-    assert rest.code == 0, rest.err
-    assert len(rest.json["steps"]) == len(segments_of(source.metadata)) - len(done)
-    assert objects_of(target.remote) == objects_of(source.remote)
 
 
 def test_of_an_unclean_election_only_the_lineage(
@@ -147,23 +135,6 @@ def test_what_is_not_sound_ends_its_partition(
     assert sorted(s.start_offset for s in target.segments()) == sorted(before)
     only = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
     assert only.code == code, "the bad one fails alone now, with its own exit code"
-
-
-def test_what_is_deleted_meanwhile_is_dropped(tierctl: Tierctl, source: World, target: World) -> None:
-    kept = source.metadata.parent / "plan.json"
-    more = ("--topic", "clicks", "--partition", "0")
-    assert tierctl(*between(source, target, *more, "--plan-out", kept)).code == 0
-    with opened(source) as manager:
-        part = next(p for p in manager.refresh() if str(p.topic_id_partition).endswith("clicks-0"))
-        first = min(part.cache.list_remote_log_segments(), key=lambda s: s.start_offset)
-        manager.publish([segment_update(first, S.DELETE_SEGMENT_STARTED, context_of(source, manager))])
-    places = ("--metadata", source.metadata, "--from-remote", source.remote)
-    where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
-    ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
-    assert ran.code == 0
-    assert {o["status"] for o in ran.json["outcomes"]} == {"done"}
-    assert first.start_offset not in {segment.start_offset for segment in target.segments()}
-    assert "copy does not decide it now" in ran.json["skipped"][-1]["reason"]
 
 
 @pytest.mark.parametrize("has_topic", [True, False])
@@ -307,19 +278,6 @@ def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
     with spool_folder(tmp_path) as first, spool_folder(tmp_path) as second:
         assert sorted(tmp_path.iterdir()) == sorted([foreign, first, second])
     assert list(tmp_path.iterdir()) == [foreign]
-
-
-def test_runs_that_begin_side_by_side_keep_their_spools(tmp_path: Path) -> None:
-    """Each run looks for folders of killed runs while other runs create theirs."""
-
-    def spool(_number: int) -> None:
-        with spool_folder(tmp_path) as folder:
-            assert folder.is_dir()
-            (folder / "log").write_bytes(b"bytes")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(spool, range(2000)))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["plain", "encrypted"])

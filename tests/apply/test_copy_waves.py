@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,15 +12,13 @@ from tierctl.errors import MetadataWriteUnknown, SafetyRefusal, StoreWriteUnknow
 from tierctl.model import RemoteLogSegmentState
 
 from tests.apply.conftest import Watch
-from tests.apply.faults import Failing, Wrapper
+from tests.apply.faults import Wrapper
 from tests.apply.runs import Backwards, acts_of, context_of, opened, plan_of, run_on, statuses
 from tests.apply.worlds import World, check_durable
 
 DONE, FAILED, DROPPED = Status.DONE, Status.FAILED, Status.DROPPED
 STARTED = str(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 FINISHED = str(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-ENGINES = {"1": lambda: LocalEngine(1), "3": lambda: LocalEngine(3), "last": Backwards}
-each_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 
 
 def check_converges(world: World) -> None:
@@ -57,11 +54,10 @@ def test_the_next_wave_is_started_while_one_is_stored(
     check_durable(empty)
 
 
-@each_engine
 @pytest.mark.parametrize("number", range(1, 7))
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_publication_fails(
-    empty: World, publications: Callable[[Watch], None], engine: Any, number: int, moment: str
+    empty: World, publications: Callable[[Watch], None], number: int, moment: str
 ) -> None:
     """Of three waves: one of STARTED 1, STARTED 2, FINISHED 1, STARTED 3, FINISHED 2 and FINISHED 3."""
     published: list[int] = []
@@ -72,27 +68,11 @@ def test_a_publication_fails(
             raise MetadataWriteUnknown("timed out")
 
     publications(watch)
-    outcomes = run_on("copy", empty, wave_size=1, engine=engine())
+    outcomes = run_on("copy", empty, wave_size=1, engine=Backwards())
     assert published[-1] == number, "nothing is published after a failure"
     done = {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 2}[number]
     assert [outcome.status is DONE for outcome in outcomes] == [at < done for at in range(3)]
     publications(lambda *_: None)
-    check_converges(empty)
-
-
-@each_engine
-@pytest.mark.parametrize("nth", [1, 2, 3])
-@pytest.mark.parametrize("operation", ["copy_log_segment_data", "verify_log_segment_data"])
-def test_a_failure_stops_the_waves_after_it(empty: World, engine: Any, nth: int, operation: str) -> None:
-    """The next wave is STARTED already, and may be stored: it is cleaned up, because it would leave a gap."""
-    outcomes = run_on(
-        "copy", empty, partial(Failing, operation=operation, nth=nth), wave_size=1, engine=engine()
-    )
-    kept = [segment.start_offset for segment in empty.segments() if str(segment.state) == FINISHED]
-    # Threads may come to the segments in another order.
-    good = [outcome.step.start_offset for outcome in outcomes if outcome.status is DONE]
-    assert kept == good == [0, 600, 1200][: len(good)]
-    assert statuses(outcomes) == [DONE] * len(good) + [FAILED] + [DROPPED] * (2 - len(good))
     check_converges(empty)
 
 
@@ -115,9 +95,8 @@ def test_a_stored_wave_after_an_unknown_outcome_is_cleaned_up(empty: World) -> N
     check_converges(empty)
 
 
-@each_engine
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_fence_refuses_a_wave(empty: World, engine: Any, number: int) -> None:
+def test_a_fence_refuses_a_wave(empty: World, number: int) -> None:
     """The wave before it, which is being stored then, is finished; nothing of later waves begins."""
     waves: list[Any] = []
 
@@ -128,7 +107,7 @@ def test_a_fence_refuses_a_wave(empty: World, engine: Any, number: int) -> None:
 
     with opened(empty) as manager:
         plan = plan_of("copy", empty, manager)
-        context = context_of(empty, manager, wave_size=1, engine=engine())
+        context = context_of(empty, manager, wave_size=1, engine=Backwards())
         outcomes = run(plan, context, acts_of("copy", empty), fence=fence)
     assert statuses(outcomes) == [DONE] * (number - 1) + [FAILED] + [DROPPED] * (3 - number)
     assert [segment.end_offset for segment in empty.segments()] == [599, 1199][: number - 1]

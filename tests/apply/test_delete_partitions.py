@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.deletion import segment_update
+from tierctl.apply.acts import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
 from tierctl.cli.delete import with_default_interval
@@ -116,18 +116,6 @@ def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path)
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
     # The topic is marked already, so no evidence is needed.
     assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).code == 0
-
-
-def test_a_kept_plan_needs_evidence_too(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
-    kept, gone = tmp_path / "plan", _without_topic(tiered, tmp_path / "gone")
-    evidence = ("--log-dir", gone, "--all-log-dirs")
-    assert tierctl(*delete(tiered, "--mark", "--topic", "bills", *evidence, "--plan-out", kept)).code == 0
-    apply = ("apply", kept, *tiered.where, "-o", "json", "--apply")
-    for more in ((), ("--log-dir", tiered.logs, "--all-log-dirs")):
-        assert tierctl(*apply, *more).code == 4
-    assert tierctl(*apply, "--i-know-it-is-deleted", OTHER_ID).code == 2
-    assert tierctl(*apply, *evidence).code == 0
-    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """If one broker has two folders of a partition, no command decides for it, and each reports it."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -44,19 +43,3 @@ def test_nothing_is_planned(
     assert replicas.code == 0
     assert bool(replicas.json["steps"]) == (command == "sweep")
     assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in replicas.err
-
-
-def test_reading_commands(
-    tierctl: Callable[..., Ran], tiered: World, twice: Callable[[int], tuple[object, ...]]
-) -> None:
-    (tiered.logs / "bills-0.1f-future").mkdir()
-    ran = tierctl("verify", *tiered.where, *twice(1), "-o", "jsonl")
-    [finding] = [json.loads(line) for line in ran.out.splitlines()]
-    assert (ran.code, finding["check"], finding["topic"]) == (7, "unreadable_log", "bills")
-    assert "one folder on broker 1" in finding["found"]
-    assert "note: left out 1 folder of kind -future" in ran.err
-    fetched = tierctl("fetch", *tiered.where, *twice(1), "--topic", "bills", "--partition", 0)
-    assert (fetched.code, fetched.out, "one folder on broker 1" in fetched.err) == (7, "", True)
-    listed = tierctl("segments", *tiered.where, *twice(2), "--offsets", "-o", "json")
-    assert listed.code == 0
-    assert "the newest is used" in listed.err

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import pytest
 from tierctl.apply.outcome import Status
-from tierctl.apply.run_context import LocalEngine, SideEffect
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
+from tierctl.apply.run_context import LocalEngine, SideEffect, SideEffectContext, SideEffectResult
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 

@@ -54,19 +54,13 @@ ASSUMED = ("--topic", "bills", "--assume-enabled")
             {"bills"},
             f"skipped 2 partitions of 2 topics (events-0, ledger-0): {MISSING}",
         ),
-        (on("bills") + "ledger.retention.ms=1\n", (), {"bills"}, MISSING),
         (None, ASSUMED, {"bills"}, ""),
-        ("", ASSUMED, {"bills"}, ""),
-        (on("bills", "ledger"), ("--topic", "ledger"), {"ledger"}, ""),
-        ("bills.remote.storage.enable=false\n" + on("ledger"), (), {"ledger"}, "remote.storage.enable=false"),
         (
             on("bills", "ledger") + "bills.cleanup.policy=compact\n",
             (),
             {"ledger"},
             "cleanup.policy=compact: ",
         ),
-        (on("bills") + "bills.cleanup.policy=\n", ("--topic", "bills"), {"bills"}, ""),
-        (on("bills", "ledger") + "bills.remote.log.copy.disable=true\n", (), {"ledger"}, "copy.disable=true"),
     ],
 )
 def test_what_is_copied(
@@ -82,17 +76,12 @@ def test_what_is_copied(
     ("files", "more", "refusal"),
     [
         ((None, ""), (), (2, "no source of topic settings is named")),
-        ((None, ""), ("--topic", "bills"), (2, "--assume-enabled")),
         ((None, ""), ("--assume-enabled",), (2, "--assume-enabled needs --topic")),
         ((None, ""), ("--topic", "bilsl", "--assume-enabled"), (10, 'unknown topic "bilsl"')),
         ((on("bilsl", "ledger"), ""), (), (2, 'did you mean "bills"?')),
         (("", ""), (), (4, f"none of the 3 selected topics is copied (bills, events, ledger): {MISSING}")),
         ((on("payments"), ""), (), (2, "states settings of payments only")),
-        ((on("ledger"), ""), ("--topic", "bills"), (4, f"topic bills is not copied: {MISSING}")),
-        (("bills.remote.storage.enable=false\n", ""), ASSUMED, (4, "remote.storage.enable=false")),
-        (("bills.cleanup.policy=compact,delete\n", ""), ASSUMED, (4, "cleanup.policy=compact,delete: ")),
         ((None, COMPACT), ASSUMED, (4, "cleanup.policy=compact: Kafka refuses")),
-        ((on("bills"), COMPACT), ("--topic", "bills"), (4, "cleanup.policy=compact: ")),
     ],
 )
 def test_what_is_refused(
@@ -110,33 +99,12 @@ def test_what_is_refused(
     assert not [log for log in tmp_path.glob("metadata/*/*.log") if log.stat().st_size]
 
 
-def test_the_topics_own_policy_overrides_the_brokers_default(copy: Copy) -> None:
-    settings = on("bills", "ledger") + "bills.cleanup.policy=delete\n"
-    ran = copy(settings, broker=COMPACT)
-    assert copied(ran) == {"bills"}
-    assert "ledger" in ran.err
-
-
 def test_a_sweep_with_mistyped_settings_is_refused(tierctl: Callable[..., Ran], tiered: World) -> None:
     settings = tiered.logs / "mistyped"
     for name, hint in (("bilsl", 'did you mean "bills"?'), ("payments", "known topics: bills")):
         settings.write_text(f"{name}.retention.bytes=1\n")
         ran = tierctl("sweep", *tiered.where, "--topic-configs", settings)
         assert (ran.code, ran.out, hint in ran.err) == (2, "", True), ran.err
-
-
-def test_apply_drops_the_steps_of_a_topic_that_was_disabled_since(
-    tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: Path
-) -> None:
-    where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
-    settings, kept = tmp_path / "topics.properties", tmp_path / "plan.json"
-    logs = ("--log-dir", capture("untiered-broker") / "local", "--topic-configs", settings, "-o", "json")
-    settings.write_text(on("bills", "ledger"))
-    assert tierctl("copy", *where, *logs, "--plan-out", kept).code == 0
-    settings.write_text("bills.remote.storage.enable=false\n" + on("ledger"))
-    ran = tierctl("apply", kept, *where, *logs, "--apply")
-    assert (ran.code, copied(ran)) == (0, {"ledger"}), ran.err
-    assert "remote.storage.enable=false" in ran.err
 
 
 def test_apply_of_a_plan_of_assumed_topics(

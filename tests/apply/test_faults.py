@@ -4,35 +4,32 @@ import errno
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import side_effects
+from tierctl.apply import run_context
 from tierctl.apply.outcome import Status, Stop, exit_code, stop_on_signals
 from tierctl.errors import (
     ExitCode,
     LimitExceeded,
     LockedError,
     MetadataError,
-    RemoteStorageError,
     StoreWriteUnknown,
     TransferStopped,
 )
-from tierctl.files import FileSystem
 from tierctl.model import (
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
 
 from tests.apply.conftest import Ran
-from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
-from tests.apply.runs import Backwards, opened, run_on, statuses, touch_log
+from tests.apply.faults import Custom, Failing, HalfDeleting
+from tests.apply.runs import opened, run_on, statuses
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+from tests.support.faults import Failing as FailingDisk
 from tests.support.topic_settings import enabled
 
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
@@ -88,32 +85,6 @@ def _converge(command: str, world: World, end: Any) -> None:
     check_durable(world)
 
 
-OPERATIONS = [
-    ("copy", "copy_log_segment_data"),
-    ("copy", "verify_log_segment_data"),
-    ("sweep", "delete_log_segments"),
-    ("sweep", "objects_of_each"),
-    ("delete", "delete_log_segments"),
-    ("delete", "objects_of_each"),
-]
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("nth", [1, 2, 3, 0], ids=["first", "second", "third", "always"])
-@pytest.mark.parametrize(("command", "operation"), OPERATIONS)
-def test_an_operation_fails(
-    command: str, operation: str, nth: int, after: bool, request: pytest.FixtureRequest
-) -> None:
-    ends = request.getfixturevalue("ends")
-    here = request.getfixturevalue("world")(command)
-    outcomes = run_on(command, here, partial(Failing, operation=operation, nth=nth, after=after))
-    if operation in {"copy_log_segment_data", "verify_log_segment_data"}:
-        assert statuses(outcomes) == [DONE] * (max(nth, 1) - 1) + [FAILED] + [DROPPED] * (3 - max(nth, 1))
-    if nth == 0:
-        assert exit_code(outcomes) == ExitCode.RETRYABLE
-    _converge(command, here, ends[command])
-
-
 @pytest.mark.parametrize("silent", [False, True], ids=["error", "silent"])
 @pytest.mark.parametrize("command", ["sweep", "delete"])
 def test_half_a_deletion_is_never_finished(
@@ -125,20 +96,6 @@ def test_half_a_deletion_is_never_finished(
     begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     assert sum(segment.state is begun for segment in here.segments()) == (2 if command == "sweep" else 3)
     _converge(command, here, ends[command])
-
-
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_nothing_is_finished_over_a_hole(
-    nth: int, world: Callable[[str], World], ends: dict[str, Any]
-) -> None:
-    here = world("copy")
-    wrap = partial(Failing, operation="verify_log_segment_data", nth=nth)
-    outcomes = run_on("copy", here, wrap, engine=Backwards(), wave_size=3)
-    # The engine stores the last segment first.
-    good = 3 - nth
-    assert statuses(outcomes) == [DONE] * good + [FAILED] + [DROPPED] * (2 - good)
-    assert [segment.end_offset for segment in here.segments()] == [599, 1199, 1799][:good]
-    _converge("copy", here, ends["copy"])
 
 
 def test_a_clean_up_that_fails_is_a_begun_deletion(
@@ -215,34 +172,6 @@ def test_custom_metadata_over_the_limit_stop_the_partition(
     assert custom not in logs, "what is over the limit is never stored"
 
 
-def test_a_source_that_changes_under_the_copy_is_not_finished(world: Callable[[str], World]) -> None:
-    here = world("copy")
-
-    def meddle(metadata: RemoteLogSegmentMetadata) -> None:
-        if metadata.start_offset == 600:
-            touch_log(here, f"{600:020d}.log")
-
-    outcomes = run_on("copy", here, lambda inner: Meddling(inner, meddle))
-    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
-    assert [segment.end_offset for segment in here.segments()] == [599]
-    check_durable(here)
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("operation", ["create", "write", "fsync", "rename", "fsync-dir"])
-@pytest.mark.parametrize("nth", [1, 8])
-def test_the_tiers_disk_fails_a_copy(
-    operation: str, nth: int, code: int, world: Callable[[str], World], ends: dict[str, Any]
-) -> None:
-    here = world("copy")
-    disk = Disk(operation, nth, code)
-    # The first write stores the tier's identity, before any step.
-    with pytest.raises(RemoteStorageError) if nth == 1 else nullcontext():
-        run_on("copy", here, remote_fs=FileSystem(disk))
-    assert nth > 1 or here.segments() == []
-    _converge("copy", here, ends["copy"])
-
-
 @pytest.mark.parametrize("operation", ["write", "fsync"])
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 @pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
@@ -250,8 +179,8 @@ def test_the_metadatas_disk_fails(
     command: str, operation: str, nth: int, world: Callable[[str], World], ends: dict[str, Any]
 ) -> None:
     here = world(command)
-    disk = Disk(operation, nth)
-    outcomes = run_on(command, here, fs=FileSystem(disk))
+    disk = FailingDisk(nth - 1, errno.ENOSPC, only=frozenset({operation}))
+    outcomes = run_on(command, here, fs=disk)
     # A metadata index that can't be written is no failure, because the records are on the disk.
     if disk.failed is not None and "index" not in disk.failed.name:
         assert any(isinstance(outcome.error, MetadataError) for outcome in outcomes)
@@ -282,11 +211,11 @@ def test_a_stop_comes_before_the_next_side_effect(
         here = beginnings[command].clone(tmp_path / str(moments))
         stop, met = Stop(), list[str]()
 
-        side_effects.observe(_stopper(stop, met, moments))
+        run_context.observe(_stopper(stop, met, moments))
         try:
             outcomes = run_on(command, here, stop=stop, wave_size=1)
         finally:
-            side_effects.observe(None)
+            run_context.observe(None)
         if not stop.asked():
             break
         assert met.count("before") == moments, "a side effect was begun after the stop"
@@ -319,11 +248,11 @@ def test_no_event_is_written_once_the_lease_is_lost(
             lost.append(True)
             begun.append(sum(here.state().read.values()))
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         outcomes = run_on(command, here, stop=stop)
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert len(begun) == 1
     assert sum(here.state().read.values()) == begun[0], "an event was written"
     assert any(isinstance(outcome.error, LockedError) for outcome in outcomes)
@@ -340,12 +269,12 @@ def test_a_signal_ends_a_run_between_side_effects(
         if (label, moment) == ("copy.segment.store", "after"):
             signal.raise_signal(number)
 
-    side_effects.observe(observe)
+    run_context.observe(observe)
     try:
         logs = ("--log-dir", here.logs, *enabled(here.logs))
         ran = tierctl("copy", *here.where, *logs, "--threads", 1, "-o", "json", "--apply")
     finally:
-        side_effects.observe(None)
+        run_context.observe(None)
     assert ran.code == 128 + number
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)

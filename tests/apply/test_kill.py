@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.run_context import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.commands import marking
@@ -26,7 +26,6 @@ from tests.verify.cases import S, update
 from tests.verify.tiers import Spoilt
 
 SEED = 20260405
-SEQUENCES = 12
 
 
 UNSAFE_OFFSET = 99_999
@@ -335,26 +334,3 @@ def test_kill_at_any_change_of_a_file(
         world = worlds[case.name].clone(tmp_path / str(nth))
         _run(forked, case, world, SIGKILLED, files=nth)
         _converge(forked, case, world, ends[case.name])
-
-
-@pytest.mark.slow
-def test_killed_copies_end_as_one_run_does(
-    worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
-) -> None:
-    """Several runs in a row are killed anywhere; the next run leaves nothing of them, nor touches others."""
-    rng = random.Random(SEED)
-    for at in range(SEQUENCES):
-        world = worlds[COPY_AGAIN.name].clone(tmp_path / str(at))
-        foreign = _begin_copy(world, broker_id=7)
-        kills = [
-            rng.randint(1, ends[COPY_AGAIN.name].met["file", "changes"]) for _ in range(rng.randint(1, 4))
-        ]
-        for nth in kills:
-            assert forked(*COPY_AGAIN.command(world), files=nth).code in {0, SIGKILLED}
-            check_durable(world)
-        _run(forked, COPY_AGAIN, world)
-        left = [s for s in world.segments() if s.state is not S.COPY_SEGMENT_FINISHED]
-        assert left == [foreign], kills
-        assert world.facts() == ends[COPY_AGAIN.name].facts, kills
-        check_durable(world)
-        assert sum(foreign.segment_id in key for key in world.objects()) == 1

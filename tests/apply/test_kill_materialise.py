@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.run_context import LABELS
 from tierctl.locallog import read_log_dirs
 from tierctl.model import Uuid
 

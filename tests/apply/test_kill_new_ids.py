@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.run_context import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 

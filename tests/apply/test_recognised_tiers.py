@@ -1,25 +1,20 @@
 """A tier without identity: it is recognised by its objects, or it is not the tier of the metadata."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import observe
-from tierctl.storage.object_tier import object_tier
+from tierctl.apply.run_context import observe
 from tierctl.storage.open_tier import TierSpec, open_tier
-from tierctl.storage.stores.s3.store import S3Store
 
 from tests.apply.commands import marking
-from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, copied, keys
+from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, copied, in_each_place, keys
 from tests.apply.test_tier_check import states
-from tests.apply.worlds import World
 from tests.metadata.topics import topic_in
 from tests.plan.tier import S
-from tests.support.servers import S3Server
 
 
+@in_each_place
 def test_a_tier_without_identity_is_recognised_by_its_objects(
     site: Site, place: str, tierctl: Tierctl, tmp_path: Path
 ) -> None:
@@ -27,9 +22,7 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
     copied(site, tierctl)
     other = another(site, tmp_path / "other-metadata", place, tierctl)
     for remote in (site.remote, other.remote):
-        tier = object_tier(open_tier(TierSpec(remote)))
-        assert tier is not None
-        tier.store.delete([IDENTITY])
+        open_tier(TierSpec(remote)).store.delete([IDENTITY])
     for name in (*MUTATING, *READING):
         assert tierctl(*site.command(name)).code == 0, name
         ran = tierctl(*site.at(other.remote).command(name))
@@ -51,9 +44,7 @@ def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
 ) -> None:
     """No object is left by which the tier could be recognised, and its brokers wrote no identity."""
     copied(site, tierctl)
-    tier = object_tier(open_tier(TierSpec(site.remote)))
-    assert tier is not None
-    tier.store.delete([IDENTITY])
+    open_tier(TierSpec(site.remote)).store.delete([IDENTITY])
     topics = site.logs / "configs"
     topics.write_text("bills.retention.ms=0\n")
     if command == "delete":
@@ -109,9 +100,7 @@ def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -
     ("metadata", "remote"),
     [
         ("tiered-cluster/before", "tiered-cluster/before-remote"),
-        ("tiered-cluster/after", "tiered-cluster/after-remote"),
         ("aiven-plain/broker-logs", "aiven-plain/bucket"),
-        ("unclean-leader/after/broker-1", "unclean-leader/after/remote"),
         ("finite-metadata/after", "finite-metadata/after-remote"),
     ],
 )
@@ -128,23 +117,3 @@ def test_what_brokers_wrote_is_recognised(
     (tmp_path / "elsewhere" / "kafka-tiered-storage").mkdir(parents=True)
     ran = tierctl("sweep", "--metadata", place(metadata), "--remote", tmp_path / "elsewhere")
     assert ran.code == 5, ran.err
-
-
-def test_few_requests_tell_a_tier(
-    beginning: World, s3_server: S3Server, tierctl: Tierctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check reads the layout, the identity and one segment, however many segments exist."""
-    shutil.copytree(beginning.metadata, tmp_path / "metadata")
-    site = Site(tmp_path / "metadata", beginning.logs, f"s3://{s3_server.bucket()}/tier")
-    copied(site, tierctl)
-    met: list[str] = []
-    for name in ("open", "sizes_bytes", "list_folder", "list_objects"):
-        original = getattr(S3Store, name)
-
-        def counted(self: Any, *args: Any, _name: str = name, _original: Any = original) -> Any:
-            met.append(_name)
-            return _original(self, *args)
-
-        monkeypatch.setattr(S3Store, name, counted)
-    assert tierctl(*site.command("delete")).code == 0
-    assert met == ["list_objects", "open", "sizes_bytes"]

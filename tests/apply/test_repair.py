@@ -253,11 +253,3 @@ def test_a_plan_does_nothing_once_the_tier_has_changed(
     assert "skipped" in ran.err
     assert [(each.segment_id, each.state) for each in tier.segments(CLICKS)] == states
     assert {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()} == before
-
-
-def test_a_plan_that_was_edited_is_refused(tier: Spoilt) -> None:
-    copy_objects(tier)
-    plan, _ = planned(tier)
-    plan.write_text(plan.read_text().replace(OTHER, "BAAAAAAAAAAAAAAAAAAAAQ"))
-    ran = tierctl("apply", plan, *where(tier), "--apply")
-    assert (ran.code, "digest" in ran.err) == (4, True), ran.err

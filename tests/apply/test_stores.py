@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenSettings
-from tierctl.storage.lease import open_lease
 from tierctl.storage.open_tier import TierSpec, open_tier
-from tierctl.storage.stores import base
-from tierctl.storage.stores.base import StoreKind, hashed_file
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.storage.stores.base import hashed_file
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran
@@ -53,9 +51,7 @@ class Place:
 
 
 PLACES = {
-    "s3, kafka": ("s3", "kafka", ()),
     "s3, aiven": ("s3", "aiven", FIELDS),
-    "s3, aiven zstd": ("s3", "aiven", COMPRESSED),
     "folder, aiven zstd": ("file", "aiven", COMPRESSED),
 }
 
@@ -149,73 +145,3 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert {o.key.rsplit("/", 1)[1][21:43] for o in tier.list_objects()} == left
     assert {str(s.segment_id) for s in live_segments(cluster)} == left
     assert tierctl("delete", *where, "--apply").json["outcomes"] == []
-
-
-@pytest.mark.parametrize("scheme", ["s3", "file"])
-def test_another_run_keeps_this_one_out(
-    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path, scheme: str
-) -> None:
-    (tmp_path / "tier").mkdir()
-    uris = {"s3": f"s3://{s3_server.bucket()}/tier", "file": (tmp_path / "tier").as_uri()}
-    place = Place(uris[scheme], "kafka")
-    lease = open_lease(place.open())
-    assert lease is not None
-    local = capture("untiered-broker") / "local"
-    logs = ("--log-dir", local, *enabled(local))
-    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, *logs, "--apply")
-    with lease:
-        ran = tierctl(*copy)
-    assert ran.code == 6, ran.err
-    assert "another tierctl" in ran.err
-    assert list(live_segments(tmp_path / "metadata")) == []
-    assert tierctl(*copy).code == 0
-
-
-def test_a_store_without_a_lease_is_refused_unless_the_operator_says_so(
-    tierctl: Tierctl, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store has the behaviour of gs:// and abfs://, over a folder."""
-    monkeypatch.setattr(base, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
-    (tmp_path / "tier").mkdir()
-    where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--layout", "kafka")
-    logs = ("--log-dir", capture("untiered-broker") / "local", "--topic", "bills", "--assume-enabled")
-    copy = ("copy", *where, *logs, "-o", "json")
-    planned = tierctl(*copy)
-    assert planned.code == 0
-    assert "--apply would refuse this" in planned.err
-    assert "no lease" in planned.err
-    refused = tierctl(*copy, "--apply")
-    assert refused.code == 4
-    assert "--no-lease" in refused.err
-    assert list((tmp_path / "tier").iterdir()) == []
-    assert list(live_segments(tmp_path / "metadata")) == []
-    accepted = tierctl(*copy, "--apply", "--no-lease")
-    assert accepted.code == 0, accepted.err
-    assert {outcome["status"] for outcome in accepted.json["outcomes"]} == {"done"}
-
-
-def test_a_lost_lease_stops_before_the_next_side_effect(
-    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
-    local = capture("untiered-broker") / "local"
-    logs = ("--log-dir", local, *enabled(local))
-    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, *logs, "--apply")
-    calls = []
-
-    def lost(lease: object) -> bool:
-        calls.append(lease)
-        return len(calls) > 30
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tierctl.storage.lease.ObjectLease.is_lost", lost)
-        ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
-    assert ran.code == 6, ran.err
-    statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
-    assert 0 < statuses.count("done") < 14
-    # The wave that lost the lease while publishing is dropped; later waves do not begin.
-    assert set(statuses) - {"done"} <= {"pending", "dropped", "failed"}
-    tier = place.open()
-    finished = [s for s in live_segments(tmp_path / "metadata") if s.state.name == "COPY_SEGMENT_FINISHED"]
-    assert len(finished) == statuses.count("done")
-    assert all(len(tier.objects_of(s)) >= 5 for s in finished)

@@ -1,16 +1,19 @@
 """A tier without any object of the segments in the metadata is treated as the wrong tier."""
 
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tierctl.apply.run_context import RunContext
-from tierctl.apply.tier_check import require_known_tier, why_not_deletable
-from tierctl.errors import RemoteStorageError, RemoteTierMissing
+from tierctl.apply.tier_check import (
+    create_identity,
+    has_objects_of_any,
+    require_known_tier,
+    why_not_deletable,
+)
+from tierctl.errors import AuthenticationError, RemoteStorageError, RemoteTierMissing
 from tierctl.model import (
     ClusterIdentity,
     RemoteLogSegmentMetadata,
@@ -18,18 +21,12 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier_state import TierState
-from tierctl.storage.identity import create_identity
-from tierctl.storage.layouts.aiven.layout import AivenSettings
-from tierctl.storage.open_tier import TierSpec, open_tier
 
-from tests.apply import worlds
-from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
-from tests.support.servers import S3Server
-from tests.support.topic_settings import enabled
+from tests.storage.segments import data_in, metadata_of
 
 Tierctl = Callable[..., Ran]
 
@@ -167,46 +164,6 @@ def test_a_store_that_fails_is_no_wrong_tier() -> None:
     assert [error.message for error in errors.values()] == ["503", "503"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A tier, and other places that a user could mistake for it."""
-
-    uri: str
-    layout: str
-    key_prefix: str
-    wrong: tuple[tuple[str, str], ...]
-    looked_for: str
-    """The start of the message about the first wrong place."""
-
-    def options(self, uri: str, key_prefix: str) -> tuple[str, ...]:
-        where = ("--remote", uri, "--layout", self.layout)
-        return (*where, "--override", f"rsm.config.key.prefix={key_prefix}") if key_prefix else where
-
-
-def _in_s3(server: S3Server, layout: str, key_prefix: str) -> Place:
-    bucket, other = server.bucket(), server.bucket()
-    wrong = [(f"s3://{bucket}/typo", key_prefix), (f"s3://{other}/tier", key_prefix)]
-    if key_prefix:
-        wrong.append((f"s3://{bucket}/tier", "row-"))
-    return Place(f"s3://{bucket}/tier", layout, key_prefix, tuple(wrong), f"s3://{bucket}/typo/")
-
-
-def _in_folder(folder: Path, layout: str) -> Place:
-    for name in ("tier", "typo"):
-        # A missing or empty folder is never a tier.
-        (folder / name / "kafka-tiered-storage" / "something").mkdir(parents=True)
-    wrong = ((folder / "typo").as_uri(), "")
-    return Place((folder / "tier").as_uri(), layout, "", (wrong,), str(folder / "typo"))
-
-
-PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Place]] = {
-    "s3, kafka": lambda request, _: _in_s3(request.getfixturevalue("s3_server"), "kafka", ""),
-    "s3, aiven, prefix": lambda request, _: _in_s3(request.getfixturevalue("s3_server"), "aiven", "raw-"),
-    "folder, kafka": lambda _, folder: _in_folder(folder, "kafka"),
-    "folder, aiven": lambda _, folder: _in_folder(folder, "aiven"),
-}
-
-
 def states(metadata: Path) -> list[object]:
     """Return the states of all segments and partition deletes in the metadata."""
     manager = manager_at(metadata)
@@ -220,66 +177,12 @@ def states(metadata: Path) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("make", PLACES.values(), ids=PLACES)
-def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
-    make: Callable[[pytest.FixtureRequest, Path], Place],
-    request: pytest.FixtureRequest,
-    beginning: worlds.World,
-    tmp_path: Path,
-    tierctl: Tierctl,
-) -> None:
-    place = make(request, tmp_path)
-    metadata = tmp_path / "metadata"
-    shutil.copytree(beginning.metadata, metadata)
-    at = ("--metadata", metadata, "-o", "json")
-    right = (*at, *place.options(place.uri, place.key_prefix))
-    logs = ("--log-dir", beginning.logs)
-    sweeping = (*logs, "--topic-configs", beginning.logs / "configs")
-
-    def begins_nothing(wrong: tuple[object, ...], *command: object) -> str:
-        before = states(metadata)
-        for apply in ((), ("--apply",)):
-            ran = tierctl(*command, *at, *wrong, *apply)
-            assert (ran.code, ran.out, states(metadata)) == (5, "", before), ran.err
-            assert ran.err.count("error") == 1, ran.err
-        return ran.err
-
-    assert tierctl("copy", *right, *logs, *enabled(beginning.logs), "--apply").code == 0
-    aiven = AivenSettings(key_prefix=place.key_prefix)
-    tier = open_tier(TierSpec(place.uri, layout=place.layout, aiven=aiven))
-    objects = sorted(tier.list_objects())
-    wrongs = [place.options(*wrong) for wrong in place.wrong]
-    assert place.looked_for in begins_nothing(wrongs[0], "sweep", *sweeping)
-    for wrong in wrongs[1:]:
-        begins_nothing(wrong, "sweep", *sweeping)
-    assert tierctl("delete", *right, *marking(metadata, "bills"), "--apply").code == 0
-    begins_nothing(wrongs[-1], "delete")
-    assert sorted(tier.list_objects()) == objects
-    assert tierctl("delete", *right, "--apply").code == 0
-    # All segments were deleted regularly, so an empty tier is expected.
-    assert tierctl("delete", *right, "--apply").json["outcomes"] == []
-    assert sorted(tier.list_objects()) == []
-    tier.close()
-
-
-def test_a_copy_goes_where_the_rest_is(
-    beginning: worlds.World, tmp_path: Path, tierctl: Tierctl, s3_server: S3Server
-) -> None:
-    """Brokers delete their local segments after FINISHED, so a copy to a wrong bucket would lose them."""
-    metadata = tmp_path / "metadata"
-    shutil.copytree(beginning.metadata, metadata)
-    earlier = tmp_path / "logs"
-    shutil.copytree(beginning.logs, earlier)
-    (earlier / "replication-offset-checkpoint").write_text("0\n1\nbills 0 1300\n")
-    copy = ("copy", "--metadata", metadata, "--layout", "kafka", *enabled(earlier), "-o", "json")
-    bucket = s3_server.bucket()
-    first = tierctl(*copy, "--remote", f"s3://{bucket}/tier", "--log-dir", earlier, "--apply")
-    before = states(metadata)
-    assert (first.code, len(before)) == (0, 3)
-    logs = ("--log-dir", beginning.logs)
-    ran = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--apply")
-    assert ran.code == 5
-    assert f"s3://{bucket}/typo/kafka-tiered-storage/" in ran.err
-    assert states(metadata) == before
-    anyway = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--allow-missing-objects", "--apply")
-    assert [outcome["status"] for outcome in anyway.json["outcomes"]] == ["done"]
+def test_a_part_of_the_tier_that_is_hidden_from_this_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    segment, tier = metadata_of(), MemoryStorage()
+    tier.copy_log_segment_data(segment, data_in(tmp_path_factory.mktemp("source")))
+    refused = AuthenticationError("no")
+    tier.failing.errors = [refused]
+    assert has_objects_of_any(tier, [segment, segment])
+    tier.failing.errors = [refused, refused]
+    with pytest.raises(AuthenticationError):
+        has_objects_of_any(tier, [segment, segment])

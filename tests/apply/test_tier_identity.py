@@ -9,16 +9,27 @@ import pytest
 from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
 from tierctl.storage.lease import open_lease
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
 
-from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys
+from tests.apply.sites import (
+    IDENTITY,
+    MUTATING,
+    READING,
+    Site,
+    Tierctl,
+    another,
+    body,
+    copied,
+    in_each_place,
+    keys,
+)
 from tests.apply.test_tier_check import states
 from tests.apply.worlds import World
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in
 
 
+@in_each_place
 def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Tierctl) -> None:
     planned = tierctl(*site.command("copy", "--layout", "kafka", "--detailed-exitcode"))
     assert planned.code == ExitCode.PLAN_PENDING
@@ -65,6 +76,7 @@ def test_the_copy_of_another_metadata_folder_is_refused(
     assert (states(other.metadata), keys(site.remote)) == (before, stored)
 
 
+@in_each_place
 def test_a_tier_that_two_runs_claim_at_once_belongs_to_one(
     site: Site, tierctl: Tierctl, tmp_path: Path
 ) -> None:
@@ -120,6 +132,7 @@ def test_a_tier_in_hdfs(beginning: World, hdfs: str, tierctl: Tierctl, tmp_path:
 WRONG = ("empty", "foreign", "prefix", "above", "folder", "layout")
 
 
+@in_each_place
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_tier_gives_one_error_at_plan_time(
     wrong: str, site: Site, place: str, tierctl: Tierctl, tmp_path: Path
@@ -172,25 +185,6 @@ def test_copying_between_tiers_inspects_both(
     assert between(site.remote, f"{place}/target", "--apply").code == 0
 
 
-def test_a_plan_for_another_tier_is_refused(site: Site, place: str, tierctl: Tierctl, tmp_path: Path) -> None:
-    copied(site, tierctl)
-    other = another(site, tmp_path / "other-metadata", place, tierctl)
-    kept = tmp_path / "plan.json"
-    assert tierctl(*site.command("sweep", "--plan-out", kept)).code == 0
-    configs = ("--log-dir", site.logs, "--topic-configs", site.logs / "configs")
-    for remote in (other.remote, f"{site.remote}/typo"):
-        for apply in ((), ("--apply",)):
-            ran = tierctl("apply", kept, "--metadata", site.metadata, "--remote", remote, *configs, *apply)
-            assert ran.code == 4, ran.err
-            assert ran.out == ""
-
-
-def test_a_folder_that_does_not_exist_is_no_tier(site: Site, tierctl: Tierctl, tmp_path: Path) -> None:
-    for name in ("sweep", "delete", *READING):
-        ran = tierctl(*site.at((tmp_path / "typo").as_uri()).command(name))
-        assert (ran.code, "there is no tier at" in ran.err) == (5, True), (name, ran.err)
-
-
 def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, tierctl: Tierctl) -> None:
     copied(site, tierctl)
     mine = body(site.remote)
@@ -208,8 +202,7 @@ def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, 
 
 def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierctl) -> None:
     copied(site, tierctl)
-    tier = object_tier(open_tier(TierSpec(site.remote)))
-    assert tier is not None
+    tier = open_tier(TierSpec(site.remote))
     for damage in (
         b"",
         b"[]",
@@ -239,6 +232,5 @@ def test_a_tier_in_layout_aiven_has_it_where_its_keys_begin(site: Site, place: s
 
 
 def keys_of_aiven(remote: str) -> list[str]:
-    tier = object_tier(open_tier(TierSpec(remote, layout="aiven")))
-    assert tier is not None
+    tier = open_tier(TierSpec(remote, layout="aiven"))
     return [found.key for found in tier.store.list_objects("")]

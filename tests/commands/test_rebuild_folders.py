@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import Label, Moment, observe
+from tierctl.apply.run_context import Label, Moment, observe
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.cli.shell import tierctl

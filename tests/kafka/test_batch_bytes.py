@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from tierctl.kafka import leader_log
 from tierctl.kafka.leader_log import LeaderLogs
 from tierctl.model import TopicPartition
 from tierctl.wire.batches.record_batch import encode_batch
@@ -22,12 +21,11 @@ def test_a_batch_counts_if_it_has_one_of_the_offsets(
 ) -> None:
     log = [encode_batch([record(n) for n in range(base, base + 10)]) for base in (0, 10)]
 
-    def fetched(_client: Any, *, partition: TopicPartition, offset: int) -> bytes:
+    def fetched(_leaders: Any, partition: TopicPartition, offset: int) -> bytes:
         assert partition == ORDERS
         return b"".join(batch for at, batch in enumerate(log) if offset < 10 * at + 10)
 
-    monkeypatch.setattr(leader_log, "_fetch", fetched)
-    monkeypatch.setattr(LeaderLogs, "_ask", lambda _self, _doing, question, _needs: question(None))
+    monkeypatch.setattr(LeaderLogs, "fetch", fetched)
     leaders = LeaderLogs.__new__(LeaderLogs)
     found = leaders.batch_bytes(ORDERS, start, end, bytes_max=1 << 20)
     assert found == sum(len(log[at]) for at in batches)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.kafka import librdkafka, python_client
+from tierctl.kafka import leader_log, librdkafka
 from tierctl.kafka.client_settings import (
     BearerLogin,
     ClientSettings,
@@ -100,7 +100,7 @@ class TestClientSettings:
         )
         assert settings.login == PasswordLogin(mechanism=mechanism.upper(), username="a", password=SECRET)
         assert SECRET not in repr(settings)
-        assert python_client.configuration(settings)["sasl_plain_password"] == SECRET
+        assert leader_log.configuration(settings)["sasl_plain_password"] == SECRET
         assert librdkafka.configuration(settings, Path())["sasl.password"] == SECRET
 
     def test_bearer(self) -> None:
@@ -207,7 +207,7 @@ class TestStores:
         both = self.tls(certificates, ssl_truststore_certificates=ca + certificates.wrong_ca.read_text())
         assert by_pkcs12.truststore_pem == by_file.truststore_pem == inline.truststore_pem == ca
         assert both.truststore_pem.count("BEGIN CERTIFICATE") == 2
-        assert len(python_client.tls_context(both).get_ca_certs()) == 2
+        assert len(leader_log.tls_context(both).get_ca_certs()) == 2
 
     def test_keystores(self, certificates: Certificates) -> None:
         password = certificates.password
@@ -267,7 +267,7 @@ class TestStores:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         store = str(certificates.client_keystore)
         tls = self.tls(certificates, ssl_keystore_location=store, ssl_keystore_password=certificates.password)
-        python_client.tls_context(tls)
+        leader_log.tls_context(tls)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(("algorithm", "verifies"), [("https", True), ("HTTPS", True), ("", False)])
@@ -276,7 +276,7 @@ class TestStores:
     ) -> None:
         tls = self.tls(certificates, ssl_endpoint_identification_algorithm=algorithm)
         assert tls.verifies_hostname is verifies
-        assert python_client.tls_context(tls).check_hostname is verifies
+        assert leader_log.tls_context(tls).check_hostname is verifies
         settings = ClientSettings(bootstrap_servers=("a:1",), tls=tls)
         config = librdkafka.configuration(settings, Path())
         assert config["ssl.endpoint.identification.algorithm"] == ("https" if verifies else "none")
@@ -362,7 +362,7 @@ class TestServerSettings:
 
 class TestTokens:
     def test_unsigned(self) -> None:
-        token = python_client.fetch_token(BearerLogin(subject="me"), now_s=1000.0)
+        token = leader_log.fetch_token(BearerLogin(subject="me"), now_s=1000.0)
         head, claims, signature = token.split(".")
         import base64
         import json
@@ -373,7 +373,7 @@ class TestTokens:
 
     def test_no_http_address_is_refused(self) -> None:
         with pytest.raises(UsageError, match="no http"):
-            python_client.fetch_token(BearerLogin(token_endpoint_url="file:///etc/passwd"), now_s=0)
+            leader_log.fetch_token(BearerLogin(token_endpoint_url="file:///etc/passwd"), now_s=0)
 
 
 @pytest.fixture(autouse=True)

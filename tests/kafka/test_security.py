@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError, UsageError
+from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError
 from tierctl.kafka import librdkafka
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
@@ -200,10 +200,7 @@ WITH_TLS = "SSL handshake failed: Disconnected"
     ("listener", "protocol", "expected"),
     [
         ("bootstrap_sasl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap_ssl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap_sasl", "SASL_PLAINTEXT", (MetadataError, WITHOUT_TLS)),
         ("bootstrap_sasl", "SSL", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap", "SSL", (AuthenticationError, WITH_TLS)),
         ("bootstrap", "SASL_SSL", (AuthenticationError, WITH_TLS)),
     ],
 )
@@ -253,9 +250,3 @@ def opened_connections() -> int:
         line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if "Tcp:" in line
     ]
     return int(values[names.index("ActiveOpens")])
-
-
-def test_a_jks_store_is_refused_by_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
-    settings = login("PLAIN") | {"ssl.truststore.location": str(certificates.jks_truststore)}
-    with pytest.raises(UsageError, match="JKS"):
-        manager_at(f"kafka://{secured.bootstrap_sasl}", command_config=write(tmp_path, settings))

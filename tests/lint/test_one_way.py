@@ -80,7 +80,7 @@ def test_one_function_opens_tiers() -> None:
         if path.is_relative_to(STORAGE)
         and isinstance(node, ast.FunctionDef)
         and node.returns is not None
-        and ast.unparse(node.returns).strip("'\"") in {"RemoteStorageManager", "ObjectTier"}
+        and ast.unparse(node.returns).strip("'\"") == "RemoteStorageManager"
     }
     assert found == {"storage/open_tier.py: open_tier"}
 
@@ -102,11 +102,10 @@ def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["ObjectTier(store, layout)", "tier.ObjectTier(store, layout)", "from x import ObjectTier as T\nT()"],
+    "source", ["KafkaLayout()", "layouts.KafkaLayout()", "from x import KafkaLayout as T\nT()"]
 )
 def test_a_second_opener_is_found(source: str) -> None:
-    assert constructed(ast.parse(source), implementations(CONTRACTS["a tier"])) == {"ObjectTier"}
+    assert constructed(ast.parse(source), implementations(CONTRACTS["a layout"])) == {"KafkaLayout"}
 
 
 TOPIC_MAKERS = {
@@ -183,8 +182,7 @@ WRITES = frozenset(
 WRITERS = {
     "commands/copy/act.py": "copies segments",
     "commands/delete.py": "removes the partitions of deleted topics",
-    "apply/deletion.py": "deletes segments: sweep, delete, repairs, and clean-ups of copies",
-    "apply/publication.py": "publishes segments that are in the tier: rebuild, restore, repairs",
+    "apply/acts.py": "deletes segments, and publishes segments that are in the tier",
     "commands/verify/act.py": "the repairs of verify",
     "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",
     "apply/tier_check.py": "the identity of a tier",

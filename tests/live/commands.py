@@ -12,7 +12,7 @@ from tests.support.broker import Broker
 
 _KILLED = """
 import os, sys
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 from tierctl.cli.main import run
 
 def kill(label, moment):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 from tierctl.errors import ExitCode, MetadataWriteUnknown
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.metadata.server_properties import MetadataClients

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.partitioner import metadata_partition
 

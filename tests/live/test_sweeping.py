@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 from tierctl.errors import ExitCode
 
 from tests.live.commands import base_offsets, killed, plan, rows, tierctl, twin_of, where

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs, with_open_transaction
-from tierctl.locallog.log_end import OpenTransactions
+from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch
@@ -109,7 +109,7 @@ def test_captured_logs(capture: Callable[[str], Path]) -> None:
     for log in read_log_dirs(stages):
         if log.local_log_start_offset > log.log_start_offset:
             continue
-        transactions = OpenTransactions()
+        transactions = ProducerTable()
         for segment in log.segments:
             data = segment.log.read_bytes()
             for head in scan(data):
@@ -123,7 +123,7 @@ def test_captured_logs(capture: Callable[[str], Path]) -> None:
 
 def test_aborted_transactions_are_those_in_the_brokers_indexes(capture: Callable[[str], Path]) -> None:
     folder = capture("untiered-broker") / "local" / "ledger-0"
-    transactions = OpenTransactions()
+    transactions = ProducerTable()
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()
         aborted = [found for head in scan(data) if (found := transactions.append(data, head)) is not None]

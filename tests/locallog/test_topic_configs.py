@@ -55,9 +55,9 @@ def test_the_longest_setting_wins(key: str, expected: tuple[str, str | None]) ->
     assert split_key(key) == expected
 
 
-@pytest.mark.parametrize("setting", sorted(row.name for row in topic.TABLE))
-def test_every_setting_splits(setting: str) -> None:
-    assert split_key(f"a.topic.{setting}") == ("a.topic", setting)
+def test_every_setting_splits() -> None:
+    for row in topic.TABLE:
+        assert split_key(f"a.topic.{row.name}") == ("a.topic", row.name)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_row_is_defined_once_and_says_what_is_done_with_it() -> None:
 
 OTHER_LIBRARIES = {
     "kafka/librdkafka.py": "settings of librdkafka, which has names of its own and some in common with Kafka",
-    "kafka/python_client.py": "settings of kafka-python by the names that --command-config has",
+    "kafka/leader_log.py": "settings of kafka-python by the names that --command-config has",
     "kafka/topic_client.py": "settings of librdkafka's producer",
 }
 """Files that may name settings of other libraries, with the reason."""

@@ -18,7 +18,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
@@ -120,21 +120,21 @@ class Asked:
 def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     """Count the reads of tiers in this process during the block."""
     asked = Asked()
-    log, index = ObjectTier.fetch_log_segment, ObjectTier.fetch_index
+    log, index = RemoteStorageManager.fetch_log_segment, RemoteStorageManager.fetch_index
 
     def fetch_log_segment(
-        self: ObjectTier, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
+        self: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
     ) -> BinaryIO:
         size = metadata.segment_size_in_bytes
         asked.log_bytes += min(size, size if end is None else end + 1) - min(start, size)
         asked.logs.add(metadata.segment_id)
         return log(self, metadata, start, end)
 
-    def fetch_index(self: ObjectTier, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> Any:
+    def fetch_index(self: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> Any:
         asked.indexes[metadata.segment_id, kind] += 1
         return index(self, metadata, kind)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ObjectTier, "fetch_log_segment", fetch_log_segment)
-        patch.setattr(ObjectTier, "fetch_index", fetch_index)
+        patch.setattr(RemoteStorageManager, "fetch_log_segment", fetch_log_segment)
+        patch.setattr(RemoteStorageManager, "fetch_index", fetch_index)
         yield asked

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-import tierctl.apply.outcome
+import tierctl.apply.run_context
 import tierctl.commands.change
 import tierctl.files
 import tierctl.kafka.cluster
@@ -18,11 +18,11 @@ import tierctl.metadata.server_properties
 import tierctl.metadata.topic.cluster_topic
 import tierctl.model.progress
 import tierctl.storage.lease
-import tierctl.storage.object_tier
 import tierctl.storage.open_tier
+import tierctl.storage.remote_storage_manager
 from tierctl.kernel import use_compiled
-from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.lease import RENEW_S, ObjectLease
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 
 from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
@@ -51,11 +51,9 @@ def installed(world: World) -> Iterator[None]:
     """Replace the clock, the cluster, the metadata topic and the store during the block."""
     _unlock_cached_properties()
 
-    def object_lease(
-        store: ConditionalStore, key: str, *, owner: Owner, is_optional: bool = False
-    ) -> ObjectLease:
+    def object_lease(store: ConditionalStore, key: str, *, is_optional: bool = False) -> ObjectLease:
         assert not is_optional, "the simulated store has conditional writes"
-        return _lease(world, store, key, owner)
+        return _lease(world, store, key)
 
     def observe(operation: str, _path: object) -> None:
         world.step(f"file {operation}")
@@ -69,7 +67,7 @@ def installed(world: World) -> Iterator[None]:
     # Every command of a seed reads the same records again.
     use_compiled()
     owner, unthreaded = tierctl.storage.lease, Threading()
-    retries = ObjectTier.__init__.__kwdefaults__ or {}
+    retries = RemoteStorageManager.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
         mock.patch("time.time_ns", time_ns),
@@ -84,12 +82,12 @@ def installed(world: World) -> Iterator[None]:
         # All simulated processes have the same entries in /proc.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
-        mock.patch.object(tierctl.storage.object_tier, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.storage.remote_storage_manager, "ThreadPoolExecutor", SerialPool),
         mock.patch.object(import_module("tierctl.commands.sweep.decide"), "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.change, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
-        mock.patch.object(ObjectTier.__init__, "__kwdefaults__", retries | sleep),
+        mock.patch.object(RemoteStorageManager.__init__, "__kwdefaults__", retries | sleep),
         mock.patch("os.fsync", _always(None)),
     ):
         yield
@@ -109,9 +107,9 @@ def _sleep(world: World, seconds: float) -> None:
     world.step("sleep")
 
 
-def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> ObjectLease:
+def _lease(world: World, store: ConditionalStore, key: str) -> ObjectLease:
     """Return the lease of the current process; the world's steps renew it in place of its thread."""
-    lease = ObjectLease(store, key, owner=owner, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
+    lease = ObjectLease(store, key, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
     process = world.scheduler.current
     if process is not None:
         renewed_ms = [world.clock_ms]
@@ -123,6 +121,5 @@ def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> Obj
                 lease.renew()
 
         process.renew_lease = renew
-        process.owner = owner
         process.lease = lease
     return lease

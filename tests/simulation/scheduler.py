@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tierctl.storage.lease import ObjectLease, Owner
+from tierctl.storage.lease import ObjectLease
 
 STUCK_WAITS = 24
 WAIT_S = 5
@@ -40,7 +40,6 @@ class Process:
     body: Callable[["Process"], None]
     is_dead: bool = False
     is_done: bool = False
-    owner: Owner | None = None
     lease: ObjectLease | None = None
     renew_lease: Callable[[], None] | None = None
     """Renew the lease that the process holds, in place of its renewing thread."""

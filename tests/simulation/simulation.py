@@ -19,6 +19,7 @@ from tierctl.commands import (
 from tierctl.errors import ExitCode, LimitExceeded, TierctlError
 from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.plan.safety import FRACTION_EXEMPT_BELOW
+from tierctl.storage import lease
 from tierctl.storage.layouts.kafka import SUFFIXES, key_stem
 
 from tests.simulation.cluster import BROKERS
@@ -112,8 +113,8 @@ class _Run:
         process.background.clear()
         if self.world.scheduler.violation is not None:
             return
-        if process.owner is not None and self.world.rng.random() < 0.5:
-            process.owner.end()
+        if process.lease is not None and self.world.rng.random() < 0.5:
+            lease._held.discard(process.lease.holder["run"])
         process.is_dead = False
 
     def converge(self) -> None:

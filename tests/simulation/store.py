@@ -14,13 +14,12 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.storage.stores.base import (
+    ConditionalStore,
     FolderListing,
     RemoteObject,
     Source,
     TaggedObject,
     chunks,
-    copy_through,
-    verify_streams,
 )
 
 from tests.storage.memory import folder_listing
@@ -73,12 +72,11 @@ class _Stored:
 
 
 @dataclass(slots=True)
-class ModelStore:
+class ModelStore(ConditionalStore):
     """Implement ConditionalStore over a dict; every call is a step of the simulation."""
 
     world: Environment
     stored: dict[str, _Stored] = field(default_factory=dict)
-    endpoint: None = None
     delete_batch: int = 12
     """Two segments, so that a wave has several calls."""
     _writes: int = 0
@@ -109,9 +107,6 @@ class ModelStore:
                 raise RemoteStorageError(f"{name}: 503")
             case "refused":
                 raise AuthenticationError(f"{name}: 403")
-
-    def copy(self, key: str, new_key: str) -> None:
-        copy_through(self, key, new_key)
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         for key, source in objects.items():
@@ -147,9 +142,6 @@ class ModelStore:
         # prevented; `verify` reports it.
         if key not in self.stored and not self.world.is_deleted(key):
             self._put(key, body)
-
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         self._read_step("open")
@@ -235,6 +227,3 @@ class ModelStore:
         found = self.stored.get(key)
         if found is not None and found.tag == tag:
             self._remove(key)
-
-    def close(self) -> None:
-        """Do nothing."""

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
-from tierctl.apply.run_context import LocalEngine, SideEffect
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
+from tierctl.apply.run_context import LocalEngine, SideEffect, SideEffectContext, SideEffectResult
 
 from tests.simulation.scheduler import Process
 

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.apply.run_context import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.errors import StoreWriteFailed
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 

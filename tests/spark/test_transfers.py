@@ -84,7 +84,7 @@ def test_waits_of_processes_may_overlap() -> None:
     for process, elapsed_s in (("a:1", 2.0), ("b:1", 3.0), ("a:1", 4.0)):
         waits = {Direction.FETCH: Waits(2, elapsed_s + 1, elapsed_s, elapsed_s)}
         throttle.add_waits(process, waits)
-    times = throttle.times[Direction.FETCH]
+    times = throttle.times[Direction.FETCH].ended
     assert (times.count, times.sum_s, times.max_s, throttle.elapsed_s) == (6, 12.0, 4.0, 6.0)
 
 

@@ -7,14 +7,13 @@ from typing import BinaryIO
 from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     FolderListing,
+    ObjectStore,
     RemoteObject,
     Source,
     chunks,
-    copy_through,
-    verify_streams,
 )
 
 
@@ -30,10 +29,9 @@ def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:
     return FolderListing(tuple(folders), tuple(objects))
 
 
-class MemoryStore:
+class MemoryStore(ObjectStore):
     """An ObjectStore over a dict."""
 
-    endpoint = None
     delete_batch = 12
 
     def __init__(self) -> None:
@@ -44,12 +42,6 @@ class MemoryStore:
             self.objects.pop(key, None)
             if source is not None:
                 self.objects[key] = b"".join(chunks(source))
-
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        verify_streams(self, objects)
-
-    def copy(self, key: str, new_key: str) -> None:
-        copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         if key not in self.objects:
@@ -78,9 +70,6 @@ class MemoryStore:
             self.objects.pop(key, None)
         return {}
 
-    def close(self) -> None:
-        pass
-
 
 class FailingStore(MemoryStore):
     """A store in memory whose next operations raise `errors`, one each, before they take effect."""
@@ -101,7 +90,7 @@ class FailingStore(MemoryStore):
 
     def verify_all(self, objects: Mapping[str, Source | None]) -> None:
         self._call("verify_all")
-        verify_streams(super(), objects)
+        super().verify_all(objects)
 
     def copy(self, key: str, new_key: str) -> None:
         self._call("copy")
@@ -131,7 +120,7 @@ class FailingStore(MemoryStore):
         self.calls.append("close")
 
 
-class MemoryStorage(ObjectTier):
+class MemoryStorage(RemoteStorageManager):
     """A tier in memory whose store raises errors on request."""
 
     def __init__(self, layout: SegmentLayout | None = None) -> None:

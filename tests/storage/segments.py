@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")

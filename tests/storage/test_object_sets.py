@@ -17,8 +17,8 @@ from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
-from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata.values import decode
 
@@ -213,7 +213,7 @@ class OpenedStore(MemoryStore):
 
 def test_a_manifest_is_read_once_for_its_metadata_and_the_lineage(capture: Capture) -> None:
     store = OpenedStore(capture("aiven-plain") / "bucket" / "tier")
-    remote = ObjectTier(store, AivenLayout())
+    remote = RemoteStorageManager(store, AivenLayout())
     sets = list(read_each(remote, derived_set, list_object_sets(remote), threads=1))
     assert all(each.lineage for each in sets)
     manifests = {key: count for key, count in store.opened.items() if key.endswith(".rsm-manifest")}
@@ -231,7 +231,7 @@ LAYOUTS = {
 def test_a_set_that_is_deleted_after_the_listing_is_not_understood(capture: Capture, layout: str) -> None:
     name, folder, of_layout, suffix = LAYOUTS[layout]
     store = OpenedStore(capture(name) / folder)
-    remote = ObjectTier(store, of_layout())
+    remote = RemoteStorageManager(store, of_layout())
     sets = list_object_sets(remote)
     victim = next(key for key in sorted(store.objects) if key.endswith(suffix))
     del store.objects[victim]

@@ -20,7 +20,7 @@ from tierctl.errors import (
 )
 from tierctl.model import IndexType, LogSegmentData, TopicIdPartition
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 
 from tests.storage.memory import FailingStore
 from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
@@ -36,7 +36,7 @@ class Store:
         self.data: LogSegmentData = data_in(folder)
         self.inner = FailingStore()
         self.waits_s: list[float] = []
-        self.retrying = ObjectTier(
+        self.retrying = RemoteStorageManager(
             self.inner,
             KafkaLayout(),
             settings or RetrySettings(jitter=0),
@@ -170,7 +170,7 @@ class BreakingStore(FailingStore):
 def test_streams_go_on_where_they_broke(tmp_path: Path, start: int, end: int | None) -> None:
     data = data_in(tmp_path)
     waits: list[float] = []
-    retrying = ObjectTier(
+    retrying = RemoteStorageManager(
         BreakingStore(), KafkaLayout(), RetrySettings(), sleep=waits.append, chance=lambda: 0
     )
     retrying.copy_log_segment_data(M, data)

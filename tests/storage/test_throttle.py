@@ -81,10 +81,10 @@ def test_the_rate_is_reached() -> None:
     for _ in range(100):
         limited.wait(Direction.FETCH, 100_000)
     assert clock.now_s == pytest.approx(1009.0)
-    times = limited.times[Direction.FETCH]
+    times = limited.times[Direction.FETCH].ended
     assert (times.count, times.max_s) == (90, pytest.approx(0.1))
     assert limited.elapsed_s == pytest.approx(9.0)
-    assert limited.times[Direction.COPY].count == 0
+    assert limited.times[Direction.COPY].ended.count == 0
 
 
 def test_threads_share_the_limit() -> None:
@@ -101,7 +101,7 @@ def test_threads_share_the_limit() -> None:
     elapsed_s = time.monotonic() - begun_s
     # 80,000 bytes minus the burst.
     assert elapsed_s >= 0.69
-    assert limited.elapsed_s <= elapsed_s + 0.01 < limited.times[Direction.FETCH].sum_s
+    assert limited.elapsed_s <= elapsed_s + 0.01 < limited.times[Direction.FETCH].ended.sum_s
 
 
 @pytest.mark.parametrize("with_guard", [False, True])
@@ -147,7 +147,7 @@ def test_every_byte_of_a_transfer_counts_once(
     with store.open("a", 0, 4 * MIB) as stream:
         assert len(stream.read()) == 4 * MIB
     assert clock.now_s - before_s == pytest.approx(3, abs=0.1)
-    assert limited.times[Direction.FETCH].max_s <= 1
+    assert limited.times[Direction.FETCH].ended.max_s <= 1
     store.close()
 
 

@@ -18,6 +18,7 @@ class Failing(FileSystem):
         self._nth = nth
         self._number = number
         self._only = only
+        self.failed: Path | None = None
         super().__init__(self._fail)
 
     def _fail(self, operation: str, path: Path) -> None:
@@ -25,6 +26,7 @@ class Failing(FileSystem):
             return
         self.seen.append(operation)
         if len(self.seen) == self._nth + 1:
+            self.failed = path
             raise OSError(self._number, os.strerror(self._number), str(path))
 
     def write(self, fd: int, data: bytes | memoryview, path: Path) -> None:

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.run_context import LABELS
 
 from tests.cli.shell import Ran
 
@@ -32,17 +32,8 @@ class Zygote:
             cwd=Path(__file__).parents[2],
         )
 
-    def __call__(
-        self,
-        *args: object,
-        kills: list[list[Any]] | None = None,
-        files: int | None = None,
-        parts: int | None = None,
-        objects: int | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Ran:
-        how = {"kills": kills or [], "files": files, "parts": parts, "objects": objects}
-        job = self._job(args, "", **how, env=dict(env or {}))
+    def __call__(self, *args: object, kills: list[list[Any]] | None = None, files: int | None = None) -> Ran:
+        job = self._job(args, "", kills=kills or [], files=files)
         return self._ran(job, self._answer(job))
 
     def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
@@ -52,7 +43,7 @@ class Zygote:
         finds the tier or its metadata locked tries again until it gets the lock.
         """
         jobs = [
-            self._job(args, str(at), kills=[], files=nth, parts=None, objects=None, env={}, waits=True)
+            self._job(args, str(at), kills=[], files=nth, waits=True)
             for at, (args, nth) in enumerate(commands)
         ]
         return [self._ran(job, ended) for job, ended in zip(jobs, self._answer(jobs), strict=True)]

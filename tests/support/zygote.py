@@ -1,15 +1,13 @@
 """Runs tierctl command lines in forked processes, each of which may kill itself around a side effect.
 
 Python and its libraries are loaded once; a fork costs milliseconds. One JSON object a line on stdin:
-{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "parts": nth | null,
- "objects": nth | null, "env": {...}, "out": file, "err": file}
+{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
 A list of such objects runs at the same time, each with "waits" until it gets the lock; the answer is a list.
 `kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended; with
 "file" as label and "write NAME" (or another operation of tierctl.files.FileSystem) as moment, before the nth
-such change of files of that name. `files` does so at the nth change of a file, wherever in the program;
-`parts` before the nth part of a log that goes to S3, in small parts then; `objects` once the nth object is in
-S3, whichever thread stored it. `env` is added to the environment. The last line of `err` lists what was met.
+such change of files of that name. `files` does so at the nth change of a file, wherever in the program. The
+last line of `err` lists what was met.
 """
 
 import collections
@@ -30,7 +28,6 @@ LOCKED = 6
 LOCKED_WAIT_S = 0.2
 DELETE_BATCH = 1
 """Segments per deletion call of the tier, so that a wave of few segments needs several calls."""
-SMALL_PART_BYTES = 1 << 17
 
 CHANGES = ("file", "changes")
 """What is counted at each change of any file."""
@@ -44,7 +41,7 @@ def _die() -> None:
 
 def _watch(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
     from tierctl import files
-    from tierctl.apply import side_effects
+    from tierctl.apply import run_context
 
     wanted = {(what, when): nth for what, when, nth in kills}
 
@@ -58,42 +55,8 @@ def _watch(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
         meet(*CHANGES)
         meet("file", f"{operation} {path.name}")
 
-    side_effects.observe(meet)
+    run_context.observe(meet)
     files.PLAIN._observe = change
-
-
-def _watch_parts(nth: int | None) -> None:
-    from tierctl.storage.stores.s3 import store, transfers
-
-    if nth is None:
-        return
-    store.PART_BYTES = SMALL_PART_BYTES
-    sent, put_part = [], transfers.Uploads.put_part
-
-    def watched(*args: Any) -> Any:
-        sent.append(args)
-        if len(sent) == nth:
-            _die()
-        return put_part(*args)
-
-    transfers.Uploads.put_part = watched
-
-
-def _watch_objects(nth: int | None) -> None:
-    from tierctl.storage.stores.s3 import store
-
-    if nth is None:
-        return
-    stored, write = [], store.S3Store._write
-
-    def watched(*args: Any) -> None:
-        write(*args)
-        with _LOCK:
-            stored.append(args)
-            if len(stored) == nth:
-                _die()
-
-    store.S3Store._write = watched
 
 
 def _child(job: dict[str, Any]) -> int:
@@ -104,9 +67,6 @@ def _child(job: dict[str, Any]) -> int:
     sys.stderr = os.fdopen(2, "w", closefd=False)
     met: Counter[tuple[str, str]] = Counter()
     _watch([*job["kills"], [*CHANGES, job["files"]]], met)
-    _watch_parts(job["parts"])
-    _watch_objects(job["objects"])
-    os.environ.update(job["env"])
     from tierctl.cli.main import run
 
     code = run(job["argv"])
@@ -123,16 +83,12 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.app
-    from tierctl.storage import object_tier
-    from tierctl.storage.stores.base import Endpoint
-    from tierctl.storage.stores.s3.client import s3_client
+    from tierctl.storage import RemoteStorageManager
 
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):
             importlib.import_module(module.name)
-    # Loading boto3's description of S3 takes as long as a run.
-    s3_client(Endpoint("http://127.0.0.1:1", "us-east-1")).close()
-    object_tier.ObjectTier.delete_batch = DELETE_BATCH
+    RemoteStorageManager.delete_batch = DELETE_BATCH
     # fsync is skipped: a killed process loses no written data; only a power cut would.
     os.fsync = lambda _fd: None
     collections.deque(tierctl.cli.app.leaves(), maxlen=0)  # Imports all commands.

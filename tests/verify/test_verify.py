@@ -20,8 +20,8 @@ from tierctl.model import (
     Selection,
     Uuid,
 )
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
 from tests.metadata.topics import manager_at

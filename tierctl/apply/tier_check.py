@@ -1,25 +1,41 @@
-"""Check, under the lease, that --remote is the tier of the metadata, before a run changes anything in it.
+"""The identity of a tier: the object that names its cluster and metadata topic, and the facts beside it.
 
-The identity of a tier is written before its first COPY_SEGMENT_STARTED: a crash leaves an identity without
-segments, which the next run with the same metadata topic accepts. It is also written before the deletion of
-all finished segments in a tier that is recognised by its objects: after a crash no object may be left, and
-then the identity alone shows that the deletions were made in this tier.
+The object lies beside LocalTieredStorage's folder, where neither LocalTieredStorage nor Aiven's plugin looks,
+and is written before the first COPY_SEGMENT_STARTED: a crash leaves an identity without segments, which the
+next run with the same metadata topic accepts. Tiers that only brokers wrote have none. `plan.safety`
+recognises them by their objects: keys contain the segment id and the topic id, so one object of one segment
+is enough. An identity is also written before the deletion of all finished segments in a tier that is
+recognised by its objects: after a crash no object may be left, and then the identity alone shows that the
+deletions were made in this tier. Runs check, under the lease, that --remote is the tier of the metadata.
 """
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import Any
 
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import effect
-from tierctl.errors import RemoteTierMissing, TierctlError
+from tierctl.apply.run_context import RunContext, effect
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteTierMissing,
+    SafetyRefusal,
+    TierctlError,
+)
 from tierctl.model import (
+    ClusterIdentity,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    SegmentObjectName,
     TierIdentity,
     TopicIdPartition,
     Uuid,
 )
+from tierctl.plan.preconditions import missing_of
 from tierctl.plan.safety import (
     GO_ON_WITHOUT,
     WRONG_TIER,
@@ -29,20 +45,255 @@ from tierctl.plan.safety import (
     require_recognised,
 )
 from tierctl.plan.steps import Action, Plan
-from tierctl.storage.identity import (
-    WITNESSES_MAX,
-    create_identity,
-    has_objects_of_any,
-    newest_finished,
-    read_identity,
-    replace_identity,
-    tier_contents,
-    tier_name,
-)
+from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.storage.layouts.kafka import segment_object_name
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
+IDENTITY_MAX_BYTES = 4096
+VERSION = 1
+
+
+def read_identity(remote: RemoteStorageManager) -> TierIdentity | None:
+    """Return the identity of the tier; None if it has none.
+
+    Raise CorruptInputError if the object is no identity, and RemoteTierMissing if there is no tier.
+    """
+    key = _key(remote)
+    try:
+        with remote.store.open(key) as stream:
+            body = stream.read(IDENTITY_MAX_BYTES + 1)
+    except RemoteResourceNotFound:
+        return None
+    return _decoded(body, remote.store.name_of(key))
+
+
+def _key(remote: RemoteStorageManager) -> str:
+    return remote.own_key("identity")
+
+
+def create_identity(remote: RemoteStorageManager, identity: TierIdentity) -> bool:
+    """Write the identity of the tier unless it has one; return whether it was written."""
+    return remote.store.create(_key(remote), _encoded(identity))
+
+
+def replace_identity(remote: RemoteStorageManager, identity: TierIdentity) -> None:
+    """Replace the identity of the tier; the caller holds the lease."""
+    remote.store.put_all({_key(remote): _encoded(identity)})
+
+
+def tier_name(remote: RemoteStorageManager) -> str:
+    """Return the URI or path of the tier, for messages."""
+    return remote.store.name_of(remote.layout.base)
+
+
+def _encoded(identity: TierIdentity) -> bytes:
+    facts = {
+        "tier_identity": VERSION,
+        "cluster_id": identity.cluster.cluster_id,
+        "metadata_topic_id": identity.cluster.metadata_topic_id,
+        "layout": identity.layout,
+    }
+    return json.dumps(facts, indent=1).encode() + b"\n"
+
+
+def _decoded(body: bytes, source: str) -> TierIdentity:
+    facts: Any = None
+    with suppress(ValueError):
+        facts = json.loads(body) if len(body) <= IDENTITY_MAX_BYTES else None
+    if isinstance(facts, dict) and facts.get("tier_identity") == VERSION:
+        cluster_id, topic_id = facts.get("cluster_id"), facts.get("metadata_topic_id")
+        if isinstance(cluster_id, str | None) and isinstance(topic_id, str | None):
+            cluster = ClusterIdentity(
+                cluster_id=cluster_id,
+                metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id),
+            )
+            return TierIdentity(cluster=cluster, layout=str(facts.get("layout")))
+    raise CorruptInputError(
+        "the tier's identity",
+        expected=f"JSON with tier_identity {VERSION}, cluster_id and metadata_topic_id",
+        found=ascii(body[:40]),
+        source=source,
+        hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
+        "--apply, writes it again",
+    )
+
+
+WITNESSES_MAX = 8
+"""The number of finished segments to look for."""
+
+SAMPLE_MAX = 1000
+"""The number of objects to look at: as many as one request to S3 lists."""
+
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_BEGUN = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _Segments = Sequence[RemoteLogSegmentMetadata]
+
+
+def tier_contents(
+    remote: RemoteStorageManager,
+    state: TierState,
+    *,
+    partitions: Collection[TopicIdPartition] = (),
+    may_be_new: bool = False,
+) -> TierContents:
+    """Return the identity and first objects of the tier, compared with `state`.
+
+    Segments of `partitions` are examined first. Raise RemoteTierMissing if there is no tier, unless it
+    `may_be_new` and the metadata has no finished segment.
+    """
+    looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
+    begun = [] if looked_for else list(islice(_newest(state, _BEGUN, partitions), WITNESSES_MAX))
+    identity, known, sample = None, False, _Sample()
+    try:
+        identity = read_identity(remote)
+        known = has_objects_of_any(remote, looked_for or begun)
+        if not known:
+            sample = _sampled(remote, state)
+            known = sample.known
+    except RemoteTierMissing:
+        if looked_for or not may_be_new:
+            raise
+    return TierContents(
+        name=tier_name(remote),
+        layout=remote.layout.name,
+        identity=identity,
+        missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
+        begun=remote.name_of(begun[0]) if begun else None,
+        known=known,
+        unknown_key=sample.unknown_key,
+        misplaced_key=sample.misplaced_key,
+        is_empty=identity is None and sample.is_empty and not may_be_new,
+        is_foreign=sample.unknown_key is not None and not sample.knows_topic,
+    )
+
+
+def newest_finished(
+    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: Collection[Uuid] = ()
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest finished segment of each partition, without those of the ids `excluded`.
+
+    `partitions` come first.
+    """
+    return _newest(state, {_FINISHED}, partitions, excluded)
+
+
+def _newest(
+    state: TierState,
+    states: Collection[RemoteLogSegmentState],
+    partitions: Collection[TopicIdPartition],
+    excluded: Collection[Uuid] = (),
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest segment of each partition that is in one of `states`; as `newest_finished`."""
+    keys = {partition.key for partition in partitions}
+    parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
+    chosen = [part.topic_id_partition for part in parts if _has_any(part, states)]
+    if state.elsewhere is not None:
+        # No caller that changes nothing needs more.
+        chosen = chosen[:WITNESSES_MAX]
+    question = partial(_newest_of, chosen, states, excluded)
+    for _, newest in state.map_in_order(question, [partition.key for partition in chosen]):
+        yield newest
+
+
+def _has_any(part: PartitionState, states: Collection[RemoteLogSegmentState]) -> bool:
+    return part.finished_count > 0 if _FINISHED in states else part.segment_count > part.finished_count
+
+
+def _newest_of(
+    partitions: Sequence[TopicIdPartition],
+    states: Collection[RemoteLogSegmentState],
+    excluded: Collection[Uuid],
+    state: TierState,
+) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
+    """Yield each of `partitions` with its newest segment that is in one of `states`, and not `excluded`."""
+    for partition in partitions:
+        part = state.partition(partition)
+        segments = () if part is None else part.cache.list_remote_log_segments()
+        found = (each for each in segments if each.state in states and each.segment_id not in excluded)
+        newest = max(found, key=lambda each: each.start_offset, default=None)
+        if newest is not None:
+            yield partition, newest
+
+
+def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
+    """Return whether the tier has an object of one of the segments.
+
+    Raise AuthenticationError if none was found and the store refused to tell of one: only a part of the tier
+    may be hidden from this user.
+    """
+    refused: AuthenticationError | None = None
+    for segment in segments:
+        try:
+            if _has_objects(remote, segment):
+                return True
+        except AuthenticationError as e:
+            refused = refused or e
+    if refused is not None:
+        raise refused
+    return False
+
+
+def _has_objects(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bool | None:
+    """Return whether the tier has an object of the segment; None if its metadata allow no key.
+
+    Such a segment cannot identify the tier. The step that deletes it reports the error.
+    """
+    try:
+        return bool(remote.objects_of(segment))
+    except (SafetyRefusal, CorruptInputError):
+        return None
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The facts from the first objects of a tier; the fields are those of `TierContents`."""
+
+    known: bool = False
+    is_empty: bool = False
+    unknown_key: str | None = None
+    misplaced_key: str | None = None
+    knows_topic: bool = False
+
+
+def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
+    """Read the tier's first objects, and judge them up to the first one of a known segment under its key."""
+    known_topics = {part.topic_id_partition.topic_id for part in state}
+    keys = [found.key for found in islice(remote.list_objects(), SAMPLE_MAX)]
+    objects = [(key, segment_object_name(key)) for key in keys]
+    sample = _Sample(is_empty=not objects)
+    names = {name for _, name in objects if name is not None}
+    owners = {(name.topic_id, name.partition) for name in names}
+    segments = dict(state.map_parts(partial(_segments_of, names), owners))
+    misplaced: set[Uuid] = set()
+    for key, name in objects:
+        if name is None:
+            continue
+        segment = segments.get((name.topic_id, name.partition, name.segment_id))
+        if segment is not None:
+            if name.segment_id not in misplaced and _has_objects(remote, segment) is not False:
+                return _Sample(known=True)
+            misplaced.add(name.segment_id)
+            sample.misplaced_key = sample.misplaced_key or key
+            if len(misplaced) == WITNESSES_MAX:
+                break
+            continue
+        sample.unknown_key = sample.unknown_key or key
+        # The events that named the topic may have been deleted from the metadata topic.
+        is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
+        sample.knows_topic = sample.knows_topic or is_lost or name.topic_id in known_topics
+    return sample
+
+
+def _segments_of(
+    names: Collection[SegmentObjectName], state: TierState
+) -> Iterator[tuple[tuple[Uuid, int, Uuid], RemoteLogSegmentMetadata]]:
+    """Yield the segments to which objects of these names belong, by topic id, partition and segment id."""
+    for name in names:
+        part = state.partitions.get((name.topic_id, name.partition))
+        segment = None if part is None else part.get(name.segment_id)
+        if segment is not None:
+            yield (name.topic_id, name.partition, name.segment_id), segment
 
 
 _COPIES = {Action.COPY_SEGMENT, Action.COPY_OBJECTS}

@@ -64,8 +64,8 @@ from tierctl.read.partition_reader import (
     tiered_partitions,
 )
 from tierctl.state.tier_state import MissingEvents, TierState
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.kafka import is_temporary, segment_object_name
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
 _K = FindingKind

@@ -39,8 +39,8 @@ from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState
-from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.index_cache import SegmentFiles, spooled
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.wire.arrays import Int64s
 
 _K = FindingKind

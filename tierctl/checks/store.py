@@ -25,10 +25,9 @@ from tierctl.errors import (
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
 from tierctl.report.texts import counted
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
-    Bucket,
     ConditionalStore,
     InspectableStore,
     LifecycleRule,
@@ -44,7 +43,7 @@ REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused)
 
 
 def examine_store(
-    examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int], *, is_probed: bool
+    examination: Examination, tier: RemoteStorageManager, clock_ms: Callable[[], int], *, is_probed: bool
 ) -> None:
     """Make the checks of a store that read only; those that only writing can make, unless `is_probed`."""
     store, subject = tier.store, tier.store.name_of("")
@@ -58,7 +57,7 @@ def examine_store(
         unknown = not_checked(DoctorCheck.STORE_CONDITIONS, subject, _PROBE)
         examination.make([DoctorCheck.STORE_CONDITIONS], subject, lambda: [unknown])
     if isinstance(store, InspectableStore):
-        bucket = store.bucket
+        bucket = store
         examination.make([DoctorCheck.STORE_CLOCK], subject, lambda: _clock(bucket, subject, clock_ms))
         examination.make([DoctorCheck.STORE_VERSIONING], subject, lambda: check_versioning(bucket, subject))
         examination.make([DoctorCheck.STORE_LIFECYCLE], subject, lambda: check_lifecycle(bucket, subject))
@@ -84,7 +83,7 @@ def check_list(store: ObjectStore) -> Iterator[Result]:
     yield ok(DoctorCheck.STORE_LIST, subject, f"listed the top folder: {names}")
 
 
-def check_read(tier: ObjectTier, *, is_probed: bool) -> Iterator[Result]:
+def check_read(tier: RemoteStorageManager, *, is_probed: bool) -> Iterator[Result]:
     """Yield the result of reading the first byte of the first object in the tier.
 
     In a tier without objects, nothing is yielded if the store is probed: the probe reads the object that it
@@ -172,11 +171,11 @@ def _beside(root: Path) -> Path | None:
     return None
 
 
-def _clock(bucket: Bucket, subject: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
+def _clock(bucket: InspectableStore, subject: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
     return check_clock(DoctorCheck.STORE_CLOCK, subject, read_clock(bucket.clock_ms, clock_ms, unit_ms=1000))
 
 
-def check_versioning(bucket: Bucket, subject: str) -> Iterator[Result]:
+def check_versioning(bucket: InspectableStore, subject: str) -> Iterator[Result]:
     """Yield the result about versions of deleted objects, which a lifecycle rule may remove."""
     versioning = bucket.versioning()
     if versioning is None:
@@ -197,7 +196,7 @@ def check_versioning(bucket: Bucket, subject: str) -> Iterator[Result]:
         yield fault(DoctorCheck.STORE_VERSIONING, subject, found)
 
 
-def check_lifecycle(bucket: Bucket, subject: str) -> Iterator[Result]:
+def check_lifecycle(bucket: InspectableStore, subject: str) -> Iterator[Result]:
     """Yield the results about rules that delete or archive objects of the tier."""
     all_rules = bucket.lifecycle_rules()
     if all_rules is None:
@@ -225,7 +224,7 @@ def _covering(rules: Sequence[LifecycleRule], folder: str) -> list[LifecycleRule
     return [each for each in rules if folder.startswith(each.prefix) or each.prefix.startswith(folder)]
 
 
-def check_uploads(bucket: Bucket, subject: str, now_ms: int) -> Iterator[Result]:
+def check_uploads(bucket: InspectableStore, subject: str, now_ms: int) -> Iterator[Result]:
     """Yield the result about unfinished uploads; those of the last day may be under way."""
     begun = [(each.begun_ms, each.key) for each in bucket.unfinished_uploads()]
     old = sorted(each for each in begun if each[0] < now_ms - _DAY_MS)
@@ -250,7 +249,7 @@ _CHECKS = (
 )
 
 
-def probe_store(examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int]) -> None:
+def probe_store(examination: Examination, tier: RemoteStorageManager, clock_ms: Callable[[], int]) -> None:
     """Make the checks that need probe objects, and delete these objects."""
     key = tier.own_key(f"probe-{uuid4().hex}")
     examination.make(_CHECKS, tier.store.name_of(key), lambda: _probe(tier.store, key, clock_ms))

@@ -7,7 +7,6 @@ from typing import Any
 import typer
 
 from tierctl import commands
-from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import (
     Display,
@@ -29,7 +28,7 @@ from tierctl.cli.options import (
     Yes,
     with_options,
 )
-from tierctl.commands.delete import LEAKED_TOPICS
+from tierctl.commands.delete import LEAKED_TOPICS, REMOVER_INTERVAL_MS
 from tierctl.model.times import duration_text
 from tierctl.report.plans import PLAN_ROWS, check_view
 

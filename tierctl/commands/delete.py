@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from tierctl import locallog
-from tierctl.apply.defaults import REMOVER_INTERVAL_MS
-from tierctl.apply.deletion import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
+from tierctl.apply.acts import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
 from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop, stop_on_signals
 from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import Label, effect
+from tierctl.apply.run_context import Label, RunContext, effect
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
@@ -201,6 +199,10 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         run.histories.examine(state, lambda: run.logs)
         damaged = run.histories.report(state)
         return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
+
+
+REMOVER_INTERVAL_MS = 3_600_000
+"""Default of remote.partition.remover.task.interval.ms (KIP-405)."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tierctl.apply.tier_check import read_identity
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
@@ -29,7 +30,6 @@ from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.identity import read_identity
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA_FILE,

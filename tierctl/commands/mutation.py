@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Stop
 from tierctl.commands.histories import Histories, opened_metadata
@@ -25,6 +24,7 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
@@ -36,8 +36,8 @@ from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
-from tierctl.storage.object_tier import RetrySettings
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RetrySettings
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 import typer
 
 from tierctl import locallog
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.commands import completion
 from tierctl.commands.shared_options import (
     APPLY,
@@ -26,7 +25,14 @@ from tierctl.commands.shared_options import (
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.metadata.topic import topic_location
 from tierctl.model import TopicPartition
-from tierctl.model.choices import COPY_LIMIT_MS, EngineName, private_keys_of
+from tierctl.model.choices import (
+    ATTEMPTS,
+    COPY_LIMIT_MS,
+    NOT_A_BROKER_ID,
+    THREADS,
+    EngineName,
+    private_keys_of,
+)
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation, TruncatedMetadata
 from tierctl.model.selection import parse_partition
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -336,7 +342,7 @@ class Request:
         """Add what an executor transferred to the waits of the run, and to its metrics."""
         self.throttle.add_waits(transfers.process, transfers.waits)
         if self.meter is not None:
-            self.meter.fetches.add(transfers.fetches)
+            self.meter.count_fetches(transfers.fetches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

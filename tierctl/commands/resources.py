@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import kernel, locallog
 from tierctl.apply.outcome import calling_on_signals
+from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
@@ -52,8 +53,8 @@ from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings,
 from tierctl.plan.safety import TierContents, check_tier
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.identity import tier_contents
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.throttle import FetchCounts
 from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from tierctl.spark.session.open import Session
     from tierctl.spark.session.spark_settings import SparkSettings
     from tierctl.state.tier_state import TierState
-    from tierctl.storage.object_tier import RetrySettings
+    from tierctl.storage.remote_storage_manager import RetrySettings
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
 _OPTIONS = (
@@ -361,9 +362,11 @@ class Resources:
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""
+        remote = self._closing(open_tier(spec, throttle=self.request.throttle))
         meter = self.request.meter
-        observer = None if meter is None else meter.fetches
-        remote = self._closing(open_tier(spec, throttle=self.request.throttle, observer=observer))
+        if meter is not None:
+            counts = remote.fetches = FetchCounts()
+            self._open.callback(lambda: meter.count_fetches(counts.take()))
         if spec.throttle.is_limited:
             self._open.enter_context(calling_on_signals(self.request.throttle.stop))
         return remote

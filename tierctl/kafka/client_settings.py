@@ -1,6 +1,6 @@
 """A Kafka client's settings, as in the `--command-config` of Kafka's own tools.
 
-This module parses the settings; `librdkafka.py` and `python_client.py` convert them to the settings of each
+This module parses the settings; `librdkafka.py` and `leader_log.py` convert them to the settings of each
 client library. Source: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs and SslConfigs.
 """
 

@@ -1,16 +1,37 @@
-"""Requests that librdkafka does not offer, through kafka-python: mostly to the leader of a partition."""
+"""Requests that librdkafka does not offer, through kafka-python: mostly to the leader of a partition.
 
+These are offsets of tiered storage, leader epochs, log directories and raw batches.
+"""
+
+import base64
+import json
+import logging
+import ssl
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from secrets import token_urlsafe
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tierctl.errors import MetadataError
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
 from tierctl.kafka import sdk
-from tierctl.kafka.client_settings import ClientSettings, Right
-from tierctl.kafka.python_client import NotReadyError, connect, translated
+from tierctl.kafka.client_settings import (
+    BearerLogin,
+    ClientSettings,
+    KeyPair,
+    PasswordLogin,
+    Right,
+    Tls,
+    encrypted_key,
+)
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.model.progress import WAITS
 from tierctl.wire.batches.scan import scan_heads
@@ -22,6 +43,155 @@ from tierctl.wire.batches.segment_file import (
     empty_chunk,
     without_edge,
 )
+
+_TOKEN_LIFETIME_S = 3600
+_TOKEN_BYTES_MAX = 1 << 20
+_HINT = "are the brokers up and is that their address? request.timeout.ms in --command-config waits longer"
+_NUMBERS = {
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+}
+
+
+class NotReadyError(MetadataError):
+    """A temporary failure, such as no leader or no connection; retry with a new client."""
+
+
+def connect(settings: ClientSettings) -> Any:
+    """Return a connected KafkaAdminClient; raise as `translated`, and UsageError without kafka-python."""
+    # kafka-python logs its settings, with passwords, below this level; errors arrive as exceptions.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    with translated(f"connecting to {settings.bootstrap}"):
+        return sdk.kafka_python.KafkaAdminClient(**configuration(settings))
+
+
+def configuration(settings: ClientSettings) -> dict[str, Any]:
+    """Return the settings with kafka-python's names and values."""
+    config: dict[str, Any] = {
+        "bootstrap_servers": list(settings.bootstrap.split(",")),
+        "security_protocol": settings.security_protocol.value,
+        "client_id": settings.more.get("client.id", "tierctl"),
+        "request_timeout_ms": settings.request_timeout_ms,
+        "bootstrap_timeout_ms": settings.request_timeout_ms,
+        "reconnect_backoff_max_ms": 1000,
+    }
+    config |= {name: _number(settings, key) for key, name in _NUMBERS.items() if key in settings.more}
+    if settings.tls is not None:
+        config["ssl_context"] = tls_context(settings.tls)
+    match settings.login:
+        case PasswordLogin(mechanism=mechanism, username=username, password=password):
+            config["sasl_mechanism"] = mechanism
+            config |= {"sasl_plain_username": username, "sasl_plain_password": password}
+        case BearerLogin() as bearer:
+            config |= {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": _token_provider(bearer)}
+        case None:
+            pass
+    return config
+
+
+def _number(settings: ClientSettings, key: str) -> int:
+    try:
+        return int(settings.more[key])
+    except ValueError:
+        raise UsageError(f"{key}={settings.more[key]!r} is no whole number") from None
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Return the TLS context for `tls`."""
+    context = ssl.create_default_context(cadata=tls.truststore_pem)
+    context.check_hostname = tls.verifies_hostname
+    if tls.key_pair is not None:
+        _load_key_pair(context, tls.key_pair)
+    return context
+
+
+def _load_key_pair(context: ssl.SSLContext, key_pair: KeyPair) -> None:
+    # Python's ssl reads keys only from files: the key is encrypted there, and the file is removed at once.
+    password = token_urlsafe(24)
+    with TemporaryDirectory(prefix="tierctl-") as folder:
+        path = Path(folder) / "key.pem"
+        path.write_text(encrypted_key(key_pair, password) + key_pair.chain_pem, encoding="ascii")
+        context.load_cert_chain(path, password=password)
+
+
+def _token_provider(bearer: BearerLogin) -> Any:
+    class Tokens(sdk.kafka_oauth.AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return fetch_token(bearer, now_s=time.time())
+
+    return Tokens()
+
+
+def fetch_token(bearer: BearerLogin, *, now_s: float) -> str:
+    """Return a token: unsigned for a subject (KIP-255), otherwise from the token endpoint (KIP-768).
+
+    Raises AuthenticationError if the endpoint returns no token.
+    """
+    if bearer.subject is not None:
+        claims = {"sub": bearer.subject, "iat": now_s, "exp": now_s + _TOKEN_LIFETIME_S}
+        return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
+    url = bearer.token_endpoint_url or ""
+    if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
+        raise UsageError(f"sasl.oauthbearer.token.endpoint.url={url!r} is no http(s) address")
+    request = urllib.request.Request(url, data=_token_request(bearer), headers=_token_headers(bearer))
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return str(json.loads(response.read(_TOKEN_BYTES_MAX))["access_token"])
+    except (OSError, urllib.error.URLError, ValueError, KeyError, TypeError) as e:
+        raise AuthenticationError(
+            f"{url} gave no token: {e}", hint="check clientId and clientSecret"
+        ) from None
+
+
+def _token_request(bearer: BearerLogin) -> bytes:
+    fields = {"grant_type": "client_credentials"}
+    if bearer.scope is not None:
+        fields["scope"] = bearer.scope
+    return urllib.parse.urlencode(fields).encode()
+
+
+def _token_headers(bearer: BearerLogin) -> dict[str, str]:
+    who = base64.b64encode(f"{bearer.client_id}:{bearer.client_secret}".encode()).decode()
+    return {"Authorization": f"Basic {who}", "Content-Type": "application/x-www-form-urlencoded"}
+
+
+def _base64url(claims: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+
+
+@contextmanager
+def translated(doing: str, needs: Right | None = None) -> Iterator[None]:
+    """Translate kafka-python's errors in the body: AuthenticationError, NotFoundError, MetadataError.
+
+    `doing` describes the operation for the message; `needs` is the right that it requires.
+    """
+
+    try:
+        yield
+    except (
+        sdk.kafka_errors.SaslAuthenticationFailedError,
+        sdk.kafka_errors.AuthorizationError,
+        sdk.kafka_errors.UnsupportedSaslMechanismError,
+        sdk.kafka_errors.IllegalSaslStateError,
+        ssl.SSLError,
+    ) as e:
+        hint = "check user, password, mechanism and certificates in --command-config"
+        if needs is not None and isinstance(e, sdk.kafka_errors.AuthorizationError):
+            hint = needs.hint
+        raise AuthenticationError(f"{doing}: {_text(e)}", hint=hint) from None
+    except (sdk.kafka_errors.UnknownTopicOrPartitionError, sdk.kafka_errors.UnknownTopicIdError) as e:
+        raise NotFoundError(f"{doing}: {_text(e)}", hint="check that this is the right cluster") from None
+    except (sdk.kafka_errors.KafkaError, OSError) as e:
+        passes = isinstance(e, (sdk.kafka_errors.RetriableError, OSError))
+        raise (NotReadyError if passes else MetadataError)(f"{doing}: {_text(e)}", hint=_HINT) from None
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
 
 # Fetches the batches of a topic unparsed, for offsets for which a consumer delivered no record.
 #
@@ -36,9 +206,9 @@ class RawFetcher:
     """Read one topic with Fetch requests; connect at the first request. Only one thread may use it."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
-        self._settings = settings
+        self._stall_timeout_ms = settings.stall_timeout_ms
         self._topic = topic
-        self._client: Any = None
+        self._leaders = LeaderLogs(settings)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         """Yield the records in [start_offset, end_offset) with every gap and damaged range.
@@ -76,41 +246,26 @@ class RawFetcher:
         return Window(data, 0, heads, expected)
 
     def _fetch(self, partition: int, offset: int) -> bytes:
-        deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
-        doing = f"reading {self._topic}-{partition} from offset {offset} on"
-        with WAITS.waiting(doing):
-            while True:
-                data = self._try_fetch(doing, partition, offset)
-                if data:
-                    return data
-                if time.monotonic() > deadline:
-                    raise MetadataError(f"{doing}: no data arrived", hint="run again")
-                time.sleep(_WAIT_S)
-
-    def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
-        """Return the bytes of one Fetch; empty if there were none yet or the leader is unavailable."""
-        try:
-            if self._client is None:
-                self._client = connect(self._settings)
-            with translated(doing, Right("Read", self._topic)):
-                return fetch(self._client, self._topic, partition, offset)
-        except NotReadyError:
-            self.close()
-            return b""
+        deadline = time.monotonic() + self._stall_timeout_ms / 1000
+        asked = TopicPartition(self._topic, partition)
+        while not (data := self._leaders.fetch(asked, offset, self._stall_timeout_ms)):
+            if time.monotonic() > deadline:
+                raise MetadataError(
+                    f"reading {asked} from offset {offset} on: no data arrived", hint="run again"
+                )
+            time.sleep(_WAIT_S)
+        return data
 
     def close(self) -> None:
         """Disconnect."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._leaders.close()
 
 
-def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
+def _fetch(client: Any, *, topic: str, partition: int, offset: int) -> bytes:
     """Send one Fetch for one partition to its leader; return no bytes if none arrive within half a second.
 
     Raises kafka-python's errors.
     """
-
     wanted = sdk.kafka_consumer_protocol.FetchRequest.FetchTopic.FetchPartition(
         partition=partition,
         fetch_offset=offset,
@@ -171,16 +326,23 @@ class LeaderLogs:
         self._settings = settings
         self._client: Any = None
 
-    def _ask(self, doing: str, question: Callable[[Any], R], needs: Right | None = None) -> R:
+    def _ask(
+        self,
+        doing: str,
+        question: Callable[[Any], R],
+        needs: Right | None = None,
+        timeout_ms: int | None = None,
+    ) -> R:
         """Return the answer to `question`; retry while the leader or the connection is lost.
 
-        Retries end after `request_timeout_ms`. `needs` is the right that the request requires.
+        Retries end after `timeout_ms`, by default `request_timeout_ms`. `needs` is the right that the request
+        requires.
         """
+        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         with WAITS.waiting(f"{doing} ({self._settings.bootstrap})"):
-            return self._answer(doing, question, needs)
+            return self._answer(doing, question, needs, time.monotonic() + timeout_ms / 1000)
 
-    def _answer(self, doing: str, question: Callable[[Any], R], needs: Right | None) -> R:
-        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+    def _answer(self, doing: str, question: Callable[[Any], R], needs: Right | None, deadline: float) -> R:
         while True:
             try:
                 if self._client is None:
@@ -268,6 +430,12 @@ class LeaderLogs:
         found = self._ask("asking for the sizes of log directories", _sizes)
         return {p: found.get((p.topic, p.partition, leader)) for p, leader in partitions.items()}
 
+    def fetch(self, partition: TopicPartition, offset: int, timeout_ms: int | None = None) -> bytes:
+        """Return batches from the one with `offset` on; none if none arrive within half a second."""
+        question = partial(_fetch, topic=partition.topic, partition=partition.partition, offset=offset)
+        doing = f"reading {partition} from offset {offset} on"
+        return self._ask(doing, question, Right("Read", partition.topic), timeout_ms)
+
     def batch_bytes(
         self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
     ) -> int:
@@ -276,12 +444,9 @@ class LeaderLogs:
         The first batch may begin below `start_offset`: DeleteRecords raises a log start inside a batch, too.
         Reading stops above `bytes_max`. Replicas and the tier have the same bytes.
         """
-        doing = f"reading {partition} from offset {start_offset} on"
         total = 0
         while start_offset < end_offset and total <= bytes_max:
-            fetch_one = partial(_fetch, partition=partition, offset=start_offset)
-            data = self._ask(doing, fetch_one, Right("Read", partition.topic))
-            heads = scan_heads(data, expected_offset=None)
+            heads = scan_heads(self.fetch(partition, start_offset), expected_offset=None)
             mine = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())
             if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
@@ -348,10 +513,6 @@ def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
         for part in topic["partitions"]
         if not part["is_future_key"]
     }
-
-
-def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
-    return fetch(client, partition.topic, partition.partition, offset)
 
 
 async def _listed_offsets(client: Any, partitions: Collection[TopicPartition], spec: int) -> dict[Any, Any]:

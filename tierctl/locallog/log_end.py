@@ -114,50 +114,100 @@ def items_between(
                 yield buf, item
 
 
-# Finds the last stable offset: the first offset of the oldest transaction that is still open.
+# The state of producers at one offset of a log, which a producer snapshot stores.
 #
-# Source: ProducerStateManager, ProducerAppendInfo, UnifiedLog.lastStableOffset.
+# Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 
 _MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
+_SEQUENCE_MAX = (1 << 31) - 1
+"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
+_BUCKETS_MIN = 16
 
 
 @dataclass(slots=True)
-class OpenTransactions:
-    """The transactions that are open at one offset: their first offsets by producer id."""
+class ProducerTable:
+    """The state of every producer of a log; producers that expired are not removed: no batch says when."""
 
-    first_offsets: dict[int, int] = field(default_factory=dict)
+    entries: dict[int, ProducerEntry] = field(default_factory=dict)
 
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
-        """Return the transactions that are open at the offset of a producer snapshot with these entries."""
-        first_offsets = {e.producer_id: e.current_txn_first_offset for e in entries}
-        return cls({producer: offset for producer, offset in first_offsets.items() if offset >= 0})
+        """Return the table at the offset of a producer snapshot with these entries."""
+        return cls({entry.producer_id: entry for entry in entries})
+
+    def with_transaction(self) -> list[ProducerEntry]:
+        """Return the entries of the producers with an open transaction, in the order of its first offset."""
+        found = (entry for entry in self.entries.values() if entry.current_txn_first_offset >= 0)
+        return sorted(found, key=lambda entry: entry.current_txn_first_offset)
 
     @property
     def first_offset(self) -> int | None:
         """First offset of the oldest open transaction; None if none is open."""
-        return min(self.first_offsets.values(), default=None)
+        return next((entry.current_txn_first_offset for entry in self.with_transaction()), None)
 
     def append(self, buf: Buffer, head: BatchHead) -> AbortedTxn | None:
         """Apply the next batch of the log; return the transaction that the batch aborts, None if none.
 
         `head` is the batch's header in `buf`. CorruptInputError if a control record can't be decoded.
         """
-        if head.producer_id < 0 or not head.is_transactional:
+        if head.producer_id < 0:
             return None
-        if not head.is_control:
-            self.first_offsets.setdefault(head.producer_id, head.base_offset)
+        before = self.entries.get(head.producer_id)
+        if head.is_control:
+            return self._append_marker(buf, head, before)
+        first_offset = -1
+        if head.is_transactional:
+            is_open = before is not None and before.current_txn_first_offset >= 0
+            first_offset = before.current_txn_first_offset if before and is_open else head.base_offset
+        sequence = head.base_sequence
+        self.entries[head.producer_id] = ProducerEntry(
+            producer_id=head.producer_id,
+            epoch=head.producer_epoch,
+            last_sequence=(sequence + head.last_offset_delta) & _SEQUENCE_MAX if sequence >= 0 else -1,
+            last_offset=head.last_offset,
+            offset_delta=head.last_offset_delta,
+            timestamp_ms=head.max_timestamp_ms,
+            coordinator_epoch=-1 if before is None else before.coordinator_epoch,
+            current_txn_first_offset=first_offset,
+        )
+        return None
+
+    def _append_marker(self, buf: Buffer, head: BatchHead, before: ProducerEntry | None) -> AbortedTxn | None:
+        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
+        markers = [control_record(record) for record in batch_at(buf, head).records()]
+        if not markers or markers[0].type not in _MARKERS:
             return None
-        # Compaction leaves empty marker batches; no record of their transactions is left.
-        kinds = [control_record(record).type for record in batch_at(buf, head).records()]
-        if not kinds or kinds[0] not in _MARKERS:
-            return None
-        first = self.first_offsets.pop(head.producer_id, None)
-        if first is None or kinds[0] is ControlType.COMMIT:
+        first = -1 if before is None else before.current_txn_first_offset
+        if before is None or before.epoch != head.producer_epoch:
+            # A new producer epoch forgets the batches of the old one.
+            before = ProducerEntry(head.producer_id, head.producer_epoch, -1, -1, 0, -1, -1, -1)
+        self.entries[head.producer_id] = before._replace(
+            timestamp_ms=head.max_timestamp_ms,
+            coordinator_epoch=markers[0].coordinator_epoch or 0,
+            current_txn_first_offset=-1,
+        )
+        if first < 0 or markers[0].type is ControlType.COMMIT:
             return None
         oldest = self.first_offset
         stable = head.last_offset + 1 if oldest is None else oldest
         return AbortedTxn(head.producer_id, first, head.last_offset, stable)
+
+    def in_file_order(self) -> list[ProducerEntry]:
+        """Return the entries in the order of a broker's file: that of java.util.HashMap by producer id."""
+        buckets = _BUCKETS_MIN
+        while len(self.entries) * 4 > buckets * 3:
+            buckets *= 2
+        return sorted(self.entries.values(), key=lambda entry: _bucket(entry.producer_id, buckets))
+
+
+def _bucket(producer_id: int, buckets: int) -> int:
+    code = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
+    return (code ^ code >> 16) & buckets - 1
+
+
+# Finds the last stable offset: the first offset of the oldest transaction that is still open.
+#
+# Source: UnifiedLog.lastStableOffset.
 
 
 def open_transaction_at(
@@ -178,8 +228,8 @@ def open_transaction_at(
 
 def _load(
     segments: Sequence[SegmentFiles], snapshots: Collection[int], log_start_offset: int, high_watermark: int
-) -> tuple[int, OpenTransactions]:
-    """Return the offset from which to read batches, and the transactions that are open there.
+) -> tuple[int, ProducerTable]:
+    """Return the offset from which to read batches, and the producers there.
 
     Snapshots at or below the log start are not used: they are out of date.
     """
@@ -193,8 +243,8 @@ def _load(
             )
         except CorruptInputError:
             continue
-        return offset, OpenTransactions.from_snapshot(entries)
-    return max(first, log_start_offset), OpenTransactions()
+        return offset, ProducerTable.from_snapshot(entries)
+    return max(first, log_start_offset), ProducerTable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +279,9 @@ def read_log_end(
     transaction, so its offset limits the stable offset, too. Batches are read once. `segments` must not be
     empty.
     """
-    start, transactions = _load(segments, snapshots, log_start_offset, high_watermark)
+    start, producers = _load(segments, snapshots, log_start_offset, high_watermark)
     newest = _last_timestamp(segments[-1], active=True) or TimestampOffset(-1, segments[-1].base_offset)
-    tail = _Tail(recovery_point, start, high_watermark, transactions)
+    tail = _Tail(recovery_point, start, high_watermark, producers)
     kept = len(segments)
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -268,13 +318,13 @@ def read_log_end(
 class _Tail:
     """The facts of the batches at the end of a log, which are added in their order.
 
-    `transactions` are those that are open at `stable_from`.
+    `producers` are those at `stable_from`.
     """
 
     recovery_point: int
     stable_from: int
     high_watermark: int
-    transactions: OpenTransactions
+    producers: ProducerTable
     end_offset: int = 0
     epochs: list[EpochEntry] = field(default_factory=list)
     max_timestamp_ms: int = -1
@@ -296,9 +346,10 @@ class _Tail:
         epoch = item.partition_leader_epoch
         if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
             self.epochs.append(EpochEntry(epoch, item.base_offset))
-        if item.next_offset > self.stable_from and item.base_offset < self.high_watermark:
+        is_undecided = item.next_offset > self.stable_from and item.base_offset < self.high_watermark
+        if item.is_transactional and is_undecided:
             try:
-                self.transactions.append(buf, item)
+                self.producers.append(buf, item)
             except CorruptInputError:
                 self._unstable.append(item.base_offset)
         return True
@@ -312,7 +363,7 @@ class _Tail:
     @property
     def stable_offset(self) -> int:
         """The first offset of the oldest open transaction, or of damage; at most the high watermark."""
-        first = self.transactions.first_offset
+        first = self.producers.first_offset
         return min([*self._unstable, self.high_watermark, *([] if first is None else [first])])
 
 
@@ -331,88 +382,3 @@ def _largest_timestamp(segment: SegmentFiles) -> int:
     with items_from(segment, last.offset, check_crc=False) as (_, items):
         found = (item.max_timestamp_ms for item in items if isinstance(item, BatchHead))
         return max([last.timestamp_ms, *found])
-
-
-# The state of producers at one offset of a log, which a producer snapshot stores.
-#
-# Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
-
-_SEQUENCE_MAX = (1 << 31) - 1
-"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
-_BUCKETS_MIN = 16
-
-
-def entry_of(head: BatchHead, first_offset: int, coordinator_epoch: int = -1) -> ProducerEntry:
-    """Return the state of a producer whose last batch of records has this head.
-
-    `first_offset` is that of its open transaction, -1 without one.
-    """
-    sequence = (
-        (head.base_sequence + head.last_offset_delta) & _SEQUENCE_MAX if head.base_sequence >= 0 else -1
-    )
-    return ProducerEntry(
-        producer_id=head.producer_id,
-        epoch=head.producer_epoch,
-        last_sequence=sequence,
-        last_offset=head.last_offset,
-        offset_delta=head.last_offset_delta,
-        timestamp_ms=head.max_timestamp_ms,
-        coordinator_epoch=coordinator_epoch,
-        current_txn_first_offset=first_offset,
-    )
-
-
-@dataclass(slots=True)
-class ProducerTable:
-    """The state of every producer of a log; producers that expired are not removed: no batch says when."""
-
-    entries: dict[int, ProducerEntry] = field(default_factory=dict)
-
-    @classmethod
-    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
-        """Return the table at the offset of a producer snapshot with these entries."""
-        return cls({entry.producer_id: entry for entry in entries})
-
-    def append(self, buf: Buffer, head: BatchHead) -> None:
-        """Apply the next batch; `head` is its header in `buf`.
-
-        CorruptInputError if a control record can't be decoded.
-        """
-        if head.producer_id < 0:
-            return
-        before = self.entries.get(head.producer_id)
-        if head.is_control:
-            self._append_marker(buf, head, before)
-            return
-        first_offset = -1
-        if head.is_transactional:
-            is_open = before is not None and before.current_txn_first_offset >= 0
-            first_offset = before.current_txn_first_offset if before and is_open else head.base_offset
-        epoch = -1 if before is None else before.coordinator_epoch
-        self.entries[head.producer_id] = entry_of(head, first_offset, epoch)
-
-    def _append_marker(self, buf: Buffer, head: BatchHead, before: ProducerEntry | None) -> None:
-        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
-        markers = [control_record(record) for record in batch_at(buf, head).records()]
-        if not markers or markers[0].type not in _MARKERS:
-            return
-        if before is None or before.epoch != head.producer_epoch:
-            # A new producer epoch forgets the batches of the old one.
-            before = ProducerEntry(head.producer_id, head.producer_epoch, -1, -1, 0, -1, -1, -1)
-        self.entries[head.producer_id] = before._replace(
-            timestamp_ms=head.max_timestamp_ms,
-            coordinator_epoch=markers[0].coordinator_epoch or 0,
-            current_txn_first_offset=-1,
-        )
-
-    def in_file_order(self) -> list[ProducerEntry]:
-        """Return the entries in the order of a broker's file: that of java.util.HashMap by producer id."""
-        buckets = _BUCKETS_MIN
-        while len(self.entries) * 4 > buckets * 3:
-            buckets *= 2
-        return sorted(self.entries.values(), key=lambda entry: _bucket(entry.producer_id, buckets))
-
-
-def _bucket(producer_id: int, buckets: int) -> int:
-    code = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
-    return (code ^ code >> 16) & buckets - 1

@@ -1,4 +1,4 @@
-"""What operators choose by name: engines, isolation levels, private keys; and how serious a finding is."""
+"""What operators choose: engines, isolation levels, private keys, and defaults; how serious a finding is."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -6,6 +6,21 @@ from pathlib import Path
 
 COPY_LIMIT_MS = 60 * 60 * 1000
 """How long a copy, or a transaction that keeps segments from the tier, may take before it is a problem."""
+
+
+NOT_A_BROKER_ID = -1
+"""The broker id in events that tierctl writes; Kafka's own ids begin at 0."""
+
+WAVE_SIZE = 16
+"""Segments that are copied as one wave."""
+
+DELETE_WAVE_SIZE = 1_000
+"""Segments that are deleted as one wave: some requests of 1,000 keys each, which S3 deletes at once."""
+
+THREADS = 4
+
+ATTEMPTS = 5
+"""The number of times a call to the store is tried."""
 
 
 class EngineName(StrEnum):

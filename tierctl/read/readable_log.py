@@ -37,7 +37,7 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.queries import PartitionSegments
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT, Record
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

@@ -20,7 +20,7 @@ from tierctl.errors import (
 )
 from tierctl.files import open_regular, read_regular
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteStorageManager, SegmentReader
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at

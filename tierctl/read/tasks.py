@@ -35,7 +35,7 @@ from tierctl.read.segment import (
     UncachedIndexes,
 )
 from tierctl.state.lineage import Lineage
-from tierctl.storage.base import RemoteStorageManager, require_store
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.batches.records import record_columns
 from tierctl.wire.files.indexes import AbortedTxn

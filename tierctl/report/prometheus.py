@@ -5,7 +5,7 @@ turn `kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec,topic=...`
 brokers also finds the work of tierctl. tests/live/test_metric_names.py compares them with a broker's beans.
 
 Who sets which: `measure_run` and `measure_throttle` those of a run (time, exit code, errors, throttles),
-`measure_tier` those of the tier's state, `FetchMeter` the reads of segments, `commands/verify` the
+`measure_tier` those of the tier's state, `count_fetches` the reads of segments, `commands/verify` the
 findings, and `apply/measures.py` what a mutating run copies and deletes. A metric that none of them sets is a
 defect.
 """
@@ -194,10 +194,12 @@ class Meter:
         """Set one value of a gauge with one label; values of other labels stay."""
         self.set(family, {(label,): value}, lambda labels: labels != (label,))
 
-    @property
-    def fetches(self) -> "FetchMeter":
-        """The counters of reads of segments."""
-        return FetchMeter(self)
+    def count_fetches(self, fetches: Mapping[str, Fetches]) -> None:
+        """Count the reads of segments, by topic."""
+        for topic, each in fetches.items():
+            self.count(FETCH_REQUESTS, topic, by=each.requests)
+            self.count(FETCH_BYTES, topic, by=each.size_bytes)
+            self.count(FETCH_ERRORS, topic, by=each.errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,34 +221,6 @@ class Scope:
     def keeps(self, labels: Labels) -> bool:
         """Return whether the gauge of the topic `labels[0]` stays as an earlier run wrote it."""
         return bool(self.topics) and not admits_topic(self.topics, labels[0])
-
-
-@dataclass(frozen=True, slots=True)
-class FetchMeter:
-    """Implement `storage.observed.FetchObserver`: count the reads of segments in `meter`."""
-
-    meter: Meter
-
-    def begun(self, topic: str) -> None:
-        """Implement `FetchObserver.begun`."""
-        self.meter.count(FETCH_REQUESTS, topic)
-        self.meter.count(FETCH_BYTES, topic, by=0)
-        self.meter.count(FETCH_ERRORS, topic, by=0)
-
-    def read(self, topic: str, size_bytes: int) -> None:
-        """Implement `FetchObserver.read`."""
-        self.meter.count(FETCH_BYTES, topic, by=size_bytes)
-
-    def failed(self, topic: str) -> None:
-        """Implement `FetchObserver.failed`."""
-        self.meter.count(FETCH_ERRORS, topic)
-
-    def add(self, fetches: Mapping[str, Fetches]) -> None:
-        """Count the reads of another process, by topic."""
-        for topic, each in fetches.items():
-            self.meter.count(FETCH_REQUESTS, topic, by=each.requests)
-            self.meter.count(FETCH_BYTES, topic, by=each.size_bytes)
-            self.meter.count(FETCH_ERRORS, topic, by=each.errors)
 
 
 _SUCCESS = (ExitCode.OK, ExitCode.PLAN_PENDING)
@@ -276,8 +250,9 @@ def measure_throttle(meter: Meter, throttle: Throttle) -> None:
     }
     for direction, times in throttle.times.items():
         average, maximum = gauges[direction]
-        meter.set(average, {(): times.sum_s * 1000 / max(times.count, 1)})
-        meter.set(maximum, {(): times.max_s * 1000})
+        waits = times.ended
+        meter.set(average, {(): waits.sum_s * 1000 / max(waits.count, 1)})
+        meter.set(maximum, {(): waits.max_s * 1000})
 
 
 def measure_run(meter: Meter, run: Run) -> None:

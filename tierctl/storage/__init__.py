@@ -3,7 +3,7 @@
 Other packages open tiers with `open.open_tier(TierSpec(…))` and stores with `open_store(uri)`.
 """
 
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import open_store, store_uri
 from tierctl.storage.stores.base import FolderListing, RemoteObject
 

@@ -24,8 +24,8 @@ from tierctl.errors import (
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.settings import broker
-from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 

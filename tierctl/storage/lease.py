@@ -13,13 +13,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local_store import LocalStore
 
@@ -36,38 +34,19 @@ WITHOUT_LEASE = (
 """The hint where a store has no lease."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """One run; `pid` and `started` identify its process within `place`, a boot and a PID namespace."""
+def facts_of_a_run() -> dict[str, Any]:
+    """Return what a lease says of its holder, for a new run of this process.
 
-    host: str
-    place: str
-    pid: int
-    started: str
-    run: str
-
-    @classmethod
-    def of_this_run(cls) -> Self:
-        """Return a new run of this process."""
-        pid = os.getpid()
-        return cls(
-            host=socket.gethostname(), place=_place(), pid=pid, started=_started(pid), run=uuid.uuid4().hex
-        )
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
-
-    def begin(self) -> None:
-        """Record that the run may hold a lease from now on."""
-        _held.add(self.run)
-
-    def end(self) -> None:
-        """Record that the run holds no lease now."""
-        _held.discard(self.run)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the fields as a lease contains them."""
-        return asdict(self)
+    `pid` and `started` identify the process within `place`, a boot and a PID namespace.
+    """
+    pid = os.getpid()
+    return {
+        "host": socket.gethostname(),
+        "place": _place(),
+        "pid": pid,
+        "started": _started(pid),
+        "run": uuid.uuid4().hex,
+    }
 
 
 def has_ended(facts: Mapping[str, Any]) -> bool:
@@ -148,9 +127,7 @@ class FolderLease:
                     ) from e
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def is_lost(self) -> bool:
@@ -191,14 +168,13 @@ class ObjectLease:
         store: ConditionalStore,
         key: str,
         *,
-        owner: Owner,
         clock_s: Callable[[], float] = time.monotonic,
         renew_s: float = RENEW_S,
         is_optional: bool = False,
     ) -> None:
         self._store = store
         self._key = key
-        self._owner = owner
+        self.holder = facts_of_a_run()
         self._clock_s = clock_s
         self._renew_s = renew_s
         self._is_optional = is_optional
@@ -212,15 +188,15 @@ class ObjectLease:
         self._renewer = threading.Thread(target=self._renew_until_end, name="tierctl-lease", daemon=True)
 
     def __enter__(self) -> Self:
-        self._owner.begin()
+        _held.add(self.holder["run"])
         try:
             self._acquire()
         except ConditionsRefused as e:
-            self._owner.end()
+            _held.discard(self.holder["run"])
             self._refused(e)
             return self
         except TierctlError:
-            self._owner.end()
+            _held.discard(self.holder["run"])
             raise
         self._renewer.start()
         return self
@@ -238,9 +214,7 @@ class ObjectLease:
             "this tier, and objects are written without a check whether another program wrote them"
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.why_without is not None:
             return
         self._ended.set()
@@ -249,7 +223,7 @@ class ObjectLease:
             # Best effort: the lease expires anyway.
             with suppress(TierctlError):
                 self._store.delete_if(self._key, self._tag)
-        self._owner.end()
+        _held.discard(self.holder["run"])
 
     def is_lost(self) -> bool:
         """Return whether another run may hold the lease now, so that no side effect may start.
@@ -289,7 +263,7 @@ class ObjectLease:
         """Create the lease (`tag` None) or replace the lease with `tag`; return whether that succeeded."""
         sent_s = self._clock_s()
         self._count += 1
-        body = json.dumps({**self._owner.facts(), "count": self._count, "lease_s": LEASE_S}).encode()
+        body = json.dumps({**self.holder, "count": self._count, "lease_s": LEASE_S}).encode()
         written = self._store.put_if(self._key, body, tag)
         if written is None:
             found = self._store.get_tagged(self._key)
@@ -322,7 +296,7 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
         return FolderLease(store.root, is_optional=is_optional)
     if isinstance(store, ConditionalStore):
         key = remote.own_key("lease")
-        return ObjectLease(store, key, owner=Owner.of_this_run(), is_optional=is_optional)
+        return ObjectLease(store, key, is_optional=is_optional)
     if is_optional:
         return None
     raise SafetyRefusal(

@@ -33,7 +33,6 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Advance, no_op
-from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.layouts.base import LogFacts, not_understood, read_log_facts
 from tierctl.storage.layouts.kafka import (
     SegmentStem,
@@ -42,6 +41,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.storage.stores.base import RemoteObject, plain_objects
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -78,11 +78,6 @@ def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: s
         elif (owner[0], owner[1]) in wanted:
             yield folder
 
-
-# Find the sets of objects in a tier, one per segment id, and derive the metadata of each.
-#
-# `derived_set`, `with_lineage` and `producer_snapshot` each read the objects of one segment; `read_each`
-# calls one of them for many segments on threads of this process.
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -133,7 +128,13 @@ def list_object_sets(
 
 def ordered(sets: Iterable[ListedSet]) -> list[ListedSet]:
     """Return the sets by topic, topic id, partition, start offset and segment id."""
-    return sorted(sets, key=_order)
+    return sorted(
+        sets,
+        key=lambda each: (
+            *(each.partition.topic, each.partition.topic_id, each.partition.partition),
+            *(each.start_offset, each.segment_id),
+        ),
+    )
 
 
 def sets_among(
@@ -172,17 +173,6 @@ def _topic_of(parsed: SegmentStem, path: str) -> str | None:
     pattern = _AIVEN_TOPIC if ObjectPart.MANIFEST in parsed.parts.values() else _KAFKA_TOPIC
     match = pattern.match(path)
     return match["topic"] if match and is_legal_topic_name(match["topic"]) else None
-
-
-def _order(listed: ListedSet) -> tuple[str, Uuid, int, int, Uuid]:
-    partition = listed.partition
-    return (
-        partition.topic,
-        partition.topic_id,
-        partition.partition,
-        listed.start_offset,
-        listed.segment_id,
-    )
 
 
 def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:

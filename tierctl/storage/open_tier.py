@@ -17,11 +17,10 @@ from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings, object_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
     FILE,
     Endpoint,
@@ -30,7 +29,7 @@ from tierctl.storage.stores.base import (
     open_store_at,
     parse_store_uri,
 )
-from tierctl.storage.throttle import FetchObserver, Throttle, ThrottleSettings
+from tierctl.storage.throttle import Throttle, ThrottleSettings
 from tierctl.wire.aiven import iceberg
 
 OBJECTS_MAX = 1000
@@ -126,14 +125,10 @@ class TierSpec:
     def resolved(self, remote: RemoteStorageManager) -> Self:
         """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
 
-        An executor that opens the result detects nothing. Raise UsageError for a tier that
-        `open_tier` did not open, and for a URI with credentials.
+        An executor that opens the result detects nothing. Raise UsageError for a URI with credentials.
         """
-        tier = object_tier(remote)
         require_no_credentials("--remote", self.uri)
-        if tier is None:
-            raise UsageError("this tier can't be opened by another process")
-        return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=tier.retry)
+        return replace(self, layout=remote.layout, endpoint=remote.store.endpoint, retry=remote.retry)
 
     def shared(self, by: Callable[[], int]) -> Self:
         """Return this spec for one of `by()` processes that share its limits, if it has limits."""
@@ -145,13 +140,12 @@ def open_tier(
     *,
     files: FileSystem = PLAIN,
     throttle: Throttle | None = None,
-    observer: FetchObserver | None = None,
 ) -> RemoteStorageManager:
     """Open the tier that `spec` describes; nothing is created before the first copy.
 
     `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and gets the
-    limits of `spec`; without it the tier has its own. `observer` receives reports of reads of segments. Raise
-    UsageError for an unknown scheme or layout, for several tiers in one place, and for a missing package.
+    limits of `spec`; without it the tier has its own. Raise UsageError for an unknown scheme or layout, for
+    several tiers in one place, and for a missing package.
     """
     if throttle is None:
         throttle = Throttle()
@@ -172,9 +166,7 @@ def open_tier(
     if address.scheme == FILE:
         # The layout's folder must exist before objects count as deleted: the disk may not be mounted.
         store = open_store_at(replace(address, required_folder=layout.base))
-    tier = ObjectTier(store, layout, spec.retry)
-    tier.observer = observer
-    return tier
+    return RemoteStorageManager(store, layout, spec.retry)
 
 
 def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None) -> bool:

@@ -1,20 +1,17 @@
 """Limits of bytes per second (KIP-956, RLMQuotaManager), and reports of what a process read and stored."""
 
-import io
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import BinaryIO, NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.settings import broker
 from tierctl.model.settings.scopes import parse_size
 
-# Limit the bytes per second that a run stores in tiers and reads from them (KIP-956, RLMQuotaManager).
-#
 # Kafka compares the average of several windows with its quota, so a broker may exceed it for seconds. tierctl
 # holds the limit at every moment: in no time span are more bytes transferred than rate times span plus burst.
 
@@ -132,12 +129,9 @@ class Waits:
 
 @dataclass(slots=True)
 class WaitTimes:
-    """The waits of one direction, as `Waits`, while threads wait."""
+    """The waits of one direction that have `ended`, while threads wait."""
 
-    count: int = 0
-    sum_s: float = 0.0
-    max_s: float = 0.0
-    elapsed_s: float = 0.0
+    ended: Waits = Waits()
     _waiting: int = 0
     _since_s: float = 0.0
 
@@ -150,21 +144,7 @@ class WaitTimes:
     def end(self, now_s: float, waited_s: float) -> None:
         """Count a thread that has waited for `waited_s`."""
         self._waiting -= 1
-        self.count, self.sum_s, self.max_s = self.count + 1, self.sum_s + waited_s, max(self.max_s, waited_s)
-        if not self._waiting:
-            self.elapsed_s += now_s - self._since_s
-
-    def take(self) -> Waits:
-        """Return the waits that ended since the last call."""
-        taken = Waits(self.count, self.sum_s, self.max_s, self.elapsed_s)
-        self.count = 0
-        self.sum_s = self.max_s = self.elapsed_s = 0.0
-        return taken
-
-    def add(self, waits: Waits) -> None:
-        """Add the number, sum and maximum of another process' waits."""
-        self.count, self.sum_s = self.count + waits.count, self.sum_s + waits.sum_s
-        self.max_s = max(self.max_s, waits.max_s)
+        self.ended += Waits(1, waited_s, waited_s, 0.0 if self._waiting else now_s - self._since_s)
 
 
 @dataclass(slots=True)
@@ -238,20 +218,22 @@ class Throttle:
 
         With waits of other processes it is that of the process that waited longest: theirs may overlap.
         """
-        own_s = sum(times.elapsed_s for times in self.times.values())
+        own_s = sum(times.ended.elapsed_s for times in self.times.values())
         return max(own_s, *self._elapsed_elsewhere_s.values(), 0.0)
 
     def take_waits(self) -> dict[Direction, Waits]:
         """Return the waits that ended since the last call, for the directions that had some."""
         with self._lock:
-            taken = {direction: times.take() for direction, times in self.times.items()}
+            taken = {direction: times.ended for direction, times in self.times.items()}
+            for times in self.times.values():
+                times.ended = Waits()
         return {direction: waits for direction, waits in taken.items() if waits.count}
 
     def add_waits(self, process: str, waits: Mapping[Direction, Waits]) -> None:
         """Add waits of another process (from its `take_waits`), from any thread."""
         with self._lock:
             for direction, each in waits.items():
-                self.times.setdefault(direction, WaitTimes()).add(each)
+                self.times.setdefault(direction, WaitTimes()).ended += replace(each, elapsed_s=0.0)
                 self._elapsed_elsewhere_s[process] += each.elapsed_s
 
     def part_bytes(self, direction: Direction, size_bytes: int) -> int:
@@ -305,19 +287,6 @@ UNLIMITED = Throttle()
 """For stores without limits."""
 
 
-class FetchObserver(Protocol):
-    """Receives reports of reads of segments, from several threads."""
-
-    def begun(self, topic: str) -> None:
-        """A read of a segment of `topic` begins."""
-
-    def read(self, topic: str, size_bytes: int) -> None:
-        """Receive the number of bytes of a segment of `topic` that arrived."""
-
-    def failed(self, topic: str) -> None:
-        """A read of a segment of `topic` failed."""
-
-
 class Fetches(NamedTuple):
     """The reads of a topic's segments: how many began, the bytes that arrived, and how many failed."""
 
@@ -346,60 +315,18 @@ class Transfers:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """Implement FetchObserver: count the reads of this process until they are taken."""
+    """Counts the reads of segments by topic, from several threads, until they are taken."""
 
     _counts: dict[str, Fetches] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def begun(self, topic: str) -> None:
-        """Implement `FetchObserver.begun`."""
-        self._add(topic, Fetches(requests=1))
-
-    def read(self, topic: str, size_bytes: int) -> None:
-        """Implement `FetchObserver.read`."""
-        self._add(topic, Fetches(size_bytes=size_bytes))
-
-    def failed(self, topic: str) -> None:
-        """Implement `FetchObserver.failed`."""
-        self._add(topic, Fetches(errors=1))
+    def add(self, topic: str, more: Fetches) -> None:
+        """Count reads of segments of `topic`."""
+        with self._lock:
+            self._counts[topic] = self._counts.get(topic, Fetches()) + more
 
     def take(self) -> dict[str, Fetches]:
         """Return the counts by topic since the last call."""
         with self._lock:
             found, self._counts = self._counts, {}
             return found
-
-    def _add(self, topic: str, more: Fetches) -> None:
-        with self._lock:
-            self._counts[topic] = self._counts.get(topic, Fetches()) + more
-
-
-class ObservedStream(io.RawIOBase):
-    """A stream of a segment whose bytes are reported to `observer`; closing it closes `inner`."""
-
-    def __init__(self, inner: BinaryIO, topic: str, observer: FetchObserver) -> None:
-        self._inner = inner
-        self._topic = topic
-        self._observer = observer
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        """Read into `buffer`; raise the errors of `inner`, which are reported, too."""
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        try:
-            found = self._inner.read(len(view))
-        except Exception:
-            self._observer.failed(self._topic)
-            raise
-        view[: len(found)] = found
-        self._observer.read(self._topic, len(found))
-        return len(found)
-
-    def close(self) -> None:
-        """Close both streams."""
-        if not self.closed:
-            self._inner.close()
-        super().close()

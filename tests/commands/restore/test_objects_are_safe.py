@@ -8,7 +8,6 @@ import pytest
 from tierctl.commands.restore.new_node import require_objects_are_safe
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
@@ -84,8 +83,6 @@ def test_only_a_denial_is_proof(
 
 
 def test_a_folder_proves_nothing(tmp_path: Any) -> None:
-    remote = open_tier(TierSpec(uri=tmp_path.as_uri()))
-    assert object_tier(remote) is not None
-    run: Any = SimpleNamespace(remote=remote)
+    run: Any = SimpleNamespace(remote=open_tier(TierSpec(uri=tmp_path.as_uri())))
     with pytest.raises(SafetyRefusal, match="it is not proven"):
         require_objects_are_safe(run, copy=None, writes_probe=True)

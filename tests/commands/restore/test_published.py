@@ -6,14 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.checks.restored import PublishedLog, SegmentEvent, check_published
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tierctl.model.choices import Severity
+from tierctl.model.choices import NOT_A_BROKER_ID, Severity
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 
 from tests.plan.rebuild.sets import PARTITION, object_set

@@ -24,8 +24,8 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.plan.copy import plan_copy
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 

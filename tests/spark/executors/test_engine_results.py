@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 from tierctl.apply.outcome import Stop
-from tierctl.apply.side_effects import SideEffectContext
+from tierctl.apply.run_context import SideEffectContext
 from tierctl.errors import (
     CorruptInputError,
     CustomMetadataTooLarge,
@@ -57,7 +57,7 @@ def _bench(
 def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: SideEffectContextSpec) -> None:
     engine, done = SparkEngine(Executors(spark), spec), []
     assert (engine.slots, engine.wave_size, engine.verify_on_driver) == (2, 4, False)
-    answers = engine.map(doings.named, [piece(at) for at in range(30)], _bench(spec, done))
+    answers = engine.begin(doings.named, [piece(at) for at in range(30)], _bench(spec, done))()
     assert [answer.custom_metadata for answer in answers] == [str(at).encode() for at in range(30)]
     assert sum(done) == 300
     assert all(answer.begun and answer.error is None for answer in answers)
@@ -67,7 +67,7 @@ def test_a_piece_that_kills_its_worker_keeps_no_other(
     spark: "SparkSession", spec: SideEffectContextSpec
 ) -> None:
     engine = SparkEngine(Executors(spark), spec)
-    answers = engine.map(doings.poisonous, [piece(at) for at in range(6)], _bench(spec))
+    answers = engine.begin(doings.poisonous, [piece(at) for at in range(6)], _bench(spec))()
     assert [at for at, answer in enumerate(answers) if answer.error is not None] == [POISON]
     error = answers[POISON].error
     assert isinstance(error, StoreWriteUnknown)
@@ -90,7 +90,7 @@ def test_a_wave_that_is_told_to_stop_is_cancelled(
     asking.start()
     begun_s = time.monotonic()
     do = partial(doings.slow, str(marks))
-    answers = engine.map(do, [piece(at) for at in range(8)], _bench(spec, stop=stop))
+    answers = engine.begin(do, [piece(at) for at in range(8)], _bench(spec, stop=stop))()
     asking.join()
     assert time.monotonic() - begun_s < 60
     assert all(answer.stopped and answer.error is None for answer in answers)

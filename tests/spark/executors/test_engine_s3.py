@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from tierctl.apply.side_effects import observe
+from tierctl.apply.run_context import observe
 
 from tests.apply.conftest import Ran
 from tests.apply.test_stores import (

@@ -8,8 +8,8 @@ import pytest
 from tierctl.apply.outcome import Stop
 from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
 from tierctl.spark.executors.apply_engine import SideEffectContextSpec, SparkEngine
-from tierctl.storage.object_tier import RetrySettings
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RetrySettings
 
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 

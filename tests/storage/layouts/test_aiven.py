@@ -18,11 +18,10 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings, main_path
-from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.aiven import (
     AivenCustomMetadata,
@@ -145,7 +144,7 @@ class TestAgainstThePlugin:
         source = bucket_of(root)
         layout = AivenLayout(AivenSettings(chunk_size=262_144, compression=True))
         store = MemoryStore()
-        written = ObjectTier(store, layout)
+        written = RemoteStorageManager(store, layout)
         for metadata in segments_of(root):
             data = files_of(source, metadata, tmp_path / "files")
             written.copy_log_segment_data(metadata, data)
@@ -164,7 +163,6 @@ class TestAgainstThePlugin:
     def test_a_range_fetches_only_its_chunks(self, capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
         root = capture("aiven-encrypted")
         tier = bucket_of(root)
-        assert isinstance(tier, ObjectTier)
         metadata = next(segments_of(root))
         spans: list[tuple[str, int, int | None]] = []
         opened = tier.store.open
@@ -181,7 +179,7 @@ class TestAgainstThePlugin:
 
     def test_a_chunk_is_fetched_once_and_forgotten_with_its_segment(self, tmp_path: Path) -> None:
         store = MemoryStore()
-        tier = ObjectTier(store, AivenLayout(AivenSettings(chunk_size=1000, compression=True)))
+        tier = RemoteStorageManager(store, AivenLayout(AivenSettings(chunk_size=1000, compression=True)))
         metadata, data = metadata_of(), data_in(tmp_path / "one", size_bytes=5000)
         log = data.log_segment.path.read_bytes()
         tier.copy_log_segment_data(metadata, data)
@@ -283,7 +281,7 @@ class TestCustomMetadata:
         )
         store = MemoryStore()
         metadata, data = metadata_of(), data_in(tmp_path)
-        custom = ObjectTier(store, AivenLayout(settings, key_prefix="old/")).copy_log_segment_data(
+        custom = RemoteStorageManager(store, AivenLayout(settings, key_prefix="old/")).copy_log_segment_data(
             metadata, data
         )
         assert read_custom_metadata(custom) == AivenCustomMetadata(
@@ -293,7 +291,7 @@ class TestCustomMetadata:
         )
         assert all(key.startswith("old/") for key in store.objects)
         # The settings of the plugin have changed, and the segment is still found.
-        moved = ObjectTier(store, AivenLayout(key_prefix="new/"))
+        moved = RemoteStorageManager(store, AivenLayout(key_prefix="new/"))
         assert moved.objects_of(metadata) == []
         named = replace(metadata, custom_metadata=custom)
         assert len(moved.objects_of(named)) == 3
@@ -318,7 +316,7 @@ class TestCustomMetadata:
 
     def test_another_segments_objects_are_read_and_never_deleted(self, tmp_path: Path) -> None:
         store = MemoryStore()
-        tier = ObjectTier(store, AivenLayout())
+        tier = RemoteStorageManager(store, AivenLayout())
         data = data_in(tmp_path)
         tier.copy_log_segment_data(metadata_of(1), data)
         alias = replace(

@@ -19,8 +19,8 @@ from tierctl.errors import (
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, Owner, open_lease
-from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, facts_of_a_run, open_lease
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store
 from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
 
@@ -29,9 +29,9 @@ from tests.storage.tiers import local_tier
 from tests.support.servers import S3Server
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> ConditionalStore:
-    if request.param == "hdfs":
+    if getattr(request, "param", "s3") == "hdfs":
         opened = open_store(request.getfixturevalue("hdfs"))
     else:
         server: S3Server = request.getfixturevalue("s3_server")
@@ -52,9 +52,13 @@ def body(store: ConditionalStore) -> bytes:
     return found.body
 
 
+over_each_store = pytest.mark.parametrize("store", ["s3", "hdfs"], indirect=True)
+
+
 class TestLease:
+    @over_each_store
     def test_one_at_a_time(self, store: ConditionalStore) -> None:
-        tier = ObjectTier(store, KafkaLayout())
+        tier = RemoteStorageManager(store, KafkaLayout())
         first, second = open_lease(tier), open_lease(tier)
         assert first is not None
         assert second is not None
@@ -68,6 +72,7 @@ class TestLease:
             assert not third.is_lost()
         assert store.get_tagged(tier.own_key("lease")) is None
 
+    @over_each_store
     def test_only_one_of_many_gets_it(self, store: ConditionalStore) -> None:
         got: list[str] = []
         begin, seen = threading.Barrier(6), threading.Barrier(6)
@@ -75,7 +80,7 @@ class TestLease:
         def compete(name: str) -> None:
             begin.wait()
             try:
-                with ObjectLease(store, "lease", owner=Owner.of_this_run()):
+                with ObjectLease(store, "lease"):
                     got.append(name)
                     seen.wait()
             except LockedError:
@@ -89,7 +94,7 @@ class TestLease:
         assert len(got) == 1
 
     def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: ConditionalStore) -> None:
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as first:
+        with ObjectLease(store, "lease") as first:
             put(store, b'{"host": "thief"}')
             first.renew()
             assert first.is_lost()
@@ -100,7 +105,7 @@ class TestLease:
         self, error: Exception, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [0.0]
-        with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
+        with ObjectLease(store, "lease", clock_s=lambda: now[0]) as lease:
             now[0] = LEASE_S - MARGIN_S - 1
             lease.renew()
             now[0] += LEASE_S - MARGIN_S - 1
@@ -118,20 +123,20 @@ class TestLease:
 
     def test_an_old_one_is_taken_over(self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch) -> None:
         put(store, b"what a killed run left")
-        with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+        with pytest.raises(LockedError), ObjectLease(store, "lease"):
             pass
         monkeypatch.setattr("tierctl.storage.lease.TAKE_OVER_S", -1.0)
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
+        with ObjectLease(store, "lease") as second:
             assert not second.is_lost()
-            assert second._owner.run.encode() in body(store)
+            assert second.holder["run"].encode() in body(store)
 
     def test_one_whose_process_is_gone_is_taken_over(self, store: ConditionalStore) -> None:
         gone = subprocess.Popen(["true"])
         gone.wait()
         for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
-            left = Owner.of_this_run().facts() | change
+            left = facts_of_a_run() | change
             put(store, json.dumps(left).encode())
-            with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+            with ObjectLease(store, "lease") as lease:
                 assert not lease.is_lost()
 
     def test_a_process_that_proc_hides_may_still_run(
@@ -140,21 +145,22 @@ class TestLease:
         """With hidepid, or ProtectProc= of a unit, /proc does not list the processes of other users."""
         monkeypatch.setattr("tierctl.storage.lease._started", lambda pid: "9" * (pid == os.getpid()))
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
-            left = Owner.of_this_run().facts() | {"pid": holder.pid, "started": "1"}
+            left = facts_of_a_run() | {"pid": holder.pid, "started": "1"}
             put(store, json.dumps(left).encode())
-            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+            with pytest.raises(LockedError), ObjectLease(store, "lease"):
                 pass
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+        with ObjectLease(store, "lease") as lease:
             assert not lease.is_lost()
 
     def test_one_of_another_machine_may_still_run(self, store: ConditionalStore) -> None:
         elsewhere = ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22})
         for change in (*elsewhere, {"pid": "x"}, {"pid": 1 << 40}):
-            left = Owner.of_this_run().facts() | {"started": "1"} | change
+            left = facts_of_a_run() | {"started": "1"} | change
             put(store, json.dumps(left).encode())
-            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+            with pytest.raises(LockedError), ObjectLease(store, "lease"):
                 pass
 
+    @over_each_store
     def test_a_late_write_under_an_old_tag_never_succeeds(self, store: ConditionalStore) -> None:
         first = store.put_if("lease", b"first", None)
         assert first is not None
@@ -170,6 +176,7 @@ class TestLease:
             assert store.put_if("lease", b"late", tag) is None
         assert body(store) == b"third"
 
+    @over_each_store
     def test_its_age_is_by_the_stores_clock(self, store: ConditionalStore) -> None:
         put(store, b"now")
         found = store.get_tagged("lease")
@@ -179,7 +186,7 @@ class TestLease:
 
 @pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
 def test_the_lease_lies_beside_the_folder_of_local_tiered_storage(layout: SegmentLayout) -> None:
-    assert ObjectTier(MemoryStorage().store, layout).own_key("lease") == ".tierctl-lease"
+    assert RemoteStorageManager(MemoryStorage().store, layout).own_key("lease") == ".tierctl-lease"
 
 
 def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> None:
@@ -197,7 +204,7 @@ def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> 
 
 class TestWithoutALease:
     def test_a_kind_of_store_without_one_is_refused(self, tmp_path: Path) -> None:
-        tier = ObjectTier(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
+        tier = RemoteStorageManager(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
         with pytest.raises(SafetyRefusal, match="no lease for this kind of store") as refused:
             open_lease(tier)
         assert "--no-lease" in str(refused.value.hint)

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 from tierctl.errors import AuthenticationError, RemoteStorageError, StoreRefused, TierctlError
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
 
 ATTEMPTS = 3
@@ -83,7 +83,9 @@ def test_a_refusal_is_an_error_at_once(
     open_filesystem: Callable[[str], Any] = google if name.startswith("Gcs") else azure
     waits: list[float] = []
     store = ArrowStore(open_filesystem(server.address), "bucket/tier/")
-    retrying = ObjectTier(store, KafkaLayout(), RetrySettings(attempts=ATTEMPTS), sleep=waits.append)
+    retrying = RemoteStorageManager(
+        store, KafkaLayout(), RetrySettings(attempts=ATTEMPTS), sleep=waits.append
+    )
     with pytest.raises(expected) as found:
         list(retrying.list_folder().folders)
     assert (waits, found.value.hint is not None) == ([], True)

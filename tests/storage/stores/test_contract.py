@@ -11,11 +11,10 @@ from types import SimpleNamespace
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import HashedFile, IndexType, LogSegmentData
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_tier import ObjectTier, RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (
     ConditionalStore,
@@ -77,15 +76,10 @@ LAYOUTS: dict[str, Callable[[], SegmentLayout]] = {
     "aiven": lambda: AivenLayout(AivenSettings(chunk_size=700), key_prefix="tier/"),
     "aiven zstd": lambda: AivenLayout(AivenSettings(chunk_size=700, compression=True)),
 }
-CASES = {
-    f"{store}, {layout}{', retried' if retried else ''}": (STORES[store], LAYOUTS[layout], retried)
-    for store in STORES
-    for layout in LAYOUTS
-    for retried in (False, True)
-    # Repeating does not depend on the store.
-    if not (retried and store not in {"local", "memory"})
-    and (store not in {"hdfs", "s3 over tls"} or layout == "kafka")
-}
+CASES = {f"memory, {layout}": (STORES["memory"], LAYOUTS[layout], False) for layout in LAYOUTS}
+CASES |= {f"{store}, kafka": (STORES[store], LAYOUTS["kafka"], False) for store in STORES}
+CASES["memory, aiven, retried"] = (STORES["memory"], LAYOUTS["aiven"], True)
+"""Each layout over one store, and each store with one layout: a store knows keys and bytes only."""
 
 
 def test_every_registered_store_keeps_the_contract() -> None:
@@ -119,14 +113,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorageManage
     make, layout, retried = request.param
     store = make(request, tmp_path / "tier", layout := layout())
     retry = RetrySettings() if retried else None
-    made = ObjectTier(store, layout, retry, sleep=lambda _: None, chance=lambda: 0.5)
+    made = RemoteStorageManager(store, layout, retry, sleep=lambda _: None, chance=lambda: 0.5)
     made.copy_log_segment_data(metadata_of(50, partition=7), data_in(tmp_path / "neighbour"))
     return made
 
 
 @pytest.fixture
 def layout(store: RemoteStorageManager) -> SegmentLayout:
-    assert isinstance(store, ObjectTier)
     return store.layout
 
 
@@ -336,7 +329,7 @@ def _object_of(suffix: str, layout: SegmentLayout) -> str:
 
 class TestCreate:
     def test_the_first_one_stays(self, store: RemoteStorageManager) -> None:
-        objects = _objects_of(store)
+        objects = store.store
         assert objects.create("small", b"first")
         assert not objects.create("small", b"second")
         with objects.open("small") as stream:
@@ -344,7 +337,7 @@ class TestCreate:
         assert {found.key for found in objects.list_folder("").objects} == {"small"}
 
     def test_one_of_many_creates_it(self, store: RemoteStorageManager) -> None:
-        objects = _objects_of(store)
+        objects = store.store
         if not isinstance(objects, ConditionalStore | LocalStore):
             return
         bodies = [b"%d" % number for number in range(8)]
@@ -353,11 +346,6 @@ class TestCreate:
         with objects.open("small") as stream:
             stored = stream.read()
         assert won == [body == stored for body in bodies]
-
-
-def _objects_of(store: RemoteStorageManager) -> ObjectStore:
-    assert isinstance(store, ObjectTier)
-    return store.store
 
 
 class TestListing:
@@ -402,7 +390,7 @@ class TestListing:
 def test_illegal_topics_never_reach_a_key(
     layout: Callable[[], SegmentLayout], data: LogSegmentData, topic: str
 ) -> None:
-    store = ObjectTier(MemoryStore(), layout())
+    store = RemoteStorageManager(MemoryStore(), layout())
     hostile = metadata_of(topic=topic)
     for call in (
         lambda: store.copy_log_segment_data(hostile, data),

@@ -11,8 +11,6 @@ from tierctl.errors import (
     RemoteStorageError,
     UsageError,
 )
-from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores import base
 from tierctl.storage.stores.base import hashed_file
@@ -54,22 +52,6 @@ class TestParts:
             store.verify_all({"log": hashed_file(source)})
         store.put_all({"log": hashed_file(source)})
         store.verify_all({"log": hashed_file(source)})
-
-    def test_a_failed_upload_is_aborted(self, store: S3Store, tmp_path: Path) -> None:
-        source = tmp_path / "log"
-        source.write_bytes(bytes(11 * MIB))
-        calls = []
-
-        def fail(*args: Any, **kwargs: Any) -> None:
-            calls.append(kwargs)
-            raise OSError("connection reset")
-
-        store._s3.meta.events.register("before-send.s3.UploadPart", fail)
-        with pytest.raises(RemoteStorageError, match="writing part 1"):
-            store.put_all({"log": hashed_file(source)})
-        assert calls
-        assert uploads(store) == []
-        assert store.sizes_bytes(["log"]) == {}
 
 
 class TestOverTls:
@@ -126,43 +108,18 @@ class TestLostAnswers:
         with pytest.raises(RemoteStorageError, match="another program"):
             store.put_all({"log": b"new"})
 
-    @pytest.mark.parametrize("tls", [False, True])
-    @pytest.mark.parametrize("attempts", [1, 4])
-    def test_a_lost_answer_to_a_write_is_a_write(
-        self,
-        s3_server: S3Server,
-        s3_tls_session: S3Server,
-        monkeypatch: pytest.MonkeyPatch,
-        attempts: int,
-        tls: bool,
+    def test_a_lost_answer_to_a_write_over_tls_is_a_write(
+        self, s3_server: S3Server, s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bucket = s3_server.bucket()
-        certificate = s3_tls_session.certificate if tls else None
         monkeypatch.setenv("AWS_CA_BUNDLE", str(s3_tls_session.certificate))
-        monkeypatch.setattr(client, "CLIENT_ATTEMPTS", attempts)
-        with FaultyProxy(s3_server.port, certificate) as proxy:
+        monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
+        with FaultyProxy(s3_server.port, s3_tls_session.certificate) as proxy:
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
             proxy.faults = [Fault("reset after", "PUT")]
             store = S3Store(s3_client(), bucket)
             store.put_all({"log": b"new"})
-            assert sum(request.startswith("PUT") for request in proxy.requests) == min(attempts, 2)
             store.verify_all({"log": b"new"})
-            store.close()
-
-    def test_an_error_inside_a_good_answer_is_one(
-        self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        bucket = s3_server.bucket()
-        with FaultyProxy(s3_server.port) as proxy:
-            monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-            store = S3Store(s3_client(), bucket)
-            store.put_all({"one": b"1", "two": b"2"})
-            proxy.faults = [Fault("errors inside", "POST", "delete")]
-            failed = store.delete(["one", "two"])
-            assert failed
-            assert all("InternalError" in str(error) and error.hint for error in failed.values())
-            assert store.delete(["one", "two", "three"]) == {}
-            assert store.sizes_bytes(["one", "two"]) == {}
             store.close()
 
 
@@ -179,19 +136,6 @@ class TestOpening:
             assert sum(key.startswith(f"{root}kafka-tiered-storage/") for key in keys) == 6
         named = open_tier(TierSpec(f"s3://{bucket}/x/kafka-tiered-storage"))
         assert len(named.objects_of(metadata_of())) == 6
-
-    def test_the_layout_is_what_is_there(self, s3_server: S3Server, tmp_path: Path) -> None:
-        bucket = s3_server.bucket()
-        new = open_tier(TierSpec(f"s3://{bucket}/new"))
-        assert isinstance(new.layout, AivenLayout)
-        settings = {"rsm.config.key.prefix": "raw-"}
-        raw = open_tier(TierSpec(f"s3://{bucket}/new", aiven=AivenSettings.from_settings(settings)))
-        raw.copy_log_segment_data(metadata_of(), data_in(tmp_path))
-        assert all(o.key.startswith("raw-orders-") for o in raw.list_objects())
-        open_tier(TierSpec(f"s3://{bucket}/k", layout="kafka")).copy_log_segment_data(
-            metadata_of(), data_in(tmp_path)
-        )
-        assert isinstance(open_tier(TierSpec(f"s3://{bucket}/k")).layout, KafkaLayout)
 
     def test_what_is_wrong_is_named(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(NotFoundError, match="NoSuchBucket"):

@@ -16,12 +16,11 @@ published, so that the store never waits:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
-from tierctl.apply.deletion import Deletion, DeletionLabels, delete_segments, segment_update
+from tierctl.apply.acts import Deletion, DeletionLabels, delete_segments, segment_update
 from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import (
+from tierctl.apply.run_context import (
+    RunContext,
     SideEffectContext,
     SideEffectInput,
     SideEffectResult,
@@ -38,6 +37,7 @@ from tierctl.errors import (
     TransferStopped,
 )
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model.settings import broker
 from tierctl.plan.steps import Step
 
 
@@ -46,7 +46,7 @@ class CopyInput(SideEffectInput):
     """A segment whose COPY_SEGMENT_STARTED is acknowledged, and the source of its bytes."""
 
     source: Source
-    custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
+    custom_metadata_max_bytes: int = broker.CUSTOM_METADATA_MAX_BYTES.value({})
 
 
 def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResult:
@@ -178,7 +178,7 @@ class CopySegments:
     """
 
     sources: Sources
-    custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
+    custom_metadata_max_bytes: int = broker.CUSTOM_METADATA_MAX_BYTES.value({})
 
     def __call__(self, run: Run, steps: Sequence[Step]) -> None:
         """Implement `Act`."""

@@ -7,8 +7,7 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
@@ -23,6 +22,7 @@ from tierctl.commands.copy.decide import (
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import DECIDE, FROM_TIER, HOW, TYPED_ONLY, CustomMetadataMaxBytes, Layout
 from tierctl.errors import UsageError
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text

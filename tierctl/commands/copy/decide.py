@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.journal import CustomMetadataBreach
 from tierctl.apply.outcome import Outcome
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
@@ -25,6 +24,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.settings import broker
 from tierctl.model.times import iso_utc

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tierctl.apply.side_effects import SideEffectContext, SourceTier
+from tierctl.apply.run_context import SideEffectContext, SourceTier
 from tierctl.checks.bytes import Problem, check_segment_bytes
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError, UsageError
 from tierctl.files import FileBytes
@@ -35,8 +35,8 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.state.lineage import Lineage
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.index_cache import SegmentFiles, spooled
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.primitives import crc32c_extend
 

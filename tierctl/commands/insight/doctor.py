@@ -86,7 +86,6 @@ from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.inspection import newest_events
 from tierctl.spark.session.spark_settings import SparkSettings
-from tierctl.storage.object_tier import ObjectTier, object_tier
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, require_kind_of_file
 
@@ -481,7 +480,7 @@ class _Run:
         if remote is None:
             return
         try:
-            tier = _driver_tier(self.resources)
+            tier = self.resources.remote.without_retry()
         except REFUSALS as e:
             error, hint = e, e.hint
             refused = fault(DoctorCheck.STORE_LIST, remote, e.message, fix=hint)
@@ -491,11 +490,10 @@ class _Run:
             failure = e
             self.examination.make(_STORE_CHECKS, remote, lambda: _raise(failure))
         else:
-            if tier is not None:
-                is_probed = self.request.probe_writes
-                examine_store(self.examination, tier, clock_ms, is_probed=is_probed)
-                if is_probed:
-                    probe_store(self.examination, tier, clock_ms)
+            is_probed = self.request.probe_writes
+            examine_store(self.examination, tier, clock_ms, is_probed=is_probed)
+            if is_probed:
+                probe_store(self.examination, tier, clock_ms)
 
     # Local files
 
@@ -673,16 +671,10 @@ def _driver_metadata(resources: Resources) -> dict[str, Any]:
     return {"metadata": resources.metadata_location, "end_offsets": topic.end_offsets()}
 
 
-def _driver_tier(resources: Resources) -> ObjectTier | None:
-    """Return the tier of the request such that it reports the first failure of its store."""
-    tier = object_tier(resources.remote)
-    return None if tier is None else tier.without_retry()
-
-
 def _tier_to_inspect(resources: Resources) -> dict[str, Any]:
     """Return the tier of the request and one of its objects as fields of `Sources`; empty without one."""
-    tier = None if resources.request.remote is None else _driver_tier(resources)
-    if tier is None:
+    if resources.request.remote is None:
         return {}
+    tier = resources.remote.without_retry()
     keys = (each.key for each in tier.list_objects() if each.problem is None and each.size_bytes)
     return {"tier": resources.tier_spec(), "key": next(keys, None)}

@@ -11,7 +11,6 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.checks.check import CheckResults, Examination, Result, fault, not_checked, prevented
 from tierctl.checks.registry import RestoreCheck
 from tierctl.checks.restored import (
@@ -36,6 +35,7 @@ from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, WHERE, AsTopic, 
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms

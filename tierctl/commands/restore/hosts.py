@@ -18,11 +18,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from tierctl.apply.acts import EventFields, introduces, publish_in_waves, segment_events
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.publication import EventFields, introduces, publish_in_waves, segment_events
 from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import effect
+from tierctl.apply.run_context import RunContext, effect
 from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS
+from tierctl.apply.tier_check import tier_name
 from tierctl.commands.copy.source import check_and_hash
 from tierctl.errors import (
     AuthenticationError,
@@ -40,6 +40,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.choices import NOT_A_BROKER_ID, THREADS
 from tierctl.plan.choose_sets import LocalHole
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.preconditions import newest_replicas
@@ -50,7 +51,6 @@ from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.identity import tier_name
 from tierctl.storage.index_cache import spool_folder, spooled
 from tierctl.storage.object_sets import (
     by_partition,

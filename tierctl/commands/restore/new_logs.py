@@ -15,10 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
+from tierctl.apply.acts import publish_segments
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.publication import publish_segments
 from tierctl.apply.run import Run
-from tierctl.apply.side_effects import Label, effect
+from tierctl.apply.run_context import Label, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably

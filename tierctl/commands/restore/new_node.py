@@ -10,7 +10,8 @@ from pathlib import Path
 from zlib import crc32
 
 from tierctl.apply.run import Run
-from tierctl.apply.side_effects import effect
+from tierctl.apply.run_context import effect
+from tierctl.apply.tier_check import tier_name
 from tierctl.commands.metadata_folder import known_topic_id
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.resources import Resources
@@ -29,7 +30,6 @@ from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.identity import tier_name
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
@@ -286,7 +286,7 @@ def require_objects_are_safe(run: Mutation, *, copy: str | None, writes_probe: b
 
 def _is_versioned(store: InspectableStore) -> bool:
     try:
-        return store.bucket.versioning() is Versioning.ENABLED
+        return store.versioning() is Versioning.ENABLED
     except AuthenticationError:
         return False
 

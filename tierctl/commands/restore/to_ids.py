@@ -9,8 +9,7 @@ import typer
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import SideEffectContext, SideEffectResult, effect
+from tierctl.apply.run_context import RunContext, SideEffectContext, SideEffectResult, effect
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
@@ -377,7 +376,7 @@ class ObjectCopies:
         """Copy the objects of each step's segment, several segments at a time; return an outcome per step."""
         context.engine.ready()
         inputs = [_CopyInput(self._segment(step), step.topic_id_partition) for step in steps]
-        results = context.engine.map(_copy, inputs, context.side_effect_context())
+        results = context.engine.begin(_copy, inputs, context.side_effect_context())()
         return [_outcome(step, result) for step, result in zip(steps, results, strict=True)]
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata:

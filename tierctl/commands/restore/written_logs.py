@@ -25,9 +25,9 @@ import numpy as np
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Act, Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import (
+from tierctl.apply.run_context import (
     Change,
+    RunContext,
     SideEffectContext,
     SideEffectResult,
     WrittenSegment,
@@ -39,7 +39,7 @@ from tierctl.commands.restore.left_out import Removal
 from tierctl.commands.restore.new_logs import ExchangeLabels, NewFolder, disk_error, merge_checkpoints
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
-from tierctl.locallog.log_end import OpenTransactions, entry_of
+from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicPartition, Uuid
 from tierctl.plan.steps import AS_TOPIC, AS_TOPIC_ID, LOG_DIR, SEGMENTS, Step
 from tierctl.read.tasks import KeyRecord, matching_records
@@ -78,9 +78,8 @@ class LogState:
 
     next_offset: int
     largest_timestamp_ms: int = NO_TIMESTAMP
-    transactions: OpenTransactions = field(default_factory=OpenTransactions)
-    last_batches: dict[int, BatchHead] = field(default_factory=dict)
-    """The last batch with records of each producer that began a transaction."""
+    producers: ProducerTable = field(default_factory=ProducerTable)
+    """The producers that began a transaction."""
 
     def open_producers(self) -> list[ProducerEntry]:
         """Return the producers with an open transaction, as a producer snapshot has them.
@@ -88,19 +87,13 @@ class LogState:
         Those without one are left out: their ids are of another cluster, and a new producer with the same id
         would be fenced.
         """
-        open_now = sorted(self.transactions.first_offsets.items())
-        return [entry_of(self.last_batches[producer_id], first) for producer_id, first in open_now]
+        found = (entry._replace(coordinator_epoch=-1) for entry in self.producers.with_transaction())
+        return sorted(found, key=lambda entry: entry.producer_id)
 
     def follow(self, changes: Iterable[Change]) -> list[AbortedTxn]:
         """Apply the changes that the next segment makes; return the transactions that they abort."""
-        aborted: list[AbortedTxn] = []
-        for head, marker in changes:
-            if not head.is_control:
-                self.last_batches[head.producer_id] = head
-            ended = self.transactions.append(marker, head)
-            if ended is not None:
-                aborted.append(ended)
-        return aborted
+        ended = (self.producers.append(marker, head) for head, marker in changes)
+        return [each for each in ended if each is not None]
 
 
 @dataclass(slots=True)
@@ -339,13 +332,9 @@ class _Writer:
         state = deepcopy(before)
         state.follow(self.changes.all())
         latest_ms = max(before.largest_timestamp_ms, self.largest_timestamp_ms)
-        open_now = sorted(state.transactions.first_offsets.items(), key=lambda item: item[1])
-        for producer_id, _ in open_now:
+        for entry in state.producers.with_transaction():
             marker = encode_abort_marker(
-                self.next_offset,
-                latest_ms,
-                producer_id=producer_id,
-                producer_epoch=state.last_batches[producer_id].producer_epoch,
+                self.next_offset, latest_ms, producer_id=entry.producer_id, producer_epoch=entry.epoch
             )
             yield from self._batches(marker, scan_heads(marker), 0, 1)
             self.next_offset += 1
@@ -555,7 +544,7 @@ def _write_parts(
     for wave in context.waves(work):
         begun = [(log, part) for log, part in wave if log.outcome is None]
         inputs = [log.input_of(part) for log, part in begun]
-        results = context.engine.map(write, inputs, context.side_effect_context())
+        results = context.engine.begin(write, inputs, context.side_effect_context())()
         for (log, _), result in zip(begun, results, strict=True):
             if log.outcome is None:
                 with log.attempted():

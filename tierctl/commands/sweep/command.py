@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.deletion import DeleteSegments, RaiseLogStarts, raise_log_starts
+from tierctl.apply.acts import DeleteSegments, RaiseLogStarts, raise_log_starts
 from tierctl.apply.run import Acts, Run
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation

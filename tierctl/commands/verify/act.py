@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import effect
+from tierctl.apply.run_context import RunContext, effect
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.errors import (
     CorruptInputError,
@@ -22,7 +21,7 @@ from tierctl.errors import (
     SafetyRefusal,
 )
 from tierctl.files import FileBytes
-from tierctl.locallog.log_end import OpenTransactions, ProducerTable
+from tierctl.locallog.log_end import ProducerTable
 from tierctl.metadata.offset_repair import read_committed, write_committed
 from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.model.choices import Severity
@@ -30,8 +29,8 @@ from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState
-from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
 from tierctl.wire.files.checkpoints import (
@@ -87,7 +86,7 @@ def derive_indexes(
     """
     producers = _producers_at_start(segment, remote, beside)
     known = [] if isinstance(producers, str) else producers
-    follower = _Follower(ProducerTable.from_snapshot(known), OpenTransactions.from_snapshot(known), [])
+    follower = _Follower(ProducerTable.from_snapshot(known), [])
     offsets, times = build_indexes(follower.heads(log, segment.start_offset), segment.start_offset)
     found: Derived = {IndexType.OFFSET: offsets.data, IndexType.TIMESTAMP: times.data}
     if isinstance(producers, str):
@@ -104,7 +103,6 @@ class _Follower:
     """Follows producers and transactions while the batches of a log are indexed."""
 
     producers: ProducerTable
-    transactions: OpenTransactions
     aborted: list[AbortedTxn]
 
     def heads(self, log: LogBytes, start_offset: int) -> Iterator[BatchHead]:
@@ -112,10 +110,9 @@ class _Follower:
         for window in scan_windows(log, 0, start_offset):
             heads = window.heads
             for head in map(heads.head, range(len(heads))):
-                aborted = self.transactions.append(window.data, head)
+                aborted = self.producers.append(window.data, head)
                 if aborted is not None:
                     self.aborted.append(aborted)
-                self.producers.append(window.data, head)
                 yield head._replace(position=head.position + window.position)
 
 

@@ -13,7 +13,6 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from tierctl.apply.defaults import THREADS
 from tierctl.checks.cross_check import Deep, RemoteRunner, Verification
 from tierctl.checks.deep import DeepReads, Sample
 from tierctl.checks.findings import Finding, FindingKind, Needs, unreadable_log
@@ -47,7 +46,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.choices import Severity
+from tierctl.model.choices import THREADS, Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms

@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.apply.deletion import DeleteSegments
-from tierctl.apply.publication import publish_in_waves
+from tierctl.apply.acts import DeleteSegments, publish_in_waves
 from tierctl.apply.run import Acts
 from tierctl.checks.findings import Finding, FindingKind, unreadable_offsets, unsafe_offset
 from tierctl.commands.change import Change

@@ -26,7 +26,7 @@ from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.base import translated
 from tierctl.model.location import require_no_credentials
 from tierctl.state.tier_state import MissingEvents
-from tierctl.storage.lease import ObjectLease, Owner
+from tierctl.storage.lease import ObjectLease
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
 from tierctl.storage.stores.base import ConditionalStore
 
@@ -199,7 +199,7 @@ class Warehouse:
                 yield
             return
         assert isinstance(self.store, ConditionalStore)
-        with ObjectLease(self.store, LEASE, owner=Owner.of_this_run()) as self._lease:
+        with ObjectLease(self.store, LEASE) as self._lease:
             yield
 
     def is_lost(self) -> bool:

@@ -13,15 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from tierctl.apply.defaults import DELETE_WAVE_SIZE
 from tierctl.apply.outcome import Stop
-from tierctl.apply.run_context import SideEffect
-from tierctl.apply.side_effects import (
-    SideEffectContext,
-    SideEffectResult,
-    SourceTier,
-    no_op,
-)
+from tierctl.apply.run_context import SideEffect, SideEffectContext, SideEffectResult, SourceTier, no_op
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteTierMissing,
@@ -29,6 +22,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
+from tierctl.model.choices import DELETE_WAVE_SIZE
 from tierctl.model.selection import names_text
 from tierctl.spark.executors.task import Advance, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
@@ -172,12 +166,6 @@ class SparkEngine:
             # The caller checks the same `stop` before it starts further work.
             return
         self._is_ready = True
-
-    def map(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        """Implement `Engine.map`."""
-        return self.begin(side_effect, inputs, context)()
 
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext

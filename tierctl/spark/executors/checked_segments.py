@@ -28,11 +28,11 @@ from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, grouped
 from tierctl.state.segment_ids import SegmentIds
 from tierctl.state.tier_state import PartitionState, Question, TierState
 from tierctl.storage import object_sets as sets
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.layouts.kafka import owner_of_folder, segment_object_name
 from tierctl.storage.object_sets import folders_of
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
 FOLDERS_PER_SLOT: Final = 4

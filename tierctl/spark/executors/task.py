@@ -25,9 +25,8 @@ from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model.location import TopicLocation
-from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.throttle import Direction, FetchCounts, Throttle, Transfers, Waits
 from tierctl.wire.primitives import limits, use_limit_factor
 
@@ -45,6 +44,8 @@ _ALLOWED = frozenset(
         ("builtins", "bytearray"),
         ("array", "_array_reconstructor"),
         ("array", "array"),
+        ("tierctl.apply.run_context", "SideEffectResult"),
+        ("tierctl.apply.run_context", "WrittenSegment"),
         ("tierctl.errors", "_restored"),
         ("tierctl.plan.reasons", "_made"),
         ("tierctl.storage.stores.base", "RemoteObject"),
@@ -70,7 +71,6 @@ _PACKAGES = (
     "report.html_lanes",
     "report.formatters.pages",
     "report.formatters.records",
-    "apply.side_effects",
     "wire.batches.batch_head",
     "wire.batches.scan",
     "storage.throttle",
@@ -181,9 +181,7 @@ def shared_tier(spec: TierSpec) -> RemoteStorageManager:
         throttle = Throttle()
         _tiers[key] = open_tier(spec, throttle=throttle), throttle
     remote, _ = _tiers[key]
-    tier = object_tier(remote)
-    if tier is not None:
-        tier.observer = _fetches if _measures else None
+    remote.fetches = _fetches if _measures else None
     return remote
 
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl.apply.tier_check import tier_contents
 from tierctl.errors import TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.kernel import expect
@@ -64,7 +65,6 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.identity import tier_contents
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.metadata.partitioner import metadata_partition

@@ -22,13 +22,12 @@ from tierctl.errors import (
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
+    ObjectStore,
     RemoteObject,
     Source,
     StoreAddress,
-    copy_through,
     delete_all,
     sent_chunks,
-    verify_streams,
 )
 from tierctl.storage.throttle import UNLIMITED, Throttle
 
@@ -60,14 +59,13 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
         raise error(f"{doing}: {e}") from e
 
 
-class ArrowStore:
+class ArrowStore(ObjectStore):
     """ObjectStore over a pyarrow FileSystem; `root` is "" or ends with `/`.
 
     Object stores make an object visible when its stream closes. A broken stream may leave a truncated object
     under a key that no metadata record names yet; therefore a copy is finished only once it is verified.
     """
 
-    endpoint = None
     delete_batch = 100
 
     def __init__(self, filesystem: Any, root: str = "", throttle: Throttle = UNLIMITED) -> None:
@@ -82,14 +80,6 @@ class ArrowStore:
                 self._put(key, source)
             elif self.sizes_bytes([key]):
                 delete_all(self, [key])
-
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Implement `ObjectStore.verify_all` by the bytes: pyarrow.fs reports no checksums."""
-        verify_streams(self, objects)
-
-    def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy`: this process downloads the bytes and uploads them again."""
-        copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""
@@ -149,9 +139,6 @@ class ArrowStore:
             except TierctlError as e:
                 errors[key] = e
         return errors
-
-    def close(self) -> None:
-        """Implement `ObjectStore.close`; no connection stays open between calls."""
 
     def _put(self, key: str, source: Source) -> None:
         path = self._root + key

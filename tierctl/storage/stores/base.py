@@ -128,13 +128,14 @@ class ObjectStore(Protocol):
     """Keeps whole objects by key; keys are separated by `/` and relative to the store's folder.
 
     Implementations are safe to call from several threads for different keys. All methods raise
-    RemoteStorageError if the store fails, and AuthenticationError if it rejects the credentials.
+    RemoteStorageError if the store fails, and AuthenticationError if it rejects the credentials. Stores
+    inherit the methods with a body, which suit a store without checksums of its own and without copies.
     """
 
     @property
     def endpoint(self) -> Endpoint | None:
         """The server that another process must use to open the same store; None if the URI names it."""
-        ...
+        return None
 
     @property
     def delete_batch(self) -> int:
@@ -160,7 +161,13 @@ class ObjectStore(Protocol):
         Raise RemoteResourceNotFound if an object does not exist, and RemoteObjectDiffers if one differs, or
         if one exists whose source is None.
         """
-        ...
+        for key, source in objects.items():
+            if source is not None:
+                with self.open(key) as stored:
+                    verify_stream(key, stored, source)
+        absent = [key for key, source in objects.items() if source is None]
+        for key in self.sizes_bytes(absent) if absent else ():
+            raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
 
     def copy(self, key: str, new_key: str) -> None:
         """Store the bytes of an object durably under `new_key`, too; nothing if it has them already.
@@ -169,7 +176,10 @@ class ObjectStore(Protocol):
         is replaced. Raise RemoteResourceNotFound if there is no object `key`, and RemoteObjectDiffers if the
         new object differs afterwards.
         """
-        ...
+        with tempfile.NamedTemporaryFile(prefix="tierctl-copy-") as file, self.open(key) as stored:
+            shutil.copyfileobj(stored, file, CHUNK_BYTES)
+            file.flush()
+            copy_file(self, Path(file.name), new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Return the bytes from `start` to `end` (exclusive) or to the object's end, in bounded memory.
@@ -214,8 +224,8 @@ class ObjectStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Release connections and files."""
-        ...
+        """Release connections and files; a store that keeps none open has nothing to do."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,14 +398,6 @@ def differs(name: str, found: str, expected: tuple[int, int]) -> RemoteObjectDif
     )
 
 
-def copy_through(store: ObjectStore, key: str, new_key: str) -> None:
-    """Implement `ObjectStore.copy` with a temporary file, for stores without a copy operation."""
-    with tempfile.NamedTemporaryFile(prefix="tierctl-copy-") as file, store.open(key) as stored:
-        shutil.copyfileobj(stored, file, CHUNK_BYTES)
-        file.flush()
-        copy_file(store, Path(file.name), new_key)
-
-
 def copy_file(store: ObjectStore, path: Path, new_key: str) -> None:
     """Store the bytes of the file under `new_key`, unless the object has them, and verify the object."""
     source = hashed_file(path)
@@ -404,21 +406,6 @@ def copy_file(store: ObjectStore, path: Path, new_key: str) -> None:
         return
     store.put_all({new_key: source})
     store.verify_all({new_key: source})
-
-
-def verify_streams(store: ObjectStore, objects: Mapping[str, Source | None]) -> None:
-    """Implement `ObjectStore.verify_all` by reading every object, for stores that report no checksum."""
-    for key, source in objects.items():
-        if source is not None:
-            with store.open(key) as stored:
-                verify_stream(key, stored, source)
-    require_absent(store, [key for key, source in objects.items() if source is None])
-
-
-def require_absent(store: ObjectStore, keys: Sequence[str]) -> None:
-    """Raise RemoteObjectDiffers if one of the objects exists."""
-    for key in store.sizes_bytes(keys) if keys else ():
-        raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
 
 
 class CompleteRange(io.RawIOBase):
@@ -599,10 +586,11 @@ class UnfinishedUpload:
     begun_ms: int
 
 
-class Bucket(Protocol):
-    """The settings of a bucket, and the folder in it that a store has.
+@runtime_checkable
+class InspectableStore(ObjectStore, Protocol):
+    """A store in a bucket that reports the settings of the bucket; each call reads them again.
 
-    All methods raise RemoteStorageError if the store fails, and AuthenticationError if the login may not see
+    The methods raise RemoteStorageError if the store fails, and AuthenticationError if the login may not see
     the setting.
     """
 
@@ -625,16 +613,6 @@ class Bucket(Protocol):
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield the unfinished uploads to keys in the store's folder, by key."""
-        ...
-
-
-@runtime_checkable
-class InspectableStore(ObjectStore, Protocol):
-    """A store in a bucket that reports its settings."""
-
-    @property
-    def bucket(self) -> Bucket:
-        """The bucket; each call reads its settings again."""
         ...
 
 

@@ -21,16 +21,15 @@ from tierctl.errors import (
 from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.stores.base import (
     CompleteRange,
+    ConditionalStore,
     FolderListing,
     RemoteObject,
     Source,
     StoreAddress,
     TaggedObject,
     by_folder,
-    copy_through,
     require_listening,
     sent_chunks,
-    verify_streams,
     walk,
 )
 from tierctl.storage.throttle import UNLIMITED, Throttle
@@ -64,13 +63,12 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
         ) from e
 
 
-class HdfsStore:
+class HdfsStore(ConditionalStore):
     """ObjectStore below `root`, an absolute path that ends with `/`.
 
     A file is written under a temporary name, and renamed once the datanodes have all of its bytes.
     """
 
-    endpoint = None
     delete_batch = 1_500
 
     def __init__(self, client: Client, root: str, throttle: Throttle = UNLIMITED) -> None:
@@ -170,14 +168,6 @@ class HdfsStore:
         self._write_file(temp, body)
         return temp
 
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Implement `ObjectStore.verify_all` by the bytes: HDFS's checksums depend on the block size."""
-        verify_streams(self, objects)
-
-    def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy`: this process downloads the bytes and uploads them again."""
-        copy_through(self, key, new_key)
-
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""
         path = self._root + key
@@ -241,9 +231,6 @@ class HdfsStore:
             with suppress(OSError, RuntimeError):
                 self._client.delete(self._root + folder)
         return errors
-
-    def close(self) -> None:
-        """Implement `ObjectStore.close`; the client closes with its last reference."""
 
     def _require_root(self) -> None:
         # A folder that does not exist must not look like a tier whose objects are deleted.

@@ -27,13 +27,13 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
+    ObjectStore,
     RemoteObject,
     Source,
     StoreAddress,
     by_folder,
     copy_file,
     sent_chunks,
-    verify_streams,
     walk,
 )
 from tierctl.storage.throttle import UNLIMITED, Throttle
@@ -80,14 +80,13 @@ def _message(doing: str, e: OSError) -> str:
     return f"{doing}: {e.strerror or e}{where}"
 
 
-class LocalStore:
+class LocalStore(ObjectStore):
     """ObjectStore over the folder `root`; as long as the tier exists, its folder `base` exists, too.
 
     A file is written under a temporary name, and renamed once all of its bytes are on the disk. Links below
     `base` are never followed. A deletion removes only files with exact names and folders that are empty.
     """
 
-    endpoint = None
     delete_batch = 3_000
     """More would delay a stop; one thread deletes as fast as several in the same folder."""
 
@@ -114,15 +113,12 @@ class LocalStore:
                 folders[path.parent] = None
             with _translated(f"writing {path}", StoreWriteFailed):
                 if source is None:
-                    self._remove(path)
+                    self._fs.unlink(path)
                 else:
                     self._write(path, source)
         for folder in folders:
-            self._sync_names(folder)
-
-    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Implement `ObjectStore.verify_all` by the bytes."""
-        verify_streams(self, objects)
+            with _synced_names(folder):
+                self._fs.sync_folder(folder)
 
     def copy(self, key: str, new_key: str) -> None:
         """Implement `ObjectStore.copy` without hard links, because brokers rewrite objects in place."""
@@ -163,7 +159,8 @@ class LocalStore:
                 return False
             finally:
                 self._fs.unlink(temp)
-        self._sync_names(path.parent)
+        with _synced_names(path.parent):
+            self._fs.sync_folder(path.parent)
         return True
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
@@ -247,9 +244,6 @@ class LocalStore:
         self._remove_if_empty(folder)
         return errors
 
-    def close(self) -> None:
-        """Implement `ObjectStore.close`; no file stays open between calls."""
-
     def _require_base(self) -> None:
         # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
         # Therefore an empty root is no tier, while the layout's own folder in the root may be empty.
@@ -299,14 +293,6 @@ class LocalStore:
                     raise
                 # Another run deleted the folder, which was empty, after it was made.
                 self._fs.make_folder(path.parent)
-
-    def _sync_names(self, folder: Path) -> None:
-        with _synced_names(folder):
-            self._fs.sync_folder(folder)
-
-    def _remove(self, path: Path) -> None:
-        if os.path.lexists(path):
-            self._fs.unlink(path)
 
     def _remove_if_empty(self, folder: Path) -> None:
         # The objects are deleted already, and an empty folder is harmless.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
@@ -17,6 +17,7 @@ from tierctl.errors import (
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StoreRefused,
     StoreWriteFailed,
     StoreWriteUnknown,
     TierctlError,
@@ -25,10 +26,13 @@ from tierctl.model import HashedFile
 from tierctl.storage.stores.base import (
     Endpoint,
     FolderListing,
+    LifecycleRule,
     RemoteObject,
     Source,
     StoreAddress,
     TaggedObject,
+    UnfinishedUpload,
+    Versioning,
     delete_all,
     differs,
     source_crc32c,
@@ -36,6 +40,8 @@ from tierctl.storage.stores.base import (
     verify_stream,
 )
 from tierctl.storage.stores.s3.client import (
+    NOT_DONE_HERE,
+    PRECONDITION_FAILED,
     FileRange,
     ResponseBody,
     checksum_mode,
@@ -44,9 +50,11 @@ from tierctl.storage.stores.s3.client import (
     crc_field,
     encoded_crc,
     file_range,
+    names_checksums,
     remote_objects,
     require_endpoint,
     s3_client,
+    suppressed,
     translated,
 )
 from tierctl.storage.stores.s3.transfers import (
@@ -63,83 +71,8 @@ from tierctl.wire.primitives import crc32c
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
-
-from tierctl.errors import StoreRefused
-from tierctl.storage.stores.s3.client import NOT_DONE_HERE, PRECONDITION_FAILED, names_checksums
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-
-from typing import TYPE_CHECKING
-
-from tierctl.storage.stores.base import LifecycleRule, UnfinishedUpload, Versioning
-from tierctl.storage.stores.s3.client import suppressed
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-
 _NO_RULES = frozenset({"NoSuchLifecycleConfiguration"})
 _UPLOADS_MAX = 100_000
-
-
-class S3Bucket:
-    """Implement `Bucket` for the keys that begin with `folder`."""
-
-    def __init__(self, s3: S3Client, name: str, folder: str) -> None:
-        self._s3 = s3
-        self._name = name
-        self._folder = folder
-
-    @property
-    def folder(self) -> str:
-        """Implement `Bucket.folder`."""
-        return self._folder
-
-    def clock_ms(self) -> int:
-        """Implement `Bucket.clock_ms` by the header Date of a response."""
-        with translated(f"asking for bucket {self._name}"):
-            answer = self._s3.list_objects_v2(Bucket=self._name, Prefix=self._folder, MaxKeys=1)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        if date is None:
-            raise RemoteStorageError(f"the server of bucket {self._name} does not state its time")
-        return int(parsedate_to_datetime(date).timestamp() * 1000)
-
-    def versioning(self) -> Versioning | None:
-        """Implement `Bucket.versioning`."""
-        answers: list[Versioning] = []
-        with suppressed(NOT_DONE_HERE), translated(f"asking for the versioning of bucket {self._name}"):
-            status = self._s3.get_bucket_versioning(Bucket=self._name).get("Status")
-            answers.append(Versioning(status.lower()) if status else Versioning.OFF)
-        return answers[0] if answers else None
-
-    def lifecycle_rules(self) -> list[LifecycleRule] | None:
-        """Implement `Bucket.lifecycle_rules`."""
-        answers: list[list[LifecycleRule]] = []
-        with suppressed(NOT_DONE_HERE):
-            answers.append([_rule(each) for each in self._raw_rules() if each["Status"] == "Enabled"])
-        return answers[0] if answers else None
-
-    def _raw_rules(self) -> list[Mapping[str, Any]]:
-        rules: list[Mapping[str, Any]] = []
-        with suppressed(_NO_RULES), translated(f"asking for the lifecycle rules of bucket {self._name}"):
-            rules += self._s3.get_bucket_lifecycle_configuration(Bucket=self._name).get("Rules", ())
-        return rules
-
-    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
-        """Implement `Bucket.unfinished_uploads`; at most the first 100,000."""
-        with translated(f"listing the uploads to s3://{self._name}/{self._folder}"):
-            pages = self._s3.get_paginator("list_multipart_uploads").paginate(
-                Bucket=self._name,
-                Prefix=self._folder,
-                PaginationConfig={"MaxItems": _UPLOADS_MAX},
-            )
-            for page in pages:
-                for each in page.get("Uploads", ()):
-                    yield UnfinishedUpload(each["Key"], int(each["Initiated"].timestamp() * 1000))
 
 
 def _rule(raw: Mapping[str, Any]) -> LifecycleRule:
@@ -165,31 +98,6 @@ def _rule(raw: Mapping[str, Any]) -> LifecycleRule:
 _CHECKSUMS = ("ChecksumCRC32C", "ChecksumCRC64NVME", "ChecksumCRC32", "ChecksumSHA256", "ChecksumSHA1")
 
 
-def copy_object(s3: S3Client, bucket: str, key: str, new_key: str) -> None:
-    """Copy an object of at most 5 GiB, the limit of one request; segments have at most 2 GiB.
-
-    Nothing is copied if the new object has the size and a checksum, or the ETag, of the first. Raise
-    RemoteResourceNotFound if there is no object `key`, and RemoteObjectDiffers if the new one differs.
-    """
-    source = _head(s3, bucket, key)
-    if _are_equal(source, _found(s3, bucket, new_key)):
-        return
-    with translated(f"copying s3://{bucket}/{key} to {new_key}", writing=True):
-        s3.copy_object(
-            Bucket=bucket,
-            Key=new_key,
-            CopySource={"Bucket": bucket, "Key": key},
-            CopySourceIfMatch=source["ETag"],
-        )
-    copied = _head(s3, bucket, new_key)
-    if _are_equal(source, copied) is False:
-        raise RemoteObjectDiffers(
-            f"s3://{bucket}/{new_key} differs from {key}, of which it is a copy: it has "
-            f"{copied['ContentLength']} bytes and ETag {copied['ETag']}",
-            hint="another program writes to this tier: find it, then run again",
-        )
-
-
 def _are_equal(one: dict[str, Any], other: dict[str, Any] | None) -> bool | None:
     """Return whether two objects have the same bytes; None if the store states nothing to compare.
 
@@ -210,18 +118,6 @@ def _are_equal(one: dict[str, Any], other: dict[str, Any] | None) -> bool | None
 def _is_of_whole(head: dict[str, Any], name: str) -> bool:
     """Return whether the checksum is that of the whole object; one made of parts ends with their number."""
     return "-" not in head.get(name, "-")
-
-
-def _head(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
-    with translated(f"examining s3://{bucket}/{key}"):
-        return dict(s3.head_object(Bucket=bucket, Key=key, **checksum_mode(s3)))
-
-
-def _found(s3: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
-    try:
-        return _head(s3, bucket, key)
-    except RemoteResourceNotFound:
-        return None
 
 
 WRITES_MAX = 10_000
@@ -439,8 +335,27 @@ class S3Store:
         return encoded_crc(source_crc32c(source))
 
     def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy` with one request; the store copies the bytes."""
-        copy_object(self._s3, self._bucket, self._prefix + key, self._prefix + new_key)
+        """Implement `ObjectStore.copy` with one request, whose limit is 5 GiB; the store copies the bytes.
+
+        Nothing is copied if the new object has the size and a checksum, or the ETag, of the first.
+        """
+        source = self._existing(key)
+        if _are_equal(source, self._head(new_key)):
+            return
+        with translated(f"copying {self.name_of(key)} to {self._prefix}{new_key}", writing=True):
+            self._s3.copy_object(
+                Bucket=self._bucket,
+                Key=self._prefix + new_key,
+                CopySource={"Bucket": self._bucket, "Key": self._prefix + key},
+                CopySourceIfMatch=source["ETag"],
+            )
+        copied = self._existing(new_key)
+        if _are_equal(source, copied) is False:
+            raise RemoteObjectDiffers(
+                f"{self.name_of(new_key)} differs from {self._prefix}{key}, of which it is a copy: it has "
+                f"{copied['ContentLength']} bytes and ETag {copied['ETag']}",
+                hint="another program writes to this tier: find it, then run again",
+            )
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open` by one ranged request."""
@@ -543,23 +458,66 @@ class S3Store:
             delete_all(self, [key])
 
     @property
-    def bucket(self) -> S3Bucket:
-        """Implement `InspectableStore.bucket`."""
-        return S3Bucket(self._s3, self._bucket, self._prefix)
+    def folder(self) -> str:
+        """Implement `InspectableStore.folder`."""
+        return self._prefix
+
+    def clock_ms(self) -> int:
+        """Implement `InspectableStore.clock_ms` by the header Date of a response."""
+        with translated(f"asking for bucket {self._bucket}"):
+            answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if date is None:
+            raise RemoteStorageError(f"the server of bucket {self._bucket} does not state its time")
+        return int(parsedate_to_datetime(date).timestamp() * 1000)
+
+    def versioning(self) -> Versioning | None:
+        """Implement `InspectableStore.versioning`."""
+        answers: list[Versioning] = []
+        with suppressed(NOT_DONE_HERE), translated(f"asking for the versioning of bucket {self._bucket}"):
+            status = self._s3.get_bucket_versioning(Bucket=self._bucket).get("Status")
+            answers.append(Versioning(status.lower()) if status else Versioning.OFF)
+        return answers[0] if answers else None
+
+    def lifecycle_rules(self) -> list[LifecycleRule] | None:
+        """Implement `InspectableStore.lifecycle_rules`."""
+        answers: list[list[LifecycleRule]] = []
+        with suppressed(NOT_DONE_HERE):
+            answers.append([_rule(each) for each in self._raw_rules() if each["Status"] == "Enabled"])
+        return answers[0] if answers else None
+
+    def _raw_rules(self) -> list[Mapping[str, Any]]:
+        rules: list[Mapping[str, Any]] = []
+        with suppressed(_NO_RULES), translated(f"asking for the lifecycle rules of bucket {self._bucket}"):
+            rules += self._s3.get_bucket_lifecycle_configuration(Bucket=self._bucket).get("Rules", ())
+        return rules
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Implement `InspectableStore.unfinished_uploads`; at most the first 100,000."""
+        with translated(f"listing the uploads to s3://{self._bucket}/{self._prefix}"):
+            pages = self._s3.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket,
+                Prefix=self._prefix,
+                PaginationConfig={"MaxItems": _UPLOADS_MAX},
+            )
+            for page in pages:
+                for each in page.get("Uploads", ()):
+                    yield UnfinishedUpload(each["Key"], int(each["Initiated"].timestamp() * 1000))
 
     def close(self) -> None:
         """Implement `ObjectStore.close`."""
         self._pool.shutdown()
         self._s3.close()
 
+    def _existing(self, key: str) -> dict[str, Any]:
+        """Return the head of an object; raise RemoteResourceNotFound if it does not exist."""
+        asked = {"Bucket": self._bucket, "Key": self._prefix + key, **checksum_mode(self._s3)}
+        with translated(f"examining {self.name_of(key)}"):
+            return dict(self._s3.head_object(**asked))
+
     def _head(self, key: str) -> dict[str, Any] | None:
         try:
-            with translated(f"examining {self.name_of(key)}"):
-                return dict(
-                    self._s3.head_object(
-                        Bucket=self._bucket, Key=self._prefix + key, **checksum_mode(self._s3)
-                    )
-                )
+            return self._existing(key)
         except RemoteResourceNotFound:
             return None
 

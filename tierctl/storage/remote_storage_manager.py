@@ -1,6 +1,4 @@
-"""RemoteStorageManager as a layout of segments on a store of objects; failed calls are repeated by Kafka's
-settings.
-"""
+"""A remote tier (KIP-405 RemoteStorageManager, KIP-917): a layout of segments on a store of objects."""
 
 import io
 import random
@@ -12,6 +10,7 @@ from functools import wraps
 from typing import BinaryIO, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from tierctl.errors import (
+    AuthenticationError,
     CorruptInputError,
     LimitExceeded,
     RemoteObjectDiffers,
@@ -35,25 +34,21 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierctl.model.choices import ATTEMPTS
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
-from tierctl.storage.throttle import FetchObserver, ObservedStream
+from tierctl.storage.throttle import FetchCounts, Fetches
 
 _OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
 
-
 _THREADS = 8
-
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-ATTEMPTS_DEFAULT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +62,7 @@ class RetrySettings:
     backoff_ms: int = broker.TASK_RETRY_BACKOFF_MS.value({})
     backoff_max_ms: int = broker.TASK_RETRY_BACKOFF_MAX_MS.value({})
     jitter: float = broker.TASK_RETRY_JITTER.value({})
-    attempts: int = ATTEMPTS_DEFAULT
+    attempts: int = ATTEMPTS
 
     def __post_init__(self) -> None:
         if not 0 <= self.jitter <= 0.5:
@@ -77,7 +72,7 @@ class RetrySettings:
             raise UsageError(f"{names} can't be negative, nor attempts below 1")
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS) -> Self:
         """Return the retry settings in a broker's `settings`; raise UsageError for an invalid value."""
         return cls(
             backoff_ms=broker.TASK_RETRY_BACKOFF_MS.value(settings),
@@ -107,23 +102,43 @@ def _is_to_repeat(result: object) -> bool:
     return isinstance(result, RemoteStorageError) and is_retryable(result)
 
 
-def _repeated(method: Callable[Concatenate["ObjectTier", P], T]) -> Callable[Concatenate["ObjectTier", P], T]:
+def _repeated(
+    method: Callable[Concatenate["RemoteStorageManager", P], T],
+) -> Callable[Concatenate["RemoteStorageManager", P], T]:
     """Return `method` such that its failed calls are repeated by the settings of its tier."""
 
     @wraps(method)
-    def call(self: "ObjectTier", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: "RemoteStorageManager", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._retried(lambda: method(self, *args, **kwargs))
 
     return call
 
 
-class ObjectTier:
-    """RemoteStorageManager that names and encodes objects by `layout`, and keeps them in `store`.
+class SegmentReader(Protocol):
+    """The two methods of RemoteStorageManager that read a segment."""
 
-    With `retry`, failed calls are repeated: every operation of the contract is idempotent, so that repeating
-    is safe. A copy with unknown outcome is repeated only if the store can then list the segment's objects;
-    otherwise StoreWriteUnknown is raised. A broken stream is opened again at its position. A listing is
-    repeated only before its first object.
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """Return the segment's bytes, see `RemoteStorageManager.fetch_log_segment`."""
+        ...
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """Return one complete index, see `RemoteStorageManager.fetch_index`."""
+        ...
+
+
+class RemoteStorageManager:
+    """Stores, reads and deletes remote segments and their indexes.
+
+    Objects are named and encoded by `layout`, and kept in `store`, whose own calls are not repeated. Every
+    attempt to copy a segment has a new segment id. Several threads may use different segments. All methods
+    raise RemoteStorageError if the store fails.
+
+    With `retry`, failed calls are repeated: every operation is idempotent, so that repeating is safe. A copy
+    with unknown outcome is repeated only if the store can then list the segment's objects; otherwise
+    StoreWriteUnknown is raised. A broken stream is opened again at its position. A listing is repeated only
+    before its first object.
     """
 
     def __init__(
@@ -140,15 +155,15 @@ class ObjectTier:
         self.retry = retry
         self._sleep = sleep
         self._chance = chance
-        self.observer: FetchObserver | None = None
-        """Receives reports of reads of segments, if it is set."""
+        self.fetches: FetchCounts | None = None
+        """Counts the reads of segments, if it is set."""
 
     def without_retry(self) -> Self:
         """Return a tier of the same objects that reports the first failure of the store."""
         return type(self)(self.store, self.layout)
 
     def own_key(self, name: str) -> str:
-        """Implement `RemoteStorageManager.own_key`."""
+        """Return the key of an object of tierctl's own, which is not listed among the tier's objects."""
         return f"{self._own_prefix}{name}"
 
     @property
@@ -157,7 +172,10 @@ class ObjectTier:
         return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """Implement `RemoteStorageManager.copy_log_segment_data`."""
+        """Store the segment and its indexes durably; return KIP-917's custom metadata or None.
+
+        The operation is idempotent: it overwrites the objects of an earlier call with the same segment id.
+        """
         unknown: list[StoreWriteUnknown] = []
 
         def store() -> bytes | None:
@@ -182,29 +200,41 @@ class ObjectTier:
 
     @_repeated
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
+        """Compare size and checksum of every stored object of the segment with `data`.
+
+        Raise RemoteStorageError for the first object that is missing or differs; an object too many differs,
+        too.
+        """
         with self.layout.encoded(metadata, data) as encoded:
             self.store.verify_all(encoded.objects)
 
     @_repeated
     def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.check_indexes`."""
+        """Raise the SafetyRefusal that `store_indexes` would raise for these indexes; store nothing."""
         self.layout.index_objects(self.store, metadata, indexes)
 
     @_repeated
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
-        """Implement `RemoteStorageManager.store_indexes`."""
+        """Store these indexes of a finished segment durably; each replaces a stored one.
+
+        No other index, and not the log, is changed. Raise SafetyRefusal before anything is stored if the
+        layout can't hold them.
+        """
         self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
 
     def renamed(
         self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
     ) -> RemoteLogSegmentMetadata:
-        """Implement `RemoteStorageManager.renamed`."""
+        """Return the metadata of the copy that `copy_objects` makes of the segment for another partition."""
         return self.layout.renamed(metadata, partition)
 
     @_repeated
     def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
-        """Implement `RemoteStorageManager.copy_objects`; readers open the last object first."""
+        """Copy the objects of the segment durably to the keys of `renamed`, and verify them.
+
+        A server that can copy does it. The segment's own objects are not changed. Raise
+        RemoteResourceNotFound if it has none. The last object is copied last: readers open it first.
+        """
         keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
         present = self.store.sizes_bytes(keys)
         if not present:
@@ -216,34 +246,31 @@ class ObjectTier:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_log_segment`; memory is bounded for every range.
+        """Return the segment's bytes from `start_position` to `end_position`, both inclusive.
 
-        Raise ValueError for a negative or reversed range.
+        The stream ends at the segment's end if `end_position` is None or beyond it; memory is bounded for
+        every range. Raise RemoteResourceNotFound if the segment does not exist, and ValueError for a negative
+        or reversed range.
         """
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"not a range of positions: {start_position} to {end_position}")
         end = None if end_position is None else end_position + 1
 
+        def count(more: Fetches) -> None:
+            if self.fetches is not None:
+                self.fetches.add(metadata.topic, more)
+
         def open_at(position: int) -> BinaryIO:
             start = start_position + position
-            return io.BytesIO() if end is not None and start >= end else self._open_log(metadata, start, end)
-
-        return self._resuming(open_at)
-
-    def _open_log(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None) -> BinaryIO:
-        """Open the bytes of the log from `start` to before `end`, and report the read to the observer."""
-        if self.observer is None:
+            if end is not None and start >= end:
+                return io.BytesIO()
+            count(Fetches(requests=1))
             return self.layout.open_log(self.store, metadata, start, end)
-        self.observer.begun(metadata.topic)
-        try:
-            stream = self.layout.open_log(self.store, metadata, start, end)
-        except TierctlError:
-            self.observer.failed(metadata.topic)
-            raise
-        return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
+
+        return self._resuming(open_at, count if self.fetches is not None else None)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """Implement `RemoteStorageManager.fetch_index`."""
+        """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
 
         def open_at(position: int) -> BinaryIO:
             stream = self.layout.open_index(self.store, metadata, index_type)
@@ -254,11 +281,19 @@ class ObjectTier:
 
     @property
     def delete_batch(self) -> int:
-        """Implement `RemoteStorageManager.delete_batch`."""
+        """The number of segments that one call of `delete_log_segments` should have.
+
+        It follows from the number of objects that the store deletes by one request.
+        """
         return max(1, self.store.delete_batch // self.layout.keys_per_segment)
 
     def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
-        """Implement `RemoteStorageManager.delete_log_segments`; only segments with an error are repeated."""
+        """Delete every object of the segments by its exact key (KIP-405 deleteLogSegmentData, in bulk).
+
+        Return, for each segment, the error of an object that was not deleted; None if the store reported
+        none. Only `objects_of_each` proves that the objects are gone. Missing objects are no error. Errors
+        that concern all segments are raised; only segments with an error are repeated.
+        """
         return self._retried_each(self._deleted, segments, f"deleting {len(segments)} segments")
 
     def _deleted(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
@@ -273,7 +308,10 @@ class ObjectTier:
     def objects_of_each(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> list[list[RemoteObject] | TierctlError]:
-        """Implement `RemoteStorageManager.objects_of_each`; only segments with an error are repeated."""
+        """Return what `objects_of` returns, or raises, for each segment; list each folder once.
+
+        Errors that concern all segments are raised; only segments with an error are repeated.
+        """
         return self._retried_each(
             self._objects_of_each, segments, f"listing the objects of {len(segments)} segments"
         )
@@ -307,7 +345,7 @@ class ObjectTier:
         return {key: size_or_error for found in each for key, size_or_error in found.items()}
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """Implement `RemoteStorageManager.objects_of`."""
+        """Return the objects of the segment that the store has now, sorted by key."""
         return self._retried(
             lambda: self._objects_of(metadata), f"listing the objects of segment {metadata.segment_id}"
         )
@@ -317,11 +355,15 @@ class ObjectTier:
         return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Implement `RemoteStorageManager.name_of`."""
+        """Return the URI or path of the segment's first object, whether or not the object exists."""
         return self.store.name_of(self.layout.keys_of(metadata)[0])
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
+        """Yield every object below `folder`, sorted by key, also objects that belong to no segment.
+
+        Entries that are no plain objects have a `problem`; they do not end the listing. Temporary files of a
+        crashed run are included. `folder` is a prefix from `list_folder`, or "" for the whole tier.
+        """
 
         def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
             objects = self._list_objects(folder)
@@ -341,7 +383,7 @@ class ObjectTier:
         return (found for found in listed if not found.key.startswith(own))
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        """Implement `RemoteStorageManager.list_folder`."""
+        """Return the contents of one folder of the tier, so that several threads can list the tier."""
         found = self._retried(
             lambda: self.store.list_folder(folder or self.layout.base),
             f"listing the folder {folder or '/'} of the tier",
@@ -352,10 +394,11 @@ class ObjectTier:
 
     @_repeated
     def derived(self, listed: ListedSet) -> ObjectSet:
-        """Implement `RemoteStorageManager.derived`.
+        """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`.
 
-        A set without its log is incomplete. One that lacks another object, maybe because it is being deleted,
-        is not understood: its log may have the only copy of its records.
+        A set that is incomplete, or that is not understood, has no metadata, but the reason. A set without
+        its log is incomplete. One that lacks another object, maybe because it is being deleted, is not
+        understood: its log may have the only copy of its records.
         """
         required = self.layout.required_objects
         missing = [suffix for part, suffix in required.items() if not listed.parts & part]
@@ -378,7 +421,7 @@ class ObjectTier:
         return ObjectSet(listed=listed, why_not_understood=reason, log_end=LogEnd(offset=end_offset))
 
     def close(self) -> None:
-        """Implement `RemoteStorageManager.close`."""
+        """Release connections and files."""
         self.store.close()
 
     def _require_store(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
@@ -388,11 +431,16 @@ class ObjectTier:
         except RemoteStorageError:
             raise error from None
 
-    def _resuming(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
-        """Return the stream that `open_at` opens at position 0, or with `retry` one that resumes."""
-        if self.retry is None:
+    def _resuming(
+        self, open_at: Callable[[int], BinaryIO], count: Callable[[Fetches], None] | None = None
+    ) -> BinaryIO:
+        """Return the stream that `open_at` opens at position 0, or with `retry` one that resumes.
+
+        `count` receives the bytes that are read, and the errors.
+        """
+        if self.retry is None and count is None:
             return open_at(0)
-        return io.BufferedReader(_ResumingStream(open_at, self._retried))
+        return io.BufferedReader(_ResumingStream(open_at, self._retried, count or _no_count))
 
     def _retried_each(
         self,
@@ -485,12 +533,22 @@ class _Retried(Protocol):
     def __call__(self, call: Callable[[], T]) -> T: ...
 
 
-class _ResumingStream(io.RawIOBase):
-    """A stream that opens its source again, at the current position, if reading fails."""
+def _no_count(_more: Fetches) -> None:
+    """Count nothing."""
 
-    def __init__(self, open_at: Callable[[int], BinaryIO], retried: _Retried) -> None:
+
+class _ResumingStream(io.RawIOBase):
+    """A stream that opens its source again, at the current position, if reading fails.
+
+    `count` receives the bytes that are read, and each error.
+    """
+
+    def __init__(
+        self, open_at: Callable[[int], BinaryIO], retried: _Retried, count: Callable[[Fetches], None]
+    ) -> None:
         self._open_at = open_at
         self._retried = retried
+        self._count = count
         self._position = 0
         self._stream: BinaryIO | None = None
         self._retried(self._opened)
@@ -502,15 +560,19 @@ class _ResumingStream(io.RawIOBase):
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
 
         def read() -> bytes:
+            stream = self._opened()
             try:
-                return self._opened().read(len(view))
-            except RemoteStorageError:
-                self._drop()
+                return stream.read(len(view))
+            except Exception as e:
+                self._count(Fetches(errors=1))
+                if isinstance(e, RemoteStorageError):
+                    self._drop()
                 raise
 
         found = self._retried(read)
         view[: len(found)] = found
         self._position += len(found)
+        self._count(Fetches(size_bytes=len(found)))
         return len(found)
 
     def close(self) -> None:
@@ -519,7 +581,11 @@ class _ResumingStream(io.RawIOBase):
 
     def _opened(self) -> BinaryIO:
         if self._stream is None:
-            self._stream = self._open_at(self._position)
+            try:
+                self._stream = self._open_at(self._position)
+            except TierctlError:
+                self._count(Fetches(errors=1))
+                raise
         return self._stream
 
     def _drop(self) -> None:
@@ -528,6 +594,9 @@ class _ResumingStream(io.RawIOBase):
             self._stream = None
 
 
-def object_tier(remote: RemoteStorageManager) -> ObjectTier | None:
-    """Return `remote` if it is a tier of objects; None for another implementation."""
-    return remote if isinstance(remote, ObjectTier) else None
+def require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
+    """Raise `error`, which is about one object, if the store itself does not respond any more."""
+    try:
+        remote.list_folder()
+    except (RemoteStorageError, AuthenticationError):
+        raise error from None
