@@ -7,8 +7,9 @@ import pytest
 from tierctl.apply import run
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
-from tierctl.plan.recheck import Dropped, Recheck
+from tierctl.plan import recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
+from tierctl.state.tier_state import TierState
 
 from tests.apply.commands import OTHER_ID
 
@@ -25,7 +26,7 @@ def steps(count: int) -> list[Step]:
 
 
 def run_of(wave: list[Step]) -> run.Run:
-    context: Any = SimpleNamespace(metadata=SimpleNamespace(refresh=lambda: None))
+    context: Any = SimpleNamespace(metadata=SimpleNamespace(refresh=TierState))
     return run.Run(Plan(command="x", steps=tuple(wave), read={}), context, None)
 
 
@@ -50,20 +51,17 @@ def test_a_wave_of_which_all_is_refused_is_the_last(
 
 
 def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    def drop(lost: bool, done: bool = False) -> None:
-        def recheck(plan: Plan, _state: object) -> Recheck:
-            dropped = tuple(Dropped(step=step, reason="x", is_done=done) for step in plan.steps if lost)
-            return Recheck(plan=Plan(command="x", steps=() if lost else plan.steps, read={}), dropped=dropped)
+    def answer(reason: str | None) -> None:
+        monkeypatch.setattr(recheck._Checker, "check", lambda _checker, _step: reason)
 
-        monkeypatch.setattr(run, "recheck", recheck)
-
+    monkeypatch.setattr(recheck._Checker, "check_contiguous", lambda *_: None)
     first, second, third, fourth = steps(4)
     this = run_of([first, second, third, fourth])
-    drop(lost=True, done=True)
+    answer(recheck._Done("another program did it"))
     assert this.recheck([first]) == ([], [])
-    drop(lost=False)
+    answer(None)
     assert this.recheck([second]) == ([second], [])
-    drop(lost=True)
+    answer("it no longer holds")
     assert this.recheck([third]) == ([], [third])
-    drop(lost=False)
+    answer(None)
     assert this.recheck([fourth]) == ([], [fourth])
