@@ -5,7 +5,7 @@ from typing import Any
 
 from tierctl.errors import TierctlError
 from tierctl.state.cache import readable_links
-from tierctl.state.epoch_lists import waiting_links
+from tierctl.state.fold_kernels import waiting_links
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import TierState
 

@@ -185,7 +185,7 @@ def test_decisions_about_copied_segments() -> None:
 )
 def test_the_finding(config: TopicConfig, at_ms: int, is_found: bool) -> None:
     """Segments that were written less than an hour ago may still be copied."""
-    found = list(check_local_retention(RemoteLogMetadataCache(), [_log()], config, at_ms))
+    found = list(check_local_retention(RemoteLogMetadataCache.empty(), [_log()], config, at_ms))
     assert [(each.check, each.start_offset) for each in found] == [
         (FindingKind.LOCAL_NOT_FREED, 0)
     ] * is_found

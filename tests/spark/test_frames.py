@@ -22,8 +22,7 @@ from tierctl.spark import (
 )
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.frames import Folded
-from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import TierState, sizes_by_group
 from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import repeated_and_lost, update

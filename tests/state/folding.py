@@ -17,8 +17,9 @@ from tierctl.model import (
 )
 from tierctl.model.events import is_valid_partition_transition
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import fold
-from tierctl.state.queries import PartitionSegments
+from tierctl.state.fold import fold, fold_event
+from tierctl.state.queries import LiveSegments, PartitionSegments
+from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.metadata.decode import DecodedEvents, decode_values
 from tierctl.wire.metadata.values import decode, encode
@@ -36,11 +37,16 @@ def folded(
     *,
     chunks: Sequence[int] = (),
     keep_deleted: bool = False,
+    between: Callable[[TierState], TierState] = lambda state: state,
 ) -> TierState:
-    """Return the state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
+    """Return the state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`.
+
+    After each chunk, the fold continues with the state that `between` returns.
+    """
     state = TierState(keep_deleted=keep_deleted)
     bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
     for begin, end in pairwise(bounds):
+        state = between(state)
         fold(
             events_of(values[begin:end]),
             state,
@@ -48,6 +54,15 @@ def folded(
             metadata_offsets=range(begin, end),
         )
     return state
+
+
+def cache_of(events: Iterable[MetadataEvent]) -> RemoteLogMetadataCache:
+    """Return the cache of the first user partition after events that are all applied."""
+    state = TierState()
+    for offset, event in enumerate(events):
+        fold_event(event, state, metadata_partition=3, metadata_offset=offset)
+    assert state.anomaly_count == 0
+    return next((part.cache for part in state.partitions.values()), RemoteLogMetadataCache.empty())
 
 
 @dataclass(slots=True)
@@ -60,20 +75,18 @@ class Expected:
     delete_marked_offset: int | None = None
     lowest_start_offset: int | None = None
     last_event_offset: int = -1
-    cache: ReferenceCache = field(default_factory=lambda: ReferenceCache(initialized=False))
+    cache: ReferenceCache = field(default_factory=ReferenceCache)
 
     def take(self, event: MetadataEvent, offset: int) -> bool:
         """Apply an event; return False if it is ignored; raise IllegalEventError."""
         self.last_event_offset = offset
         if isinstance(event, RemotePartitionDeleteMetadata):
             return self._delete(event.state, offset)
-        if not isinstance(event, RemoteLogSegmentMetadata):
-            return self.cache.update(event)
-        is_added = self.cache.add(event)
-        if is_added:
+        is_taken = self.cache.take(event)
+        if is_taken and isinstance(event, RemoteLogSegmentMetadata):
             known = self.lowest_start_offset
             self.lowest_start_offset = min(event.start_offset, event.start_offset if known is None else known)
-        return is_added
+        return is_taken
 
     def _delete(self, target: RemotePartitionDeleteState, offset: int) -> bool:
         if not is_valid_partition_transition(self.delete_state, target):
@@ -138,6 +151,7 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
         return sorted(found, key=lambda m: m.segment_id)
 
     assert ordered(segments) == known
+    assert_columns(segments.columns, list(segments))
     for state in S:
         assert ordered(segments.in_state(state)) == [m for m in known if m.state is state]
         assert segments.count_in(state) == sum(m.state is state for m in known)
@@ -148,7 +162,6 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
     for epoch in (*cache.leader_epochs(), 99):
         below = [m for m in finished if max(e for e, _ in m.segment_leader_epochs) < epoch]
         assert ordered(segments.finished_of_epochs_below(epoch)) == below
-        assert segments.highest_offset_for_epoch(epoch) == cache.highest_offset_for_epoch(epoch)
         assert _listed(_finished_in(segments), epoch) == _listed(cache.list_remote_log_segments, epoch)
     for at, begun in enumerate(arrived := list(segments)):
         last = max(e for e, _ in begun.segment_leader_epochs)
@@ -164,6 +177,18 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
     assert segments.newest_event_ms() == max((m.event_timestamp_ms for m in known), default=0)
     newest = segments.newest()
     assert (None if newest is None else _recency(newest)) == max(map(_recency, finished), default=None)
+
+
+def assert_columns(live: LiveSegments, segments: list[RemoteLogSegmentMetadata]) -> None:
+    """Assert that columns have the facts of the segments."""
+    pairs = live.epoch_pairs()
+    found = list(zip(pairs.epochs.tolist(), pairs.offsets.tolist(), strict=True))
+    assert [segment.end_offset for segment in segments] == live.column("end").tolist()
+    assert [segment.state for segment in segments] == [STATES[code] for code in live.states]
+    assert [len(segment.segment_leader_epochs) for segment in segments] == pairs.counts.tolist()
+    assert [pair for segment in segments for pair in segment.segment_leader_epochs] == found
+    customs = live.customs() or [None] * len(segments)
+    assert [segment.custom_metadata for segment in segments] == customs
 
 
 def _end_in(segment: RemoteLogSegmentMetadata, epoch: int) -> int:

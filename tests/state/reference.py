@@ -65,17 +65,18 @@ def updated(
 class ReferenceCache:
     """RemoteLogMetadataCache and RemoteLogLeaderEpochState, translated from Java map by map."""
 
-    def __init__(self, *, initialized: bool = True) -> None:
-        self.initialized = initialized
+    def __init__(self) -> None:
+        self.last: dict[Uuid, RemoteLogSegmentMetadata] = {}
+        """Each segment, deleted ones included, in its last state."""
         self._segments: dict[Uuid, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, _EpochState] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
 
-    def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
-        """Return the segment with that id in any state; None if it is unknown or deleted."""
-        return self._segments.get(segment_id)
+    def take(self, event: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate) -> bool:
+        """Apply an event; return False if it is ignored; raise IllegalEventError."""
+        return self.add(event) if isinstance(event, RemoteLogSegmentMetadata) else self.update(event)
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Implement addCopyInProgressSegment; return False if the event was ignored.
@@ -92,7 +93,7 @@ class ReferenceCache:
             return False
         for epoch in dict(metadata.segment_leader_epochs):
             self._epoch(epoch).unreferenced[metadata.segment_id] = None
-        self._segments[metadata.segment_id] = metadata
+        self._segments[metadata.segment_id] = self.last[metadata.segment_id] = metadata
         return True
 
     def _epoch(self, epoch: int) -> _EpochState:
@@ -101,15 +102,11 @@ class ReferenceCache:
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
         """Implement updateRemoteLogSegmentMetadata; return False if the event was ignored.
 
-        Raise RemoteResourceNotFound for an unknown segment (unless history is being loaded) and
-        IllegalEventError for an allowed update to COPY_SEGMENT_STARTED.
+        Events of unknown segments are ignored, as while history is being loaded. Raise IllegalEventError for
+        an allowed update to COPY_SEGMENT_STARTED.
         """
         existing = self._segments.get(update.segment_id)
-        if existing is None:
-            if not self.initialized:
-                return False
-            raise RemoteResourceNotFound(f"no metadata of remote segment {update.segment_id}")
-        if not is_valid_transition(existing.state, update.state):
+        if existing is None or not is_valid_transition(existing.state, update.state):
             return False
         if update.state is _S.COPY_SEGMENT_STARTED:
             raise IllegalEventError(
@@ -120,6 +117,7 @@ class ReferenceCache:
 
     def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:
         segment_id = metadata.segment_id
+        self.last[segment_id] = metadata
         for epoch, start_offset in sorted(dict(metadata.segment_leader_epochs).items()):
             entry = self._epoch(epoch)
             if metadata.state is _S.COPY_SEGMENT_FINISHED:
@@ -178,17 +176,7 @@ class ReferenceCache:
 
 
 def _check_ranges(metadata: RemoteLogSegmentMetadata) -> None:
-    """Raise the errors of RemoteLogSegmentMetadata's constructor for impossible offsets and epochs."""
-    what = f"segment {metadata.segment_id}"
-    if metadata.start_offset < 0:
-        raise IllegalEventError(
-            what, expected="a start offset of at least 0", found=str(metadata.start_offset)
-        )
-    if metadata.end_offset < metadata.start_offset:
-        raise IllegalEventError(
-            what,
-            expected=f"an end offset of at least {metadata.start_offset}",
-            found=str(metadata.end_offset),
-        )
-    if not metadata.segment_leader_epochs:
-        raise IllegalEventError(what, expected="at least one leader epoch", found="none")
+    """Raise the error of RemoteLogSegmentMetadata's constructor for impossible offsets and epochs."""
+    is_ascending = 0 <= metadata.start_offset <= metadata.end_offset
+    if not is_ascending or not metadata.segment_leader_epochs:
+        raise IllegalEventError("segment", expected="offsets and epochs of a segment", found="others")

@@ -1,15 +1,22 @@
-"""Folding whole columns has the same result as folding event by event."""
+"""The fold has the same results as Kafka's classes, in whole columns, in chunks, and from a snapshot on."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tierctl.errors import IllegalEventError
+from tierctl.errors import (
+    CorruptInputError,
+    IllegalEventError,
+    RemoteResourceNotFound,
+    UnsupportedFormatError,
+)
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -18,18 +25,35 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
+from tierctl.state import snapshot
 from tierctl.state import table as table_module
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold
-from tierctl.state.tier_state import ANOMALIES_KEPT, TierState
+from tierctl.state.snapshot import read_snapshot, write_snapshot
+from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, TierState
 from tierctl.wire.metadata.decode import rows_of
 from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
-from tests.state.folding import assert_same, encodable, events_of, folded, one_by_one, values_of
-from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
-from tests.state.reference import ReferenceCache
-from tests.state.reference import updated as with_update
-from tests.state.test_cache import assert_lists
+from tests.state.folding import (
+    assert_same,
+    cache_of,
+    encodable,
+    events_of,
+    folded,
+    one_by_one,
+    values_of,
+)
+from tests.state.histories import (
+    ORDERS,
+    S,
+    finished,
+    histories,
+    regular_histories,
+    segment_id,
+    started,
+    updated,
+)
 from tests.support.amounts import examples
 
 pytestmark = pytest.mark.usefixtures("both_forms")
@@ -37,11 +61,37 @@ pytestmark = pytest.mark.usefixtures("both_forms")
 P = RemotePartitionDeleteState
 
 
+def compacted(state: TierState) -> TierState:
+    """Drop the rows of deleted segments."""
+    for table in state.tables.values():
+        table.compact()
+    return state
+
+
+def restored(state: TierState) -> TierState:
+    """Write a snapshot, and read it."""
+    return read_snapshot(write_snapshot(state, 3))
+
+
+CONTINUED = st.sampled_from([lambda state: state, compacted, restored])
+"""How a fold continues after a chunk."""
+
+
+def assert_lists(cache: RemoteLogMetadataCache, epoch: int, ids: list[Uuid]) -> None:
+    """Compare a list with Kafka's, in which segments with equal start offsets have no order."""
+    found = list(cache.list_remote_log_segments(epoch))
+    assert sorted(each.segment_id for each in found) == sorted(ids)
+    starts = [each.start_offset for each in found]
+    assert starts == sorted(starts)
+    sizes = [each.segment_size_in_bytes for each in found]
+    assert cache.remote_log_size(epoch) == (len(sizes), sum(sizes))
+
+
 @pytest.mark.parametrize("number", range(40))
 def test_kafkas_histories(number: int) -> None:
     history = list(vectors("cache.jsonl"))[number]
     values = [bytes.fromhex(event["hex"]) for event in history["events"]]
-    state = folded(values)
+    state = folded(values, chunks=range(0, len(values), 7), between=restored)
     assert_same(state, one_by_one(values))
     (part,) = state.partitions.values()
     everything = sorted([m.segment_id, m.state] for m in part.cache.list_remote_log_segments())
@@ -49,20 +99,27 @@ def test_kafkas_histories(number: int) -> None:
     for epoch, answers in history["by_epoch"].items():
         assert part.cache.highest_offset_for_epoch(int(epoch)) == answers["highest_offset"]
         assert_lists(part.cache, int(epoch), answers["list"])
-    errors = [event["error"] for event in history["events"]]
-    assert len(state.quarantined) == errors.count("IllegalArgumentException")
-    assert state.anomaly_count >= errors.count("RemoteResourceNotFoundException")
+        for offset, expected, _ in answers["find"]:
+            found = part.cache.remote_log_segment_metadata(int(epoch), offset)
+            assert (found and found.segment_id) == expected
+    errors = {at: event["error"] for at, event in enumerate(history["events"]) if event["error"]}
+    refused = [at for at, error in errors.items() if error == "IllegalArgumentException"]
+    assert [bad.metadata_offset for bad in state.quarantined] == refused
+    unknown = {at for at, error in errors.items() if error == "RemoteResourceNotFoundException"}
+    assert len(refused) + len(unknown) == len(errors)
+    assert unknown <= {anomaly.metadata_offset for anomaly in state.anomalies}
 
 
-@given(
-    st.one_of(histories(), regular_histories()),
-    st.lists(st.integers(0, 60), max_size=4),
-)
+@given(st.one_of(histories(), regular_histories()), st.lists(st.integers(0, 60), max_size=4), CONTINUED)
+@example([*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED)], [1], compacted)
+@example([started(1, 0, 9, ((0, 3),)), started(1, 3, 9, ((0, 3),))], [1], compacted)
+@example([started(1, 0, 9, ((n % 2, 0),)) for n in range(6)] + [started(2, 10, 19)], [*range(7)], restored)
 @examples(200)
-def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
-    events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
-    values = values_of(events)
-    assert_same(folded(values, chunks=chunks), one_by_one(values))
+def test_any_history(
+    history: list[MetadataEvent], chunks: list[int], continued: Callable[[TierState], TierState]
+) -> None:
+    values = values_of([event for event in history if encodable(event)])
+    assert_same(folded(values, chunks=chunks, between=continued), one_by_one(values))
 
 
 @given(
@@ -70,14 +127,19 @@ def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
     st.lists(st.integers(0, 100), max_size=4),
     st.randoms(use_true_random=False),
     st.booleans(),
+    CONTINUED,
 )
-@examples(200)
+@examples(150)
 def test_any_histories_of_neighbours(
-    found: list[list[MetadataEvent]], chunks: list[int], random: Random, share_ids: bool
+    found: list[list[MetadataEvent]],
+    chunks: list[int],
+    random: Random,
+    share_ids: bool,
+    continued: Callable[[TierState], TierState],
 ) -> None:
     queues = []
     for partition, history in enumerate(found):
-        own = [replace(e, partition=partition) for e in history if encodable(e) and not e.nested_tags]
+        own = [replace(e, partition=partition) for e in history if encodable(e)]
         if not share_ids:
             own = [replace(e, segment_id=of_partition(e.segment_id, partition)) for e in own]
         queues.append(own)
@@ -85,58 +147,31 @@ def test_any_histories_of_neighbours(
     while any(queues):
         queue = random.choice([queue for queue in queues if queue])
         events.append(queue.pop(0))
-    values = values_of([e for e in events if not e.unknown_tags])
-    assert_same(folded(values, chunks=chunks), one_by_one(values))
+    values = values_of(events)
+    assert_same(folded(values, chunks=chunks, between=continued), one_by_one(values))
 
 
 def of_partition(segment_id: Uuid, partition: int) -> Uuid:
     return Uuid.from_bytes(bytes([partition + 1]) + segment_id.bytes[1:])
 
 
-def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, RemoteLogSegmentMetadata]:
-    """Return the last state of every segment, from a reference cache that keeps deleted segments."""
-    cache, last = ReferenceCache(initialized=False), {}
-    for event in events:
-        known = cache.get(event.segment_id)
-        try:
-            taken = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
-        except IllegalEventError:
-            continue
-        if taken:
-            is_add = isinstance(event, RemoteLogSegmentMetadata)
-            last[event.segment_id] = event if is_add else with_update(known, event)
-    return last
-
-
-def test_segment_finished_and_marked_for_deletion_in_a_later_chunk_stays_listed() -> None:
-    values = values_of([*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED)])
-    assert_same(folded(values, chunks=[1]), one_by_one(values))
-
-
-@pytest.mark.parametrize("chunks", [[], [1]])
-def test_a_segment_that_is_added_again_at_a_higher_offset_keeps_its_lowest_start(chunks: list[int]) -> None:
-    values = values_of([started(1, 0, 9, ((0, 3),)), started(1, 3, 9, ((0, 3),))])
-    assert_same(folded(values, chunks=chunks), one_by_one(values))
+@given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
+@examples(100)
+def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
+    values = values_of([event for event in history if encodable(event)])
+    state, expected = folded(values, chunks=[cut], keep_deleted=True), one_by_one(values)
+    last = {i: m for part in expected.partitions.values() for i, m in part.cache.last.items()}
+    if values:
+        assert last_states(state) == last
+    gone = {m.segment_id for m in state.deleted_segments()}
+    assert gone == {i for i, m in last.items() if m.state is S.DELETE_SEGMENT_FINISHED}
+    assert_same(state, expected)
 
 
 def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
     """Return every segment, also deleted ones, in its last state."""
     (part,) = state.partitions.values()
     return {m.segment_id: m for m in [*part.cache.list_remote_log_segments(), *state.deleted_segments()]}
-
-
-@given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
-@examples(200)
-def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
-    events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
-    values = values_of(events)
-    state = folded(values, chunks=[cut], keep_deleted=True)
-    expected = kept_by_a_cache_that_keeps(events)
-    if events:
-        assert last_states(state) == expected
-    gone = {m.segment_id for m in state.deleted_segments()}
-    assert gone == {i for i, m in expected.items() if m.state is S.DELETE_SEGMENT_FINISHED}
-    assert_same(state, one_by_one(values))
 
 
 def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
@@ -245,13 +280,23 @@ def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
     assert part.last_event_offset == 7
 
 
-@pytest.mark.parametrize("changed", [{"start_offset": -1}, {"end_offset": 3}, {"segment_leader_epochs": ()}])
-def test_an_impossible_segment_is_refused(changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"start_offset": -1}, "start offset"),
+        ({"end_offset": 3}, "end offset"),
+        ({"segment_leader_epochs": ()}, "leader epoch"),
+        ({"state": S.COPY_SEGMENT_FINISHED}, "COPY_SEGMENT_STARTED"),
+    ],
+)
+def test_an_impossible_segment_is_refused(changed: dict[str, Any], expected: str) -> None:
     impossible = replace(started(1, 5, 9), **changed)
     events = rows_of([impossible, updated(1, S.COPY_SEGMENT_FINISHED), started(2, 10, 19)])
     state = TierState()
     fold(events, state, metadata_partition=3, metadata_offsets=range(3))
-    assert [q.metadata_offset for q in state.quarantined] == [0]
+    [bad] = state.quarantined
+    assert (bad.metadata_offset, type(bad.error)) == (0, IllegalEventError)
+    assert expected in bad.error.expected
     assert [a.metadata_offset for a in state.anomalies] == [1]
     assert len(state.partitions[ORDERS.key].cache) == 1
 
@@ -296,3 +341,88 @@ def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
     assert state.read == {3: 7}
     fold(events_of([None]), state, metadata_partition=3, metadata_offsets=np.array([8]))
     assert (state.read, state.partitions) == ({3: 9}, {})
+
+
+def test_later_copy_supersedes_what_it_covers_and_forgets_what_it_overwrites() -> None:
+    superseded = cache_of([*finished(1, 0, 100), *finished(2, 0, 200)])
+    assert [m.segment_id for m in superseded.list_remote_log_segments(0)] == [segment_id(2), segment_id(1)]
+    found = superseded.remote_log_segment_metadata(0, 50)
+    assert found is not None
+    assert found.segment_id == segment_id(2)
+    forgotten = cache_of([*finished(1, 0, 100), *finished(2, 101, 200), *finished(3, 0, 100)])
+    assert [m.segment_id for m in forgotten.list_remote_log_segments(0)] == [segment_id(3), segment_id(2)]
+    assert forgotten.get(segment_id(1)) is not None
+    assert forgotten.highest_offset_for_epoch(0) == 200
+
+
+def test_epoch_that_names_a_segment_gone_is_refused_until_it_is_back() -> None:
+    moved = [started(1, 0, 9, ((0, 0),)), started(1, 0, 9, ((1, 0),))]
+    events = [*moved, updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
+    with pytest.raises(RemoteResourceNotFound):
+        cache_of(events).list_remote_log_segments(0)
+    cache = cache_of([*events, started(1, 0, 9, ((2, 0),))])
+    assert [m.segment_id for m in cache.list_remote_log_segments(0)] == [segment_id(1)]
+
+
+def test_every_field_of_a_segment_is_kept() -> None:
+    """A field that is added to the model must get a column of the state, too."""
+    segment = started(
+        1,
+        10,
+        19,
+        broker_id=3,
+        custom_metadata=b"custom",
+        txn_index_empty=True,
+        unknown_tags=((5, b"tag"),),
+        nested_tags=(("remote_log_segment_id", ((6, b"tag"),)),),
+    )
+    # The cache adds a segment always in this state, and kafka records have no leader epoch.
+    fixed = {"state", "leader_epoch"}
+    assert {f.name for f in fields(segment) if getattr(segment, f.name) == f.default} == fixed
+    assert cache_of([segment]).get(segment_id(1)) == segment
+
+
+def test_threads_ask_at_the_same_time() -> None:
+    """Each segment has another number of leader epochs: nothing of one question may be left to another."""
+    events, expected = [], {}
+    for number in range(40):
+        first = 100 * number
+        epochs = tuple((number + step, first + step) for step in range(1 + number % 7))
+        events += finished(number, first, first + 99, epochs)
+        expected |= {(epoch, offset): segment_id(number) for epoch, offset in epochs}
+    cache = cache_of(events)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            asked = [*expected] * 8
+            found = list(pool.map(lambda each: cache.remote_log_segment_metadata(*each), asked))
+    finally:
+        sys.setswitchinterval(interval)
+    assert [each and each.segment_id for each in found] == [expected[each] for each in asked]
+
+
+def test_a_snapshot_keeps_what_could_not_be_read() -> None:
+    values = [encode(started(1, 0, 9)), b"\x01\x09\x00", None, encode(updated(1, S.COPY_SEGMENT_STARTED))]
+    whole, parts = folded(values), folded(values, chunks=[1, 2, 3, 4], between=restored)
+    assert_same(restored(parts), whole)
+    assert parts.read == whole.read
+    assert [(q.metadata_offset, q.error.message) for q in restored(parts).quarantined] == [
+        (q.metadata_offset, q.error.message) for q in whole.quarantined
+    ]
+
+
+def test_missing_events_stay_missing() -> None:
+    missing = [MissingEvents(3, 0, 7), MissingEvents(3, 9, 12)]
+    state = TierState(missing=[*missing, MissingEvents(4, 0, 5)])
+    assert restored(state).missing == missing
+
+
+def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_snapshot(TierState(), 3)
+    for wrong in (b"", data[: len(data) // 2], b"nonsense"):
+        with pytest.raises(CorruptInputError):
+            read_snapshot(wrong)
+    monkeypatch.setattr(snapshot, "VERSION", snapshot.VERSION + 1)
+    with pytest.raises(UnsupportedFormatError, match=f"version {snapshot.VERSION}"):
+        read_snapshot(data)

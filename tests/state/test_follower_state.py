@@ -20,6 +20,7 @@ from tierctl.state.lineage import (
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.state.captures import lineage_of, partition, read_state
+from tests.state.folding import cache_of
 from tests.state.histories import finished, segment_id
 
 Entries = list[tuple[int, int]]
@@ -36,12 +37,7 @@ class Segment(NamedTuple):
 
 
 def tier(*segments: Segment) -> RemoteLogMetadataCache:
-    cache = RemoteLogMetadataCache()
-    for segment in segments:
-        add, update = finished(segment.number, segment.start, segment.end, tuple(segment.epochs))
-        cache.add(add)
-        cache.update(update)
-    return cache
+    return cache_of(e for s in segments for e in finished(s.number, s.start, s.end, tuple(s.epochs)))
 
 
 SEG_0_2 = Segment(1, 0, 2, [(0, 0)], [(0, 0)])

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from tierctl.state.lineage import (
 )
 
 from tests.state.captures import lineage_of, partition, read_state
+from tests.state.folding import cache_of
 from tests.state.histories import S, finished, segment_id, started, updated
 from tests.support.amounts import examples
 
@@ -167,30 +169,6 @@ def test_within_leader_epochs_is_kafkas_rule(
     assert is_remote_segment_within_leader_epochs(segment, log_end, leader_epochs) == expected
 
 
-# The lineage {0: 0, 2: 10, 5: 30, 6: 50} of a log that ends at 60.
-@pytest.mark.parametrize(
-    ("start", "end", "epochs", "within"),
-    [
-        (0, 9, ((0, 0),), True),
-        (0, 10, ((0, 0),), False),
-        (5, 35, ((0, 5), (2, 10), (5, 30)), True),
-        (5, 35, ((0, 5), (2, 11), (5, 30)), False),
-        (5, 35, ((0, 5), (5, 30)), False),
-        (5, 35, ((0, 5), (1, 8), (2, 10), (5, 30)), False),
-        (12, 20, ((2, 12),), True),
-        (8, 20, ((2, 8),), False),
-        (50, 59, ((6, 50),), True),
-        (50, 60, ((6, 50),), False),
-        (50, 55, ((7, 50),), False),
-        (10, 20, ((1, 10), (2, 10)), True),
-    ],
-)
-def test_segments_of_a_lineage(
-    start: int, end: int, epochs: tuple[tuple[int, int], ...], within: bool
-) -> None:
-    assert LEDGER.contains(started(1, start, end, epochs), 60) is within
-
-
 def test_epochs_below_a_truncated_lineage_are_forgiven() -> None:
     # The example of Kafka's own comment: an overlapping segment was deleted, and the lineage starts at 51.
     truncated = Lineage([(7, 51), (9, 100)])
@@ -199,13 +177,8 @@ def test_epochs_below_a_truncated_lineage_are_forgiven() -> None:
     assert not Lineage().contains(started(2, 14, 50, ((5, 14),)), 200)
 
 
-def cache_of(*segments: tuple[object, ...]) -> RemoteLogMetadataCache:
-    cache = RemoteLogMetadataCache()
-    for segment in segments:
-        add, update = finished(*segment)
-        cache.add(add)
-        cache.update(update)
-    return cache
+def tier(*segments: tuple[Any, ...]) -> RemoteLogMetadataCache:
+    return cache_of(event for segment in segments for event in finished(*segment))
 
 
 @pytest.mark.parametrize(
@@ -221,8 +194,8 @@ def cache_of(*segments: tuple[object, ...]) -> RemoteLogMetadataCache:
     ],
     ids=["nothing", "one", "two epochs", "diverged", "diverged by one", "diverged later", "foreign epoch"],
 )
-def test_highest_remote_offset(segments: list[tuple[object, ...]], highest: tuple[int, int]) -> None:
-    assert find_highest_remote_offset(cache_of(*segments), LEDGER, 60) == OffsetAndEpoch(*highest)
+def test_highest_remote_offset(segments: list[tuple[Any, ...]], highest: tuple[int, int]) -> None:
+    assert find_highest_remote_offset(tier(*segments), LEDGER, 60) == OffsetAndEpoch(*highest)
 
 
 def spans(cache: RemoteLogMetadataCache, *bounds: int) -> list[tuple[str, int, int]]:
@@ -233,7 +206,7 @@ def spans(cache: RemoteLogMetadataCache, *bounds: int) -> list[tuple[str, int, i
 
 
 def test_each_offset_is_answered_once_by_its_lineage() -> None:
-    cache = cache_of(
+    cache = tier(
         (1, 0, 9),
         (2, 10, 34, ((0, 10),)),  # Copied by a former leader: the lineage has epoch 2 there.
         (3, 10, 34, ((2, 10), (5, 30))),
@@ -249,12 +222,9 @@ def test_each_offset_is_answered_once_by_its_lineage() -> None:
 
 
 def test_segment_that_spans_into_a_later_epoch_is_found_after_a_hole() -> None:
-    cache = cache_of((1, 20, 40, ((2, 20), (5, 30))))
-    cache.update(updated(1, S.DELETE_SEGMENT_STARTED))
-    assert spans(cache) == []
-    add, update = finished(2, 25, 40, ((4, 25), (5, 30)))
-    cache.add(add)
-    cache.update(update)
+    deleted = [*finished(1, 20, 40, ((2, 20), (5, 30))), updated(1, S.DELETE_SEGMENT_STARTED)]
+    assert spans(cache_of(deleted)) == []
+    cache = cache_of([*deleted, *finished(2, 25, 40, ((4, 25), (5, 30)))])
     assert spans(cache) == [(segment_id(2), 30, 40)]
 
 
@@ -267,7 +237,7 @@ def _tiers(draw: st.DrawFn) -> tuple[RemoteLogMetadataCache, Lineage]:
         epochs = draw(ascending)
         shifted = tuple((epoch, start + offset) for epoch, offset in sorted(epochs))
         segments.append((number, start, start + draw(st.integers(0, 12)), shifted))
-    return cache_of(*segments), lineage
+    return tier(*segments), lineage
 
 
 @given(_tiers(), st.integers(0, 20))

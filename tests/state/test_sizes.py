@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import RemoteLogSegmentState
-from tierctl.state.sizes import keep_sizes, sizes_by_group
+from tierctl.state.tier_state import keep_sizes, sizes_by_group
 
 from tests.state.folding import folded, values_of
 from tests.state.histories import ORDERS, started

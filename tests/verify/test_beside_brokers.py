@@ -12,8 +12,7 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.choices import Severity
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.state.sizes import keep_facts
-from tierctl.state.tier_state import Question, TierState
+from tierctl.state.tier_state import Question, TierState, keep_facts
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 

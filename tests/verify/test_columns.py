@@ -25,8 +25,8 @@ from tierctl.model import (
 )
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.cut_epochs import cut_epochs
 from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.log_start import cut_epochs
 from tierctl.state.queries import PartitionSegments
 
 from tests.state.folding import encodable, folded, values_of
@@ -64,7 +64,7 @@ def _partitions(draw: st.DrawFn) -> tuple[RemoteLogMetadataCache, LogFacts]:
     """Return a partition, and a log that has its lineage, a part of that, or any other one."""
     events = draw(st.one_of(histories(), regular_histories(), regular_histories()))
     parts = list(folded(values_of([each for each in events if encodable(each)])).partitions.values())
-    cache = parts[0].cache if parts else RemoteLogMetadataCache()
+    cache = parts[0].cache if parts else RemoteLogMetadataCache.empty()
     lineage = Lineage(epoch_starts(list(cache.list_remote_log_segments())))
     changes: list[Callable[[Lineage], Lineage]] = [
         lambda known: known,
@@ -101,6 +101,14 @@ def test_columns_answer_as_single_segments(partition: tuple[RemoteLogMetadataCac
 def _listed(cache: RemoteLogMetadataCache, epoch: int) -> list[RemoteLogSegmentMetadata]:
     at = cache.table.epoch(cache.number, epoch)
     return [cache.table.metadata(row) for row in cache.listed(at, epoch).tolist()]
+
+
+@examples(40)
+@given(regular_histories())
+def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[MetadataEvent]) -> None:
+    for part in folded(values_of(events)).by_metadata_partition():
+        assert part.segments.is_in_order
+        assert PartitionSegments.of_cache(part.cache).is_in_order
 
 
 @examples(400)

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, check_offsets, check_segments
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.model import MetadataEvent
 from tierctl.model.choices import Severity
 from tierctl.plan.retention.expiry import plan_retention
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
 
 from tests.plan.tier import local_log
 from tests.state.captures import lineage_of, partition, read_state
-from tests.state.folding import folded
+from tests.state.folding import cache_of, folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 
 K = FindingKind
@@ -70,14 +69,6 @@ LOG = LogFacts(
     lineage=Lineage([(0, 0), (2, 50)]), log_start_offset=0, log_end_offset=100, local_log_start_offset=60
 )
 WHOLE = [*finished(1, 0, 49), *finished(2, 50, 69, ((2, 50),))]
-
-
-def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
-    cache = RemoteLogMetadataCache()
-    for event in events:
-        taken = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
-        assert taken
-    return cache
 
 
 def told(finding: Finding) -> tuple[FindingKind, Severity, int | None, int | None, int | None]:

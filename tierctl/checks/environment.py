@@ -30,7 +30,7 @@ from tierctl.model.settings.registry import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.report.texts import bytes_text, counted
-from tierctl.state.cut_epochs import cut_epochs_of
+from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import TierState
 
 WARN_MS = 30_000

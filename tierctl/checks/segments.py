@@ -41,8 +41,8 @@ from tierctl.read.readable_log import (
 from tierctl.read.segment import IndexFetcher, Report
 from tierctl.report.texts import bytes_text, counted
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.arrays import Bools, Int64s
@@ -445,7 +445,10 @@ def check_partition(
     """
     if is_sound and facts is None and fetcher is None and not readable.logs:
         return
-    partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
+    partition, segments = (
+        readable.topic_id_partition,
+        PartitionSegments.of_cache(readable.cache),
+    )
     facts = facts or _facts(readable, segments, fetcher, report)
     if facts.offsets is not None:
         yield from check_offsets(partition, facts.offsets)

@@ -37,8 +37,7 @@ from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import TierState, sizes_by_group
 
 _S = RemotePartitionDeleteState
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

@@ -30,7 +30,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.sizes import SegmentSizes, sizes_by_group
+from tierctl.state.tier_state import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
     from tierctl.checks.findings import Finding

@@ -21,9 +21,16 @@ from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
-from tierctl.state.sizes import keep_facts, keep_sizes
 from tierctl.state.snapshot import write_snapshot
-from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, Question, TierState
+from tierctl.state.tier_state import (
+    HeldState,
+    MissingEvents,
+    Quarantined,
+    Question,
+    TierState,
+    keep_facts,
+    keep_sizes,
+)
 from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values

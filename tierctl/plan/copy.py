@@ -366,7 +366,7 @@ def _decide(
     """Add the steps of a partition; return the offset from which it is copied, and why the copies stop."""
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
-    cache = part.cache if part is not None else RemoteLogMetadataCache()
+    cache = part.cache if part is not None else RemoteLogMetadataCache.empty()
     copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
     begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
     from_offset = max(copied + 1, log.log_start_offset)
@@ -609,7 +609,7 @@ def _decide_from_tier(
     part: PartitionState, other: PartitionState | None, lineage: Lineage, decisions: _Decisions
 ) -> None:
     partition = part.topic_id_partition
-    cache = other.cache if other is not None else RemoteLogMetadataCache()
+    cache = other.cache if other is not None else RemoteLogMetadataCache.empty()
     there = list(cache.list_remote_log_segments())
     begun = [segment for segment in there if segment.state is _S.COPY_SEGMENT_STARTED]
     finished = {_copied_as(s): s for s in there if s.state is _S.COPY_SEGMENT_FINISHED}

@@ -31,9 +31,8 @@ from tierctl.plan.choose_sets import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_step
-from tierctl.state.cut_epochs import cut_among, is_uncovered
 from tierctl.state.lineage import Lineage
-from tierctl.state.log_start import DerivedSets, Log, LogStart, log_start_in_force
+from tierctl.state.log_start import DerivedSets, Log, LogStart, cut_among, is_uncovered, log_start_in_force
 
 # Which log start is published where brokers may have raised it: the one that the operator asked for.
 #

@@ -31,15 +31,15 @@ class AbortedTransactions:
         self._report = report
         self._next = 0
         self._decided = -1
-        self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
+        self._aborted = AbortedSet(())
         self._open_after: dict[int, OpenTransactions | None] = {-1: {}}
 
     def is_aborted(self, head: BatchHead) -> bool:
         """Return whether the batch's records belong to an aborted transaction."""
         if not head.is_transactional or head.is_control:
             return False
-        self._decide(head)
-        return _is_of(head, self._aborted.get(head.producer_id, ()))
+        self._decide(head.base_offset, head.last_offset)
+        return self._aborted.is_aborted(head)
 
     def first_open_offset(self) -> int | None:
         """Return the first offset of the transactions that are open after the last range, or None."""
@@ -56,33 +56,22 @@ class AbortedTransactions:
 
         Callers must pass ascending ranges of offsets. Each index is read once, and only if it is necessary.
         """
-        self._forget_below(first_offset)
+        self._decide(first_offset, last_offset)
+        return self._aborted.between(first_offset, last_offset)
+
+    def _decide(self, first_offset: int, last_offset: int) -> None:
+        """Read indexes until it is decided which offsets up to `last_offset` belong to aborted transactions.
+
+        Forget transactions that end before `first_offset`: later batches have higher offsets.
+        """
         while last_offset >= self._decided and (segment_range := self._ranges.get(self._next)) is not None:
+            self._aborted = AbortedSet(self._aborted.between(first_offset))
             self._collect(self._next, segment_range, last_offset + 1)
             self._next += 1
-        found = [txn for each in self._aborted.values() for txn in each if txn.first_offset <= last_offset]
-        return sorted(found, key=lambda txn: txn.last_offset)
-
-    def _decide(self, head: BatchHead) -> None:
-        while head.next_offset > self._decided:
-            segment_range = self._ranges.get(self._next)
-            if segment_range is None:
-                return
-            self._forget_below(head.base_offset)
-            self._collect(self._next, segment_range, head.next_offset)
-            self._next += 1
-
-    def _forget_below(self, offset: int) -> None:
-        """Remove transactions that end before `offset`: later batches have higher offsets."""
-        for producer_id, entries in list(self._aborted.items()):
-            self._aborted[producer_id] = [txn for txn in entries if txn.last_offset >= offset]
-            if not self._aborted[producer_id]:
-                del self._aborted[producer_id]
 
     def _collect(self, number: int, segment_range: SegmentRange, end_offset: int) -> None:
         entries = self._entries(number, segment_range)
-        for txn in entries:
-            self._aborted[txn.producer_id].append(txn)
+        self._aborted.add(entries)
         if segment_range.to_offset + 1 < end_offset:
             # The following range is read too, and its entries include the transactions that are open at its
             # start.
@@ -164,22 +153,29 @@ class AbortedTransactions:
 
 
 class AbortedSet:
-    """Known aborted transactions, for a reader in another process; batches may come in any order."""
+    """Known aborted transactions; batches may come in any order."""
 
     def __init__(self, found: Iterable[AbortedTxn]) -> None:
         self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
+        self.add(found)
+
+    def add(self, found: Iterable[AbortedTxn]) -> None:
+        """Add transactions."""
         for txn in found:
             self._aborted[txn.producer_id].append(txn)
+
+    def between(self, first_offset: int, last_offset: int | None = None) -> list[AbortedTxn]:
+        """Return the transactions with an offset in [first_offset, last_offset], by their markers."""
+        known = (txn for each in self._aborted.values() for txn in each if txn.last_offset >= first_offset)
+        found = (txn for txn in known if last_offset is None or txn.first_offset <= last_offset)
+        return sorted(found, key=lambda txn: txn.last_offset)
 
     def is_aborted(self, head: BatchHead) -> bool:
         """Return whether the batch's records belong to an aborted transaction."""
         if not head.is_transactional or head.is_control:
             return False
-        return _is_of(head, self._aborted.get(head.producer_id, ()))
-
-
-def _is_of(head: BatchHead, transactions: Iterable[AbortedTxn]) -> bool:
-    return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in transactions)
+        known = self._aborted.get(head.producer_id, ())
+        return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in known)
 
 
 def scan_transactions(

@@ -299,7 +299,7 @@ def _of_logs(
 ) -> list[ReadablePartition]:
     """Return the chosen partitions of the logs that are not `tiered`."""
     return [
-        ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
+        ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache.empty(), tuple(logs))
         for key, logs in replicas.items()
         if key not in tiered and logs[0].topic_id_partition in chosen
     ]

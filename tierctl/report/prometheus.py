@@ -22,8 +22,7 @@ from tierctl import __version__
 from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentState
 from tierctl.model.selection import SelectionRequest, admits_topic
-from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import TierState, sizes_by_group
 from tierctl.storage.throttle import Direction, Fetches, Throttle
 
 

@@ -29,8 +29,7 @@ from tierctl.spark.executors.transport import (
 )
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
-from tierctl.state.sizes import add_sizes
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import TierState, add_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,13 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError, IllegalEventError
 from tierctl.model import (
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     TopicIdPartition,
 )
 from tierctl.model.events import MetadataEvent
-from tierctl.state.cache import refusal
 from tierctl.state.fold_kernels import FOREIGN, IGNORED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import Anomaly, Quarantined, TierState
@@ -62,7 +64,7 @@ def fold_event(
     whose, events, offsets = _partition_of(event), rows_of([event]), np.array([metadata_offset], np.int64)
     folded = fold_into(state.table(metadata_partition), events, offsets, state, metadata_partition)
     if folded.outcomes[0] == REFUSED:
-        raise refusal(event)
+        raise _refusal(event)
     if folded.outcomes[0] == IGNORED:
         state.note(Anomaly(metadata_partition, metadata_offset, whose, event))
 
@@ -97,7 +99,7 @@ def _report(
             found = str(events.errors[row])
             error = CorruptInputError("record", expected="a metadata event", found=found)
         else:
-            error = _snapshot_refusal() if kinds[row] == SNAPSHOT else refusal(events.event(row))
+            error = _snapshot_refusal() if kinds[row] == SNAPSHOT else _refusal(events.event(row))
         state.quarantined.append(Quarantined(metadata_partition, int(offsets[row]), error))
     ignored = np.flatnonzero(outcomes == IGNORED).tolist()
     kept = ignored[: state.anomaly_room]
@@ -112,6 +114,27 @@ def _partition_of(event: MetadataEvent) -> TopicIdPartition:
     if isinstance(event, RemoteLogSegmentMetadataSnapshot):
         raise _snapshot_refusal()
     return event.topic_id_partition
+
+
+def _refusal(event: MetadataEvent) -> IllegalEventError:
+    """Return the error of an event for which Kafka throws an exception.
+
+    A segment that Kafka's constructor or addCopyInProgressSegment refuses, or an update to
+    COPY_SEGMENT_STARTED.
+    """
+    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+        what = f"update of segment {event.segment_id}"
+        return IllegalEventError(what, expected="a later state", found=event.state)
+    assert isinstance(event, RemoteLogSegmentMetadata)
+    what, start, end = f"segment {event.segment_id}", event.start_offset, event.end_offset
+    if start < 0:
+        return IllegalEventError(what, expected="a start offset of at least 0", found=str(start))
+    if end < start:
+        return IllegalEventError(what, expected=f"an end offset of at least {start}", found=str(end))
+    if not event.segment_leader_epochs:
+        return IllegalEventError(what, expected="at least one leader epoch", found="none")
+    first = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    return IllegalEventError(what, expected=f"{first} first", found=event.state)
 
 
 def _snapshot_refusal() -> IllegalEventError:

@@ -6,7 +6,7 @@ The answers of LeaderEpochFileCache, and RemoteLogManager's decisions that need 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Self
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
@@ -190,16 +190,8 @@ class OffsetAndEpoch:
     epoch: int
 
 
-class HighestOffsets(Protocol):
-    """The methods that `find_highest_remote_offset` needs of a cache, or of a partition's segments."""
-
-    def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Return the highest offset ever copied in `epoch`; None if none was."""
-        ...
-
-
 def find_highest_remote_offset(
-    copied: HighestOffsets, lineage: Lineage, log_end_offset: int
+    cache: RemoteLogMetadataCache, lineage: Lineage, log_end_offset: int
 ) -> OffsetAndEpoch:
     """Return the last copied offset and its epoch (RemoteLogManager.findHighestRemoteOffset).
 
@@ -207,7 +199,7 @@ def find_highest_remote_offset(
     data that a former leader copied above it diverged.
     """
     for entry in reversed(lineage.entries):
-        highest = copied.highest_offset_for_epoch(entry.epoch)
+        highest = cache.highest_offset_for_epoch(entry.epoch)
         if highest is None:
             continue
         found = lineage.end_offset_for(entry.epoch, log_end_offset)

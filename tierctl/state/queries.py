@@ -19,7 +19,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.epoch_lists import ascending
+from tierctl.state.fold_kernels import ascending
 from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
@@ -371,7 +371,7 @@ class PartitionSegments:
     @cached_property
     def cache(self) -> RemoteLogMetadataCache:
         """Return the segments as a broker's cache."""
-        return RemoteLogMetadataCache.of(self._table, self._number)
+        return RemoteLogMetadataCache(self._table, self._number)
 
     def __iter__(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield all segments in order of arrival."""
@@ -592,10 +592,6 @@ class PartitionSegments:
         """Return the segment at a place in the order of arrival."""
         return self._table.metadata(int(self._rows[place]))
 
-    def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
-        return self.cache.highest_offset_for_epoch(epoch)
-
     def has_copied_since(self, begun: Uuid, offset: int, epochs: Collection[int]) -> bool:
         """Return whether `offset` or a later one was copied, in one of `epochs`, since `begun` arrived.
 
@@ -603,7 +599,7 @@ class PartitionSegments:
         finished segment that arrived before `begun` has such an offset: the order of deleted segments is
         unknown.
         """
-        highest = map(self.highest_offset_for_epoch, epochs)
+        highest = map(self.cache.highest_offset_for_epoch, epochs)
         if not any(each is not None and each >= offset for each in highest):
             return False
         arrived = np.flatnonzero(self._rows == self._table.find(self._number, begun))[0]

@@ -8,8 +8,7 @@ import numpy as np
 
 from tierctl.kernel import int64, plain_kernel
 from tierctl.model import Uuid
-from tierctl.state.table_arrays import Array
-from tierctl.state.table_kernels import mixed, new_seeds
+from tierctl.state.table_arrays import Array, mixed, new_seeds
 from tierctl.wire.arrays import Int64s
 
 _LEAST: Final = 16

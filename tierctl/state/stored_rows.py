@@ -22,6 +22,7 @@ from tierctl.state.table_arrays import (
     EPOCH,
     FINISHED,
     KIP405,
+    LENGTH_BYTES,
     LINK,
     NAME,
     NO_BROKER,
@@ -39,8 +40,8 @@ from tierctl.state.table_arrays import (
     TXN_INDEX_EMPTY,
     WAITING,
     Array,
+    name_hash,
 )
-from tierctl.state.table_kernels import LENGTH_BYTES, name_hash
 from tierctl.wire.arrays import Int64s, NdArray, are_given, numbers, ranges
 
 LISTING: Final = pa.struct([("leader_epoch", pa.int32()), ("is_readable", pa.bool_())])

@@ -19,6 +19,7 @@ from tierctl.state.table_arrays import (
     FREE,
     HAS_TAGS,
     KIP405,
+    LENGTH_BYTES,
     LINKS,
     NAMES,
     PARTITIONS,
@@ -29,9 +30,6 @@ from tierctl.state.table_arrays import (
     Array,
     Arrays,
     copied,
-)
-from tierctl.state.table_kernels import (
-    LENGTH_BYTES,
     custom_length,
     find_epoch,
     find_segment,
@@ -312,10 +310,6 @@ class SegmentTable:
             nested_tags=nested_tags,
         )
 
-    def is_deleted(self, row: int) -> bool:
-        """Return whether a segment is deleted."""
-        return bool(self.arrays.segments[row]["state"] == DELETE_FINISHED)
-
     def epoch_rows(self, number: int) -> Iterator[int]:
         """Yield the rows of the leader epochs of a user partition."""
         self._require_segments()
@@ -323,10 +317,6 @@ class SegmentTable:
         while at >= 0:
             yield at
             at = int(self.arrays.epochs[at]["next"])
-
-    def set_tags(self, row: int, tags: Tags) -> None:
-        """Keep the unknown tagged fields of a segment."""
-        self.tags[row] = tags
 
     # Rows of user partitions.
 

@@ -61,7 +61,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from tierctl.kernel import use_compiled
-from tierctl.state.table_kernels import custom_length
+from tierctl.state.table_arrays import custom_length
 use_compiled()
 blob = np.frombuffer(bytes([7, 0, 0, 0, 1]), np.uint8)
 print(custom_length(blob, 0), sum(custom_length.compiled.stats.cache_hits.values()))

@@ -33,7 +33,7 @@ from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.cut_epochs import cut_epochs_of
+from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import PartitionState, TierState
 
 _FIND = "Which segments"

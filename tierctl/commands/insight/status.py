@@ -41,8 +41,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _TopicKey = tuple[str, Uuid]

@@ -204,7 +204,7 @@ class _Gathering:
         now_ms = self._inputs.now_ms
         later_ms = now_ms + HORIZONS_DAYS[-1] * DAY_MS
         highest = [
-            find_highest_remote_offset(part.segments, Lineage(log.leader_epochs), log.log_end_offset).offset
+            find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset).offset
             for log in logs
         ]
         left = (limits.left(log, copied, now_ms) for log, copied in zip(logs, highest, strict=True))

@@ -22,9 +22,16 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import NEVER, Decision, DecisionColumns, KeptSegments
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
-from tierctl.state.cut_epochs import CutEpochs, cut_epochs
-from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.log_start import (
+    CutEpochs,
+    KnownTier,
+    cut_epochs,
+    extended_below,
+    log_start_in_force,
+    with_tier_start,
+)
 from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import PartitionState
@@ -134,9 +141,9 @@ def live_bytes(view: PartitionView) -> int:
     return distinct_bytes(zip(*columns, strict=True))
 
 
-def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
+def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
     """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
-    highest = find_highest_remote_offset(copied, Lineage(log.leader_epochs), log.log_end_offset).offset
+    highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
     # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
@@ -152,7 +159,7 @@ def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        local_only_bytes=local_only_bytes(segments, log),
+        local_only_bytes=local_only_bytes(segments.cache, log),
         local_start_offset=log.local_log_start_offset,
     )
 

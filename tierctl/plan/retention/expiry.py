@@ -45,7 +45,7 @@ from tierctl.plan.retention.breaches import (
 )
 from tierctl.plan.retention.leader_views import ClusterViews, view_of_leader
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step, step_decisions
-from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
+from tierctl.state.log_start import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier_state import PartitionState, TierState
 
 

@@ -183,7 +183,7 @@ def leader_bytes(part: PartitionState, leader: LeaderView, limit_bytes: int) -> 
     if limit_bytes < 0:
         return LeaderBytes()
     view, local_bytes = view_of_leader(part, leader), leader.log.local_log_bytes
-    copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
+    copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
     if copied < 0:
         return LeaderBytes()
     if local_bytes is None or live_bytes(view) + local_bytes > limit_bytes:

@@ -356,7 +356,7 @@ def _check_names(scan: Scan) -> None:
     logs, chosen = _logs(scan), scan.options.selection
     found: list[ReadablePartition] = []
     topics: set[str] = set()
-    nothing = RemoteLogMetadataCache()
+    nothing = RemoteLogMetadataCache.empty()
     for each in scan.ranges:
         state = _folded(scan, [each.metadata_partition])
         topics |= state.topics
