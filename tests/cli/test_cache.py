@@ -17,11 +17,11 @@ from tierctl.cli.main import run
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
-from tierctl.metadata.cache_files.compact import compacted
-from tierctl.metadata.cache_files.reading import CacheFile, findings, read_cache
+from tierctl.metadata.cache_building import compacted
+from tierctl.metadata.cache_files import CacheFile, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.model.stored import StoredSegment
+from tierctl.model.events import StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 
@@ -29,6 +29,7 @@ from tests.cli.shell import Ran, tierctl
 from tests.cli.test_next_command import repeat_an_entry
 from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
+from tests.wire.files.flat import read as read_flat
 
 FLAT = ("flat-named", "flat-unnamed", "flat-empty")
 GOLDEN = DATA / "vectors"
@@ -231,7 +232,7 @@ def test_show_does_not_find_a_segment_that_is_deleted_later(tmp_path: Path) -> N
 def test_show_says_that_the_entry_may_be_a_damaged_one(tmp_path: Path) -> None:
     file = tmp_path / "some.flat"
     data = bytearray((GOLDEN / "flat-named.flat").read_bytes())
-    first, second, *_ = flatfile.read(bytes(data)).entries
+    first, second, *_ = read_flat(bytes(data)).entries
     data[first.position + 1] = 7
     file.write_bytes(data)
     assert second.record is not None
@@ -299,14 +300,14 @@ def test_compact_plans_and_changes_nothing(grown: Path) -> None:
 
 
 def test_compact_keeps_the_last_entry_of_each_segment(grown: Path) -> None:
-    before = {path: flatfile.read(path.read_bytes()) for path in grown.glob("*.rlmcache")}
+    before = {path: read_flat(path.read_bytes()) for path in grown.glob("*.rlmcache")}
     rows = cache("compact", grown, "--apply")
     assert [Path(row["file"]).name[:9] for row in rows if row["action"] == "compact"] == ["orders-0-"]
     for row in rows:
         assert Path(row["file"]).stat().st_size == row["new_size_bytes"]
         assert Path(row["file"] + ".bak").exists() == (row["action"] == "compact")
     for path, old in before.items():
-        new = flatfile.read(path.read_bytes())
+        new = read_flat(path.read_bytes())
         assert new.header == old.header
         assert set(map(str, new.records)) == set(map(str, old.records))
     assert {row["status"] for row in cache("verify", grown)} == {"ok"}
@@ -326,7 +327,7 @@ def _flat(name: str) -> CacheFile:
 
 @pytest.mark.parametrize("name", ["flat-named.flat", "flat-unnamed.flat"])
 def test_compacted_flat_files_keep_the_last_word_on_every_live_segment(name: str) -> None:
-    new = flatfile.read(compacted(_flat(name)).data)
+    new = read_flat(compacted(_flat(name)).data)
     last = {
         entry.fields()["segment_id"]: entry.record
         for entry in _flat(name).entries

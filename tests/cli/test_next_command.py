@@ -9,11 +9,12 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import Command, named_command
 from tierctl.errors import ExitCode
-from tierctl.wire.files import committed_offsets, flatfile
+from tierctl.wire.files import committed_offsets
 
 from tests.cli.shell import Ran, environment, tierctl
 from tests.verify.cases import CASES
 from tests.verify.tiers import Spoilt
+from tests.wire.files.flat import read as read_flat
 
 Capture = Callable[[str], Path]
 
@@ -21,7 +22,7 @@ Capture = Callable[[str], Path]
 def repeat_an_entry(path: Path) -> None:
     """Append the first entry of a flat file again: it can be compacted then."""
     data = path.read_bytes()
-    first = flatfile.read(data).entries[0]
+    first = read_flat(data).entries[0]
     path.write_bytes(data + data[first.start : first.end])
 
 

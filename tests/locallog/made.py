@@ -9,7 +9,6 @@ from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,
@@ -22,6 +21,8 @@ from tierctl.wire.files.checkpoints import (
     write_partition_metadata,
 )
 from tierctl.wire.files.indexes import TimeIndex, build_indexes
+
+from tests.wire.batches.same import scan
 
 TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 PARTITION = TopicPartition("made", 0)

@@ -18,12 +18,12 @@ from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import ProducerEntry
 from tierctl.wire.files.indexes import TransactionIndex
 
 from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
 from tests.support.amounts import examples
+from tests.wire.batches.same import scan
 from tests.wire.batches.samples import marker
 
 # The steps of a history: (kind, producer); every step takes one offset.

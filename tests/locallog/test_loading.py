@@ -16,10 +16,10 @@ from tierctl.model import (
 )
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.metadata.values import decode
 
 from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log
+from tests.wire.batches.same import scan
 
 Tree = Callable[[str], Path]
 

@@ -4,8 +4,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.cache import readable_links
-from tierctl.state.fold_kernels import waiting_links
+from tierctl.state.cache import linked
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import TierState
 
@@ -40,8 +39,14 @@ def _table(table: SegmentTable) -> dict[str, Any]:
         ],
         "epochs": {
             (epoch["owner"].item(), epoch["epoch"].item()): (
-                [table.id_of(int(t.links[link]["segment"])) for link in readable_links(t, at)],
-                [table.id_of(int(t.links[link]["segment"])) for link in waiting_links(t, at)],
+                [
+                    table.id_of(int(t.links[link]["segment"]))
+                    for link in linked(t, int(epoch["first_readable"]))
+                ],
+                [
+                    table.id_of(int(t.links[link]["segment"]))
+                    for link in linked(t, int(epoch["first_waiting"]))
+                ],
                 [epoch[name].item() for name in ("highest", "left")],
             )
             for at, epoch in enumerate(table.epochs)

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tierctl.metadata.cache_files.lookup import found_rows
-from tierctl.metadata.cache_files.reading import entry_rows
+from tierctl.metadata.cache_files import entry_rows, found_rows
 
 from tests.conftest import DATA
 

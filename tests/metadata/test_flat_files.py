@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import IllegalEventError
-from tierctl.metadata.cache_files import build
+from tierctl.metadata import cache_building as build
 from tierctl.model import RemotePartitionDeleteState
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.model import RemotePartitionDeleteState, Uuid
-from tierctl.model.stored import StoredPartitionState
+from tierctl.model.events import StoredPartitionState
 from tierctl.wire.files import flatfile
 
 from tests.cli.shell import Ran, tierctl

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from tierctl.errors import EngineError
-from tierctl.metadata.cache_files.compact import plan_compaction
-from tierctl.metadata.cache_files.reading import entry_rows
+from tierctl.metadata.cache_building import plan_compaction
+from tierctl.metadata.cache_files import entry_rows
 from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, engines_of
 from tierctl.spark import fold
 from tierctl.spark import fold as spark_files

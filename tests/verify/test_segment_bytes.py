@@ -9,7 +9,6 @@ from tierctl.checks.bytes import check_segment_bytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,
@@ -18,6 +17,7 @@ from tierctl.wire.files.checkpoints import (
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
 
 from tests.plan.tier import segment
+from tests.wire.batches.same import scan
 
 Indexes = dict[IndexType, bytes | None]
 

@@ -26,12 +26,13 @@ from tierctl.model.conflicts import (
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings import broker, clients, topic
-from tierctl.model.settings.file_kinds import FileKind, require_kind
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 from tierctl.model.settings.known import (
+    FileKind,
     ProblemKind,
     SettingProblem,
     did_you_mean,
+    require_kind,
     unknown_client_names,
     unknown_name_text,
     unknown_names,

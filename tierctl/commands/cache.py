@@ -15,27 +15,29 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.metadata.cache_files.build import (
+from tierctl.metadata.cache_building import (
     FoldInShares,
+    Rewrite,
     SortedRuns,
     UnusableRecordError,
+    plan_compaction,
+    rewrite,
     run_of,
     shares_of,
 )
-from tierctl.metadata.cache_files.compact import Rewrite, plan_compaction, rewrite
-from tierctl.metadata.cache_files.lookup import found_rows
-from tierctl.metadata.cache_files.reading import (
+from tierctl.metadata.cache_files import (
     FileRows,
     Row,
     cache_files,
     check_rows,
     entry_rows,
+    found_rows,
     listed_entry_rows,
     remote_index_files,
 )
 from tierctl.metadata.parallel_fold import partition_ranges
+from tierctl.model.events import HeaderForm
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.stored import HeaderForm
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW

@@ -14,7 +14,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import APPLY, TYPED_ONLY, Apply
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
-from tierctl.metadata.cache_files.reading import CacheCoverage, Form, cache_files, coverage_of
+from tierctl.metadata.cache_files import CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
     FindMissing,

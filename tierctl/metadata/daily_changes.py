@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tierctl.metadata.parallel_fold import rows_by_user_partition
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold

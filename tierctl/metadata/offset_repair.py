@@ -10,7 +10,7 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
-from tierctl.metadata.cache_files.reading import CacheCoverage, Form
+from tierctl.metadata.cache_files import CacheCoverage, Form
 from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid

@@ -5,11 +5,11 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,12 @@ from tierctl.errors import CorruptInputError
 from tierctl.in_order import in_order
 from tierctl.kernel import expect
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
-from tierctl.metadata.user_partitions import misplaced
+from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
+from tierctl.state.fold_kernels import numbered
 from tierctl.state.snapshot import write_snapshot
+from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import (
     HeldState,
     MissingEvents,
@@ -34,15 +36,57 @@ from tierctl.state.tier_state import (
 from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
 
 
-class EventSink(Protocol):
-    """Receives the events that are folded: a table of the pipeline."""
+@dataclass(frozen=True, slots=True)
+class UserPartitionRows:
+    """The rows of a decoded chunk, grouped by user partition.
 
-    def take(self, chunk: RecordChunk, events: DecodedEvents, /) -> None:
-        """Keep the decoded events of `chunk`."""
-        ...
+    User partition i has number i in `table`, which has no segments, and the rows `rows[bounds[i]:bounds[i +
+    1]]`, ascending. Tombstones and records that cannot be decoded have none.
+    """
+
+    table: SegmentTable
+    rows: Int64s
+    bounds: Int64s
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def user_partition(self, at: int) -> TopicIdPartition:
+        """Return user partition `at` with the topic name of its first row."""
+        return self.table.topic_id_partition(at)
+
+
+def rows_by_user_partition(events: DecodedEvents) -> UserPartitionRows:
+    """Return the rows of each user partition, which is identified by topic id and number."""
+    table = SegmentTable()
+    owners, _topics = numbered(table, events)
+    order = np.argsort(owners, kind="stable")
+    bounds = np.searchsorted(owners[order], np.arange(len(table.partitions) + 1))
+    return UserPartitionRows(table, order[bounds[0] :], bounds - bounds[0])
+
+
+def misplaced(
+    table: SegmentTable, numbers: Iterable[int] | Int64s, partition: int, partition_count: int
+) -> Int64s:
+    """Return the user partitions whose events belong in another metadata partition than `partition`.
+
+    `numbers` are those of the user partitions to check in `table`. Brokers do not find these events. They
+    exist after the number of metadata partitions was changed; the order of the events in both partitions is
+    then unknown.
+    """
+    chosen = np.asarray(numbers, np.int64)
+    rows = table.partitions[chosen]
+    ids = np.stack([rows["id_high"], rows["id_low"]], axis=1).astype(">i8").view(np.uint8)
+    homes = metadata_partitions_of(ids, rows["partition"].astype(np.int64), partition_count)
+    found: Int64s = chosen[homes != partition]
+    return found
+
+
+EventSink = Callable[[RecordChunk, DecodedEvents], None]
+"""Receives the decoded events of each chunk that is folded: a table of the pipeline."""
 
 
 def counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iterator[RecordChunk]:
@@ -121,7 +165,7 @@ class PartitionFold:
         partition, state = chunk.partition, self._state
         events = decode_values(chunk.slices)
         if self._sink is not None:
-            self._sink.take(chunk, events)
+            self._sink(chunk, events)
         first = _first_unknown(chunk, events) if self._holds and partition not in state.held else None
         if first is None:
             folded = self._apply(partition, events, chunk.offsets, chunk.next_offset)
@@ -255,12 +299,11 @@ class FoldResult:
     answers: Sequence[Any] = ()
 
 
-class FoldRunner(Protocol):
-    """Run `run_fold_task` for a copy of each task, for example on executors."""
+FoldRunner = Callable[[Sequence[FoldTask]], Iterator[FoldResult]]
+"""Runs `run_fold_task` for a copy of each task, for example on executors.
 
-    def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
-        """Yield the results in the order of `tasks`; raise the errors of `run_fold_task`."""
-        ...
+It yields the results in the order of the tasks, and raises the errors of `run_fold_task`.
+"""
 
 
 def run_fold_task(topic: ReadableTopic, task: FoldTask, advance: Advance = no_op) -> FoldResult:
@@ -300,7 +343,7 @@ class ThreadsFold:
     advance: Advance = no_op
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
-        """Implement `FoldRunner.__call__`."""
+        """Run the tasks."""
         run = partial(run_fold_task, self.topic, advance=self.advance)
         return in_order(run, tasks, threads=self.threads, ahead=self.threads)
 

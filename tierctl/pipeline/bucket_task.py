@@ -384,7 +384,7 @@ class _Events:
         self.path = path
         self.rows = 0
         self.lost: list[AnomalyRow] = []
-        self.fold = PartitionFold(state, job.partition_count, self)
+        self.fold = PartitionFold(state, job.partition_count, self._take)
         self._number = job.number
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
@@ -406,8 +406,7 @@ class _Events:
         for chunk in record_chunks(batch.filter(pc.invert(is_lost))):
             self.fold.fold(chunk)
 
-    def take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
-        """Implement `EventSink.take`: write the rows."""
+    def _take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
         self._write(event_rows(chunk, events.table()))
 
     def _write(self, rows: pa.RecordBatch) -> None:

@@ -28,37 +28,6 @@ from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
 
-class SegmentSource(Protocol):
-    """The properties and bytes of a segment that its readers use."""
-
-    @property
-    def name(self) -> str:
-        """The segment in messages to operators: its path, or its partition, offset and id."""
-        ...
-
-    @property
-    def start_offset(self) -> int:
-        """The segment's base offset."""
-        ...
-
-    @property
-    def end_offset(self) -> int | None:
-        """The last offset that the segment may contain, inclusive; None if it is not known."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the log by its metadata or its file system; the actual log may be shorter."""
-        ...
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return `length` bytes from `position` on, fewer only if the log ends before.
-
-        Raise RemoteResourceNotFound or NotFoundError if the log does not exist.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
     """A segment of the remote tier."""
@@ -68,27 +37,30 @@ class RemoteSegment:
 
     @property
     def name(self) -> str:
-        """Implement `SegmentSource.name` by partition, base offset and id."""
+        """The segment in messages to operators: its partition, base offset and id."""
         m = self.metadata
         return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
 
     @property
     def start_offset(self) -> int:
-        """Implement `SegmentSource.start_offset`."""
+        """The segment's base offset."""
         return self.metadata.start_offset
 
     @property
     def end_offset(self) -> int | None:
-        """Implement `SegmentSource.end_offset`."""
+        """The last offset that the segment may contain, inclusive."""
         return self.metadata.end_offset
 
     @property
     def size_bytes(self) -> int:
-        """Implement `SegmentSource.size_bytes`."""
+        """The size of the log; by the metadata, the actual log may be shorter."""
         return self.metadata.segment_size_in_bytes
 
     def read(self, position: int, length: int) -> bytes:
-        """Implement `SegmentSource.read`."""
+        """Return `length` bytes from `position` on, fewer only if the log ends before.
+
+        Raise RemoteResourceNotFound if the log does not exist.
+        """
         if length <= 0:
             return b""
         with self.remote.fetch_log_segment(self.metadata, position, position + length - 1) as stream:
@@ -103,27 +75,27 @@ class LocalSegmentFile:
 
     @property
     def name(self) -> str:
-        """Implement `SegmentSource.name` by the path."""
+        """The segment in messages to operators: its path."""
         return str(self.segment.log)
 
     @property
     def start_offset(self) -> int:
-        """Implement `SegmentSource.start_offset`."""
+        """The segment's base offset."""
         return self.segment.base_offset
 
     @property
     def end_offset(self) -> int | None:
-        """Implement `SegmentSource.end_offset`; None for the active segment."""
+        """The last offset that the segment may contain, inclusive; None for the active segment."""
         following = self.segment.next_base_offset
         return None if following is None else following - 1
 
     @property
     def size_bytes(self) -> int:
-        """Implement `SegmentSource.size_bytes`."""
+        """The size of the log by its file system; the actual log may be shorter."""
         return self.segment.size_bytes
 
     def read(self, position: int, length: int) -> bytes:
-        """Implement `SegmentSource.read`."""
+        """Return bytes as `RemoteSegment.read` does; raise NotFoundError if the log does not exist."""
         try:
             with os.fdopen(open_regular(self.segment.log), "rb") as stream:
                 stream.seek(position)
@@ -155,6 +127,8 @@ class LocalSegmentFile:
             case IndexType.LEADER_EPOCH:
                 return self.segment.log.with_name(LEADER_EPOCHS_FILE)
 
+
+Segment = RemoteSegment | LocalSegmentFile
 
 CHUNK_BYTES = 1 << 20
 SEARCH_BYTES_MAX = 1 << 24
@@ -188,7 +162,7 @@ class BatchStream:
 
     def __init__(
         self,
-        source: SegmentSource,
+        source: Segment,
         *,
         position: int = 0,
         expected_offset: int | None = None,
@@ -357,7 +331,6 @@ class BatchStream:
         )
 
 
-Segment = RemoteSegment | LocalSegmentFile
 Report = Callable[[TierctlError], None]
 I = TypeVar("I", OffsetIndex, TimeIndex)  # noqa: E741
 

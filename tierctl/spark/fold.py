@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
-from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
+from tierctl.metadata.cache_building import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept

@@ -3,6 +3,7 @@
 A task has all events of its user partitions, in order.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.metadata.cache_files.build import Piece, run_of
+from tierctl.metadata.cache_building import Piece, run_of
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
@@ -27,7 +28,7 @@ from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.arrays import Int64s, are_given, array_of, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.decode import DecodedEvents, rows_of
+from tierctl.wire.metadata.decode import DecodedEvents
 
 SEGMENTS: Final = pa.schema(
     [
@@ -122,17 +123,6 @@ Outcomes = npt.NDArray[np.uint8]
 _PIECE_ROWS: Final = 1 << 16
 
 
-class _LastEvents:
-    """Keep the decoded events of the chunk that was folded last."""
-
-    def __init__(self) -> None:
-        self.events = rows_of(())
-
-    def take(self, _chunk: RecordChunk, events: DecodedEvents) -> None:
-        """Implement `EventSink.take`."""
-        self.events = events
-
-
 def rows_of_task(
     wanted: Collection[Rows],
     schema: pa.Schema,
@@ -143,9 +133,9 @@ def rows_of_task(
 
     Rows with KNOWN_SEGMENT or KNOWN_PARTITION are the state before the events of their metadata partition.
     """
-    state, last = TierState(), _LastEvents()
+    state, last = TierState(), deque[DecodedEvents](maxlen=1)
     known = _Known(state)
-    fold = PartitionFold(state, partition_count, last)
+    fold = PartitionFold(state, partition_count, lambda _chunk, events: last.append(events))
     outcomes_wanted = {Rows.OUTCOMES: tuple(_OUTCOMES), Rows.UNUSABLE: (REFUSED,)}
     codes = [code for kind, of_kind in outcomes_wanted.items() if kind in wanted for code in of_kind]
     for batch in batches:
@@ -164,7 +154,7 @@ def rows_of_task(
             refused = {each.metadata_offset: str(each.error) for each in others}
             state.quarantined.clear()
             if len(chosen):
-                yield batch_of_columns(_outcomes(chunk, last.events, outcomes, chosen, refused), schema)
+                yield batch_of_columns(_outcomes(chunk, last[0], outcomes, chosen, refused), schema)
             if codes and astray:
                 yield batch_of_columns(_misplaced(astray), schema)
     known.restore_all()

@@ -157,16 +157,6 @@ class ByteSlices:
         return self._array
 
 
-def windows(items: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """Return a view of a contiguous array; row i is `items[i : i + width]`.
-
-    NumPy's `sliding_window_view` returns the same view, but takes 15 µs, which is more than a gather of a few
-    rows takes.
-    """
-    size = items.itemsize
-    return np.ndarray((len(items) - width + 1, width), items.dtype, items, strides=(size, size))
-
-
 def runs(values: NdArray) -> Iterator[tuple[int, int]]:
     """Yield where each run of equal values begins and ends."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]

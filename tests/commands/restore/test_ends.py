@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.indexes import build_indexes
 
 from tests.cli.shell import tierctl
+from tests.wire.batches.same import scan
 
 Change = Callable[[Path, int], None]
 

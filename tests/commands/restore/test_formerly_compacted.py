@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.indexes import build_indexes
 
 from tests.cli.shell import tierctl
 from tests.commands.restore.test_materialise import records, restored
+from tests.wire.batches.same import scan
 
 Writable = Callable[[str], Path]
 SPANS = [(0, 1124), (1125, 2260), (2261, 2940), (2941, 3599), (3600, 3600)]

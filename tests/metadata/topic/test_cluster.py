@@ -196,7 +196,7 @@ class TestPublishing:
         ]
         assert all(key is None for _, _, key, _ in tiered.records(name))
         log = (tiered.log_dir / f"{name}-0" / f"{0:020d}.log").read_bytes()
-        from tierctl.wire.batches.scan import scan
+        from tests.wire.batches.same import scan
 
         heads = list(scan(log))
         assert not any(head.is_transactional or head.is_control for head in heads)

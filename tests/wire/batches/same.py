@@ -8,7 +8,7 @@ import pytest
 from tests.wire.batches import plain
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_head import MAGIC, BatchHead, Record
-from tierctl.wire.batches.record_batch import RecordBatch, batch_at
+from tierctl.wire.batches.record_batch import RecordBatch, batch_at, batches
 from tierctl.wire.batches.records import SCHEMA, read_values, record_columns
 from tierctl.wire.batches.scan import BadRange, TornTail, scan_heads, walk
 
@@ -30,6 +30,11 @@ def check_heads(data: bytes, **arguments: int) -> None:
     assert columns.next_offsets.tolist() == [head.next_offset for head in heads]
     assert columns.sizes_bytes.tolist() == [head.size_bytes for head in heads]
     assert columns.fields["max_timestamp_ms"].tolist() == [head.max_timestamp_ms for head in heads]
+
+
+def scan(data: bytes) -> list[BatchHead]:
+    """Return the heads of the batches up to a torn end; raise CorruptInputError for damage."""
+    return [batch.head for batch in batches(data)]
 
 
 def check_values(data: bytes, start: int = 0, end: int = END) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.kafka import KafkaRelease
+from tests.wire.batches.same import scan
 from tests.wire.batches.samples import marker, mixed_log
 from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import (
@@ -18,7 +19,6 @@ from tierctl.wire.batches.record_batch import (
     control_record,
     encode_batch,
 )
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.indexes import build_indexes
 
 MADE = {

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 from tests.wire.batches.messages import message
-from tests.wire.batches.same import END, check_columns, check_heads, check_values
+from tests.wire.batches.same import END, check_columns, check_heads, check_values, scan
 from tests.wire.batches.samples import marker, one_record_log, record
 from tierctl.wire.batches.batch_head import CRC_FROM, BatchHead, CompressionType, Record
 from tierctl.wire.batches.record_batch import ControlType, batch_at, encode_batch, seal, write_varint
 from tierctl.wire.batches.records import read_values
-from tierctl.wire.batches.scan import bytes_of, crc32c_of, scan, scan_heads, walk
+from tierctl.wire.batches.scan import bytes_of, crc32c_of, scan_heads, walk
 from tierctl.wire.primitives import crc32c
 
 pytestmark = pytest.mark.usefixtures("every_way")

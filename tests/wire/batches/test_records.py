@@ -46,23 +46,6 @@ def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> Non
     check_columns(found, rows_max)
 
 
-@examples(100)
-@given(logs(), st.data())
-def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: st.DataObject) -> None:
-    """Bytes are changed or cut and the CRC is corrected, like in a batch that was written wrong."""
-    damaged = []
-    for batch in found:
-        payload = bytearray(batch.payload)
-        for _ in range(data.draw(st.integers(0, 2))):
-            if payload:
-                at = data.draw(st.integers(0, len(payload) - 1))
-                payload[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, payload[at] ^ 2]))
-        if data.draw(st.booleans()):
-            del payload[data.draw(st.integers(0, len(payload))) :]
-        damaged.append(RecordBatch(batch.head, bytes(payload)))
-    check_columns(damaged)
-
-
 def test_wherever_a_record_is_cut_or_changed() -> None:
     records = [Record(i, i, b"k" * i, b"v", (("é", b""), ("", None))) for i in range(4)]
     (good,) = batches(encode_batch(records))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
+from tests.wire.files.flat import read
 from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, offsets
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
@@ -12,7 +13,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment
+from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import FlatFileHeader
 from tierctl.wire.metadata.schema import json_fields
@@ -51,8 +52,8 @@ HEADERS = st.builds(
 @pytest.mark.parametrize("name", FLAT)
 def test_a_golden_flat_file_is_read_and_written_back(name: str) -> None:
     (expected,) = vectors(f"flat-{name}.json")
-    file = flatfile.read(FLAT[name])
-    assert file.damaged == ()
+    file = read(FLAT[name])
+    assert file.damaged == []
     assert file.header.topic == expected.get("topic")
     assert file.header.topic_id == expected["topic_id"]
     assert file.header.metadata_topic_offset == expected["metadata_topic_offset"]
@@ -65,31 +66,31 @@ def test_a_golden_flat_file_is_read_and_written_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLAT)
 def test_every_truncation_of_a_flat_file_is_an_error_or_the_valid_prefix(name: str) -> None:
-    whole = flatfile.read(FLAT[name])
+    whole = read(FLAT[name])
     header = len(flatfile.encode_header(whole.header))
     data = FLAT[name][: header + 600]
     for length in range(header):
         with pytest.raises(CorruptInputError):
-            flatfile.read(data[:length])
+            read(data[:length])
     for length in range(header, len(data) + 1):
-        file = flatfile.read(data[:length])
+        file = read(data[:length])
         assert file.header == whole.header
         assert file.entries == whole.entries[: len(file.entries)]
-        assert file.valid_bytes == (file.entries[-1].end if file.entries else header)
-        assert (file.torn is None) == (file.valid_bytes == length)
+        assert file.end == (file.entries[-1].end if file.entries else header)
+        assert (file.torn is None) == (file.end == length)
 
 
 def test_an_entry_is_read_by_its_position_in_the_file() -> None:
-    for entry in flatfile.read(FLAT["named"]).entries:
+    for entry in read(FLAT["named"]).entries:
         assert flatfile.read_entry(FLAT["named"], entry.start) == entry
 
 
 def test_reading_goes_on_behind_a_damaged_entry() -> None:
-    whole = flatfile.read(FLAT["named"])
+    whole = read(FLAT["named"])
     third = whole.entries[2]
     damaged = bytearray(FLAT["named"])
     damaged[third.end - 1] = 9
-    file = flatfile.read(bytes(damaged))
+    file = read(bytes(damaged))
     assert file.torn is None
     assert [entry.record for entry in file.entries if entry.start != third.start] == [
         entry.record for entry in whole.entries if entry.start != third.start
@@ -110,13 +111,8 @@ def test_reading_goes_on_behind_a_damaged_entry() -> None:
     ],
 )
 def test_an_entry_that_is_not_known_is_kept_by_its_length(raw: bytes, kind: type, message: str) -> None:
-    data = (
-        FLAT["empty"]
-        + bytes([len(raw)])
-        + raw
-        + flatfile.encode_entry(flatfile.read(FLAT["named"]).records[0])
-    )
-    file = flatfile.read(data)
+    data = FLAT["empty"] + bytes([len(raw)]) + raw + flatfile.encode_entry(read(FLAT["named"]).records[0])
+    file = read(data)
     assert file.torn is None
     assert [entry.record is None for entry in file.entries] == [True, False]
     assert file.entries[0].raw == raw
@@ -134,9 +130,9 @@ def test_an_entry_that_is_not_known_is_kept_by_its_length(raw: bytes, kind: type
     ],
 )
 def test_a_tail_that_can_not_be_entries_is_told_apart(tail: bytes, message: str) -> None:
-    file = flatfile.read(FLAT["named"] + tail)
+    file = read(FLAT["named"] + tail)
     assert len(file.entries) == 200
-    assert file.valid_bytes == len(FLAT["named"])
+    assert file.end == len(FLAT["named"])
     with pytest.raises(CorruptInputError, match=message):
         raise file.damaged[0]
 
@@ -144,16 +140,16 @@ def test_a_tail_that_can_not_be_entries_is_told_apart(tail: bytes, message: str)
 @pytest.mark.parametrize(("data", "message"), [(b"", "magic"), (b"\x01" + FLAT["named"][1:], "magic 1")])
 def test_a_flat_file_of_another_magic_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptInputError, match=message):
-        flatfile.read(data)
+        read(data)
 
 
 @examples(60)
 @given(HEADERS, st.lists(RECORDS, max_size=5))
 def test_flat_files_survive(header: FlatFileHeader, records: list[StoredRecord]) -> None:
     data = b"".join(flatfile.written(header, map(flatfile.encode_entry, records)))
-    file = flatfile.read(data)
-    assert file.damaged == ()
-    assert (file.header, list(file.records)) == (header, records)
+    file = read(data)
+    assert file.damaged == []
+    assert (file.header, file.records) == (header, records)
 
 
 @given(
@@ -161,13 +157,13 @@ def test_flat_files_survive(header: FlatFileHeader, records: list[StoredRecord])
 )
 def test_any_bytes_are_a_flat_file_or_an_error(data: bytes) -> None:
     try:
-        file = flatfile.read(data)
+        file = read(data)
     except CorruptInputError:
         return
-    assert file.valid_bytes <= len(data)
+    assert file.end <= len(data)
     assert (
         b"".join(data[entry.start : entry.end] for entry in file.entries)
-        == data[file.entries[0].start if file.entries else file.valid_bytes : file.valid_bytes]
+        == data[file.entries[0].start if file.entries else file.end : file.end]
     )
 
 
@@ -176,7 +172,7 @@ def test_a_header_cut_within_is_not_taken_for_one_without_a_name() -> None:
     data = flatfile.encode_header(header)
     for length in range(len(data)):
         with pytest.raises(CorruptInputError):
-            flatfile.read(data[:length])
+            read(data[:length])
 
 
 def test_a_topic_without_a_name_can_not_be_written() -> None:

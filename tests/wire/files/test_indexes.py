@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.batches.same import scan
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,

@@ -69,13 +69,6 @@ def test_slices_and_chunks_decode_as_the_whole(
     check(values[:cut], pieces[0])
 
 
-@pytest.mark.parametrize("dialect", ["kafka", "kip405"])
-def test_golden_values_many_times_over(dialect: str) -> None:
-    values = list(golden(dialect)) * COPIES
-    table = decode_column(pa.array(values, pa.binary()))
-    assert table.slice(len(values) - 400).to_pylist() == [expected_row(v) for v in golden(dialect)]
-
-
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.binary_view(), pa.null()])
 def test_a_column_without_values(kind: pa.DataType) -> None:
     assert decode_column(pa.array([], kind)).equals(EVENT_SCHEMA.empty_table())

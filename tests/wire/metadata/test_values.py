@@ -129,11 +129,6 @@ def test_the_error_of_the_more_plausible_dialect_is_told() -> None:
     assert "dialect kafka" in (caught.value.hint or "")
 
 
-def test_an_unknown_dialect_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no dialect 'json'"):
-        decode(SEGMENT, "json")
-
-
 @pytest.mark.parametrize(
     ("section", "unknown", "flag"),
     [

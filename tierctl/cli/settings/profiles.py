@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import UsageError
-from tierctl.model.settings.file_kinds import FileKind
-from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.wire.files.properties import TomlEntry, TomlProblem, parse_toml, require_kind_of_file
 

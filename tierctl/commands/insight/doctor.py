@@ -78,9 +78,8 @@ from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
-from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.known import SettingProblem
+from tierctl.model.settings.known import FileKind, SettingProblem
 from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection

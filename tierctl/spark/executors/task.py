@@ -67,6 +67,7 @@ _PACKAGES = (
     "metadata.parallel_fold",
     "read.tasks",
     "wire.files.committed_offsets",
+    "metadata.cache_building",
     "metadata.cache_files",
     "report.html_lanes",
     "report.formatters.pages",

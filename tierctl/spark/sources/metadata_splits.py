@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
+from tierctl.metadata.parallel_fold import misplaced, rows_by_user_partition
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
-from tierctl.metadata.user_partitions import misplaced, rows_by_user_partition
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.templates import id_text

@@ -4,7 +4,7 @@
         for record in batch.records():
             ...
 
-`scan` raises at damage; `walk` yields damage as items and continues.
+`batches` raises at damage; `scan.walk` yields damage as items and continues.
 Source: KIP-98; org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
@@ -33,7 +33,7 @@ from tierctl.wire.batches.batch_head import (
     compress,
     decompress,
 )
-from tierctl.wire.batches.scan import Bytes, Int64s, bytes_of, fields_of, scan
+from tierctl.wire.batches.scan import BadRange, Bytes, Int64s, TornTail, bytes_of, fields_of, walk
 from tierctl.wire.primitives import RECORD_HEADERS_COMMON, at_most, crc32c, limits
 
 # The codec of the uncompressed records in a batch.
@@ -410,12 +410,14 @@ class RecordBatch:
         return error.within(f"the batch at offset {self.head.base_offset}", base=base)
 
 
-def batches(
-    buf: Buffer, *, position: int = 0, expected_offset: int | None = None, source: str | None = None
-) -> Iterator[RecordBatch]:
+def batches(buf: Buffer) -> Iterator[RecordBatch]:
     """Yield all batches up to the end or a torn tail; check CRCs and raise CorruptInputError for damage."""
-    for head in scan(buf, position=position, expected_offset=expected_offset, source=source):
-        yield batch_at(buf, head)
+    for item in walk(buf):
+        if isinstance(item, TornTail):
+            return
+        if isinstance(item, BadRange):
+            raise item.error
+        yield batch_at(buf, item)
 
 
 def batch_at(buf: Buffer, head: BatchHead) -> RecordBatch:

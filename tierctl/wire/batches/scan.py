@@ -101,23 +101,6 @@ def walk(
         position = item.end
 
 
-def scan(
-    buf: Buffer,
-    *,
-    position: int = 0,
-    expected_offset: int | None = None,
-    check_crc: bool = True,
-    source: str | None = None,
-) -> Iterator[BatchHead]:
-    """Yield the heads of all batches up to the end or a torn tail; raise CorruptInputError for damage."""
-    for item in walk(buf, position=position, expected_offset=expected_offset, check_crc=check_crc):
-        if isinstance(item, TornTail):
-            return
-        if isinstance(item, BadRange):
-            raise item.error.within(source) if source else item.error
-        yield item
-
-
 def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool = True) -> ScanItem:
     """Return the item at `position`: a good batch, the damage up to the next good batch, or a torn tail."""
     found = _read_head(buf, position, expected, check_crc)
@@ -360,8 +343,8 @@ def crc32c_of(data: Bytes, start: int, end: int) -> int:
 
 
 @plain_kernel
-def _good_batches(  # noqa: PLR0917
-    data: Bytes, at: int, expected: int, check_crc: bool, positions: Int64s, fields: npt.NDArray[np.void]
+def _good_batches(
+    data: Bytes, at: int, expected: int, positions: Int64s, fields: npt.NDArray[np.void]
 ) -> int:
     """Write a row for each batch of magic 2 from `at` on, up to the first one that `scan_at` has to look at.
 
@@ -381,7 +364,7 @@ def _good_batches(  # noqa: PLR0917
         if delta < 0 or records < 0 or records > delta + 1:
             break
         crc = int32_at(data, at + CRC_AT) & 0xFFFF_FFFF
-        if check_crc and end - at <= _CRC_BYTES_MAX and crc32c_of(data, at + CRC_FROM, end) != crc:
+        if end - at <= _CRC_BYTES_MAX and crc32c_of(data, at + CRC_FROM, end) != crc:
             break
         # The CRC does not cover the base offset: after a gap, the next batch must not go back.
         if base != expected and end < size:
@@ -470,20 +453,13 @@ class HeadColumns:
         return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))
 
 
-def scan_heads(
-    buf: Buffer,
-    *,
-    position: int = 0,
-    expected_offset: int | None = None,
-    check_crc: bool = True,
-    is_window: bool = False,
-) -> HeadColumns:
-    """Return the items that `batch_heads.walk` yields from `position` on, as columns; never raise.
+def scan_heads(buf: Buffer, *, expected_offset: int | None = None, is_window: bool = False) -> HeadColumns:
+    """Return the items that `walk` yields, as columns; never raise.
 
     With `is_window` the bytes go on after the buffer: a batch after the first item that the buffer's end may
     have cut is torn, without a search for good batches in it. The caller scans again from there.
     """
-    start = position
+    position = 0
     parts = [_rows([])]
     heads: list[BatchHead] = []
     bad: list[BadRange] = []
@@ -493,7 +469,7 @@ def scan_heads(
     while position < len(buf) and torn is None:
         # Messages of magic 0 and 1 are read one by one.
         if is_compiled() and not legacy.is_message(buf, position):
-            positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
+            positions, fields = _good_prefix(buf, position, expected, chunk)
             if len(positions):
                 parts += [_rows(heads), (positions, fields)]
                 heads.clear()
@@ -502,10 +478,10 @@ def scan_heads(
                 continue
         # After a damaged batch, the kernel begins again with few batches: it may have read many in vain.
         chunk = _CHUNK_MIN
-        if is_window and position > start and is_cut(buf, position, expected):
+        if is_window and position and is_cut(buf, position, expected):
             torn = TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
             continue
-        item = scan_at(buf, position, expected, check_crc=check_crc)
+        item = scan_at(buf, position, expected)
         if isinstance(item, TornTail):
             torn = item
         elif isinstance(item, BadRange):
@@ -543,19 +519,18 @@ def _after(positions: Int64s, fields: npt.NDArray[np.void]) -> tuple[int, int]:
     return end, int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
 
 
-def _good_prefix(buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool) -> _Rows:
+def _good_prefix(buf: Buffer, position: int, expected: int | None, count: int) -> _Rows:
     """Return up to `count` good batches from `position` on, up to the first one that fails a check."""
     rows_max = min((len(buf) - position) // HEAD_SIZE, count)
     positions, fields = np.empty(rows_max, np.int64), np.empty(rows_max, HEAD_DTYPE)
     data = bytes_of(buf)
-    found = _good_batches(data, position, -1 if expected is None else expected, check_crc, positions, fields)
+    found = _good_batches(data, position, -1 if expected is None else expected, positions, fields)
     positions, fields = positions[:found], fields[:found]
-    if check_crc:
-        sizes = fields["length"] + LENGTH_END
-        for row in np.flatnonzero(sizes > _CRC_BYTES_MAX).tolist():
-            begin = int(positions[row])
-            if crc32c(buf[begin + CRC_FROM : begin + int(sizes[row])]) != fields["crc"][row]:
-                return positions[:row], fields[:row]
+    sizes = fields["length"] + LENGTH_END
+    for row in np.flatnonzero(sizes > _CRC_BYTES_MAX).tolist():
+        begin = int(positions[row])
+        if crc32c(buf[begin + CRC_FROM : begin + int(sizes[row])]) != fields["crc"][row]:
+            return positions[:row], fields[:row]
     return positions, fields
 
 

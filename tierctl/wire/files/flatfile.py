@@ -18,7 +18,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.stored import StoredRecord
+from tierctl.model.events import StoredRecord
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import (
     KIND,
@@ -31,7 +31,7 @@ from tierctl.wire.metadata.decode import (
     decode_as,
 )
 from tierctl.wire.metadata.schema import STORED_RECORDS
-from tierctl.wire.metadata.values import RecordCodec, decode, encode
+from tierctl.wire.metadata.values import RECORD_VERSION, decode, decode_record, encode, encode_record
 from tierctl.wire.primitives import (
     read_uvarint,
     read_varlong,
@@ -50,10 +50,9 @@ from tierctl.wire.primitives import (
 # record, of type 0 (RemoteLogSegmentMetadataRecordStored) or 1 (DeletePartitionStateRecord).
 
 MAGIC = 0
-ENTRY_VERSION = 0
 
-_CODECS = {schema.api_key: RecordCodec(schema) for schema in STORED_RECORDS}
-_BY_RECORD = {codec.schema.event: codec for codec in _CODECS.values()}
+_BY_TYPE = {schema.api_key: schema for schema in STORED_RECORDS}
+_BY_RECORD = {schema.event: schema for schema in STORED_RECORDS}
 
 # The number of entries that are decoded to find which of the two headers a file has.
 _ENTRIES_TRIED = 16
@@ -88,46 +87,6 @@ class FlatEntry:
     error: CorruptInputError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatFile:
-    """The readable part of a file, `valid_bytes` long; `torn` is the error of the bytes after it, if any."""
-
-    header: FlatFileHeader
-    entries: tuple[FlatEntry, ...]
-    valid_bytes: int
-    torn: CorruptInputError | None = None
-
-    @property
-    def records(self) -> tuple[StoredRecord, ...]:
-        """Return the records of the entries that could be read."""
-        return tuple(entry.record for entry in self.entries if entry.record is not None)
-
-    @property
-    def damaged(self) -> tuple[CorruptInputError, ...]:
-        """Return the errors of bad entries, of unknown entries and of the torn end."""
-        errors = [entry.error for entry in self.entries if entry.error is not None]
-        return (*errors, self.torn) if self.torn else tuple(errors)
-
-
-def read(data: bytes) -> FlatFile:
-    """Decode a file; the form of its header is detected.
-
-    A bad entry is kept with its error, and the entries after it are read. Raise CorruptInputError for a
-    header that cannot be read, UnsupportedFormatError for an unknown magic.
-    """
-    data = bytes(data)
-    header, start = read_header(data)
-    entries: list[FlatEntry] = []
-    end, torn = start, None
-    try:
-        for entry in iter_entries(data, start):
-            entries.append(entry)
-            end = entry.end
-    except CorruptInputError as error:
-        torn = error
-    return FlatFile(header=header, entries=tuple(entries), valid_bytes=end, torn=torn)
-
-
 def iter_entries(data: bytes, start: int) -> Iterator[FlatEntry]:
     """Yield the entries from byte `start`; raise CorruptInputError if the last entry is cut."""
     while start < len(data):
@@ -152,16 +111,16 @@ def read_entry(data: bytes, start: int) -> FlatEntry:
 
 def _decode_entry(raw: bytes) -> StoredRecord:
     kind, at = read_uvarint(raw, 0, "type of an entry")
-    codec = _CODECS.get(kind)
-    if codec is None:
-        known = ", ".join(map(str, _CODECS))
+    schema = _BY_TYPE.get(kind)
+    if schema is None:
+        known = ", ".join(map(str, _BY_TYPE))
         raise UnsupportedFormatError("entry", expected=f"a type of {known}", found=f"type {kind}", at=0)
     version, body = read_uvarint(raw, at, "version of an entry")
-    if version != ENTRY_VERSION:
+    if version != RECORD_VERSION:
         raise UnsupportedFormatError(
-            codec.schema.name, expected=f"version {ENTRY_VERSION}", found=f"version {version}", at=at
+            schema.name, expected=f"version {RECORD_VERSION}", found=f"version {version}", at=at
         )
-    record: StoredRecord = codec.decode(raw, body)
+    record: StoredRecord = decode_record(schema, raw, body)
     return record
 
 
@@ -372,9 +331,7 @@ def encode_header(header: FlatFileHeader) -> bytes:
 
 def encode_entry(record: StoredRecord) -> bytes:
     """Return the bytes of one entry, to be appended to a file."""
-    codec = _BY_RECORD[type(record)]
-    head = write_uvarint(codec.schema.api_key) + write_uvarint(ENTRY_VERSION)
-    body = codec.encode(record, bytearray(head))
+    body = encode_record(_BY_RECORD[type(record)], record)
     return write_uvarint(len(body)) + body
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model.settings.file_kinds import FileKind, require_kind
+from tierctl.model.settings.known import FileKind, require_kind
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -25,7 +25,7 @@ import yaml
 from tierctl.errors import UsageError
 from tierctl.model.ids import Uuid, is_legal_topic_name
 from tierctl.model.local import NOT_COVERED, SavedTopic, SavedTopics
-from tierctl.model.settings.file_kinds import FileKind
+from tierctl.model.settings.known import FileKind
 from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.wire.files.properties import require_kind_of_file
 

@@ -16,12 +16,10 @@ _MURMUR2_M = 0x5BD1E995
 
 def metadata_partition(topic_id: Uuid, partition: int, metadata_partitions: int) -> int:
     """Return the metadata partition, 0 to `metadata_partitions` - 1; the topic's name is not hashed."""
-    raw = topic_id.bytes
-    msb, lsb = int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
-    hashed = 1
-    for part in (lsb ^ (lsb >> 32), msb ^ (msb >> 32), partition):
-        hashed = (31 * hashed + part) & _MASK_32
-    return (_murmur2_of_word(hashed) & 0x7FFFFFFF) % metadata_partitions
+    (home,) = metadata_partitions_of(
+        np.frombuffer(topic_id.bytes, np.uint8), np.array([partition]), metadata_partitions
+    )
+    return int(home)
 
 
 def metadata_partitions_of(topic_ids: Any, partitions: Int64s, metadata_partitions: int) -> Int64s:
@@ -39,7 +37,8 @@ def metadata_partitions_of(topic_ids: Any, partitions: Int64s, metadata_partitio
 
 
 def _murmur2_of_words(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Return `_murmur2_of_word` of many words."""
+    """Return Kafka's murmur2 (Utils.murmur2) of the four big-endian bytes of each word."""
+    # The bytes are written big-endian and mixed little-endian.
     m = np.uint32(_MURMUR2_M)
     k = words.astype(np.uint32).byteswap() * m
     k = (k ^ (k >> np.uint32(24))) * m
@@ -47,17 +46,3 @@ def _murmur2_of_words(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     h = (h ^ (h >> np.uint32(13))) * m
     mixed: npt.NDArray[np.uint32] = h ^ (h >> np.uint32(15))
     return mixed
-
-
-def _murmur2_of_word(word: int) -> int:
-    """Return Kafka's murmur2 (Utils.murmur2) of the four big-endian bytes of `word`."""
-    # The bytes are written big-endian and mixed little-endian.
-    k = int.from_bytes(word.to_bytes(4, "big"), "little")
-    k = (k * _MURMUR2_M) & _MASK_32
-    k ^= k >> 24
-    k = (k * _MURMUR2_M) & _MASK_32
-    h = _MURMUR2_SEED ^ 4
-    h = ((h * _MURMUR2_M) & _MASK_32) ^ k
-    h ^= h >> 13
-    h = (h * _MURMUR2_M) & _MASK_32
-    return h ^ (h >> 15)

@@ -8,7 +8,7 @@ Sources: Apache Kafka's storage/src/main/resources/message/*.json for the kafka 
 Format" for the kip405 dialect and "Internal flat-file store format" for the flat-file store.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -23,9 +23,10 @@ from tierctl.model.events import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    StoredPartitionState,
+    StoredSegment,
     dialect_of,
 )
-from tierctl.model.stored import StoredPartitionState, StoredSegment
 from tierctl.wire.primitives import read_uvarint, take, write_uvarint
 
 States = type[RemoteLogSegmentState] | type[RemotePartitionDeleteState]
@@ -279,20 +280,6 @@ def field_names(record: RecordSchema) -> tuple[str, ...]:
 Values = dict[str, Any]
 
 
-class Tags:
-    """The step for the tagged fields at the end of a flexible struct; `place` is the path of the struct."""
-
-    def __init__(self, flags: tuple[Flag, ...], place: str) -> None:
-        self._flags = flags
-        self._place = place
-
-    def decode(self, buf: bytes, pos: int, values: Values) -> int:
-        return read_tags(buf, pos, self._flags, self._place, values)
-
-    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
-        write_tags(self._flags, self._place, values, out)
-
-
 def read_tags(buf: bytes, pos: int, flags: tuple[Flag, ...], place: str, values: Values) -> int:
     """Read a section of tagged fields into `values`; return the next position."""
     for flag in flags:
@@ -338,11 +325,11 @@ def _keep(values: Values, place: str, tags: tuple[tuple[int, bytes], ...]) -> No
         values["unknown_tags"] = tags
 
 
-def write_tags(flags: tuple[Flag, ...], place: str, values: Mapping[str, Any], out: bytearray) -> None:
+def write_tags(flags: tuple[Flag, ...], place: str, event: Any, out: bytearray) -> None:
     """Append the section of tagged fields: flags that are set, and unknown tags kept by `read_tags`."""
-    kept = dict(dict(values["nested_tags"]).get(place, ()) if place else values["unknown_tags"])
+    kept = dict(dict(event.nested_tags).get(place, ()) if place else event.unknown_tags)
     for flag in flags:
-        value = values[flag.name]
+        value = getattr(event, flag.name)
         raw = kept.get(flag.tag)
         if raw is not None and (raw != b"\x00") == value:
             continue

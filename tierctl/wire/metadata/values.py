@@ -12,9 +12,8 @@ broker can use such a record.
 """
 
 import struct
-from collections.abc import Callable, Mapping
 from struct import Struct as Packer
-from typing import Any, Protocol
+from typing import Any, Final
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
@@ -26,316 +25,201 @@ from tierctl.wire.metadata.schema import (
     Fixed,
     RecordSchema,
     Struct,
-    Tags,
     Values,
     Variable,
-    leaf_fields,
     read_tags,
     write_tags,
 )
 from tierctl.wire.primitives import read_uvarint, take, truncated, write_uvarint
 
-# The scalar codec: decodes the bytes of one record to its event and encodes events, as its schema says.
-#
-# Each schema is turned once into a list of steps; consecutive fields of fixed width become one `struct` call.
-
-
-class _Step(Protocol):
-    """Decode and encode one part of a record.
-
-    `decode` reads from `pos`, adds to `values` and returns the next position; `encode` appends to `out`.
-    """
-
-    def decode(self, buf: bytes, pos: int, values: Values) -> int: ...
-
-    def encode(self, values: Mapping[str, Any], out: bytearray) -> None: ...
-
-
-class _FixedField:
-    """A field of a run: its offset in the run, and the conversion between raw values and event values."""
-
-    def __init__(self, field: Field, offset: int) -> None:
-        assert isinstance(field.kind, Fixed)
-        self.field = field
-        self.offset = offset
-        self.packer = Packer(">" + field.kind.value)
-        self.width = self.packer.size
-        self._members: tuple[Any, ...] = tuple(field.states or ())
-
-    @property
-    def is_plain(self) -> bool:
-        return not self._members and self.field.kind is not Fixed.UUID
-
-    def read(self, raw: Any, at: int) -> Any:
-        if self.field.kind is Fixed.UUID:
-            return Uuid.from_bytes(raw)
-        if not 0 <= raw < len(self._members):
-            expected = f"0 to {len(self._members) - 1}"
-            raise CorruptInputError(self.field.name, expected=expected, found=str(raw), at=at)
-        return self._members[raw]
-
-    def raw(self, value: Any) -> Any:
-        if self.field.kind is Fixed.UUID:
-            return value.bytes
-        return self._members.index(value) if self._members else value
-
-
-class _FixedRun:
-    """The step for consecutive fields of fixed width."""
-
-    def __init__(self, fields: list[Field]) -> None:
-        self._fields: list[_FixedField] = []
-        offset = 0
-        for field in fields:
-            self._fields.append(_FixedField(field, offset))
-            offset += self._fields[-1].width
-        self._packer = Packer(">" + "".join(f.packer.format[1:] for f in self._fields))
-        self._plain = [(i, f.field.name) for i, f in enumerate(self._fields) if f.is_plain]
-        self._converted = [(i, f) for i, f in enumerate(self._fields) if not f.is_plain]
-
-    def decode(self, buf: bytes, pos: int, values: Values) -> int:
-        end = pos + self._packer.size
-        if end > len(buf):
-            raise self._too_short(buf, pos)
-        raw = self._packer.unpack_from(buf, pos)
-        for i, name in self._plain:
-            values[name] = raw[i]
-        for i, field in self._converted:
-            values[field.field.name] = field.read(raw[i], pos + field.offset)
-        return end
-
-    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
-        try:
-            out += self._packer.pack(*(f.raw(values[f.field.name]) for f in self._fields))
-        except (struct.error, ValueError, AttributeError) as error:
-            raise self._does_not_fit(values) from error
-
-    def offset_of(self, name: str) -> int | None:
-        """Return the offset of a field in the run, None if the run does not have it."""
-        return next((f.offset for f in self._fields if f.field.name == name), None)
-
-    def _too_short(self, buf: bytes, pos: int) -> CorruptInputError:
-        missing = next(f for f in self._fields if pos + f.offset + f.width > len(buf))
-        at = pos + missing.offset
-        return truncated(missing.field.name, needed=missing.width, at=at, remaining=len(buf) - at)
-
-    def _does_not_fit(self, values: Mapping[str, Any]) -> UsageError:
-        shown = ", ".join(f"{f.field.name}={values[f.field.name]!r}" for f in self._fields)
-        return UsageError(f"cannot be written: one of {shown} is missing or out of its range")
-
-
-class _Length:
-    """Read and write the length before bytes or elements; None is null. Compact: length + 1 as uvarint."""
-
-    def __init__(self, *, flexible: bool, width: int) -> None:
-        self._flexible = flexible
-        self._packer = Packer(">h" if width == 2 else ">i")
-
-    def read(self, buf: bytes, pos: int, what: str) -> tuple[int | None, int]:
-        if self._flexible:
-            raw, end = read_uvarint(buf, pos, f"length of {what}")
-            return (raw - 1 if raw else None), end
-        end = pos + self._packer.size
-        if end > len(buf):
-            raise truncated(f"length of {what}", needed=self._packer.size, at=pos, remaining=len(buf) - pos)
-        (length,) = self._packer.unpack_from(buf, pos)
-        if length < -1:
-            raise CorruptInputError(f"length of {what}", expected="-1 or more", found=str(length), at=pos)
-        return (None if length == -1 else length), end
-
-    def write(self, length: int | None, what: str) -> bytes:
-        if self._flexible:
-            return write_uvarint(0 if length is None else length + 1)
-        try:
-            return self._packer.pack(-1 if length is None else length)
-        except struct.error:
-            raise UsageError(f"{what} is too long: {length}") from None
-
-
-MAX_STRING_BYTES = 0x7FFF
-
-
-class _VariableField:
-    """The step for a string or bytes with the length before the payload."""
-
-    def __init__(self, field: Field, *, flexible: bool) -> None:
-        self._field = field
-        self._is_string = field.kind is Variable.STRING
-        self._nullable = field.kind is Variable.NULLABLE_BYTES
-        self._length = _Length(flexible=flexible, width=2 if self._is_string else 4)
-
-    def decode(self, buf: bytes, pos: int, values: Values) -> int:
-        name = self._field.name
-        length, start = self._length.read(buf, pos, name)
-        if length is None:
-            if not self._nullable:
-                raise CorruptInputError(name, expected="a value", found="null", at=pos)
-            values[name] = None
-            return start
-        if self._is_string and length > MAX_STRING_BYTES:
-            raise CorruptInputError(
-                name, expected=f"at most {MAX_STRING_BYTES} bytes", found=str(length), at=pos
-            )
-        raw, end = take(buf, start, length, name)
-        values[name] = self._text(raw, start) if self._is_string else raw
-        return end
-
-    def _text(self, raw: bytes, at: int) -> str:
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            found = f"byte {raw[error.start]:#04x}"
-            raise CorruptInputError(
-                self._field.name, expected="UTF-8", found=found, at=at + error.start
-            ) from None
-
-    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
-        value = values[self._field.name]
-        if value is None and not self._nullable:
-            raise UsageError(f"{self._field.name} cannot be null")
-        raw = None if value is None else value.encode("utf-8") if self._is_string else value
-        if raw is not None and self._is_string and len(raw) > MAX_STRING_BYTES:
-            raise UsageError(f"{self._field.name} is too long: {len(raw)} bytes")
-        out += self._length.write(None if raw is None else len(raw), self._field.name)
-        if raw is not None:
-            out += raw
-
-
-class _Elements:
-    """The step for an array of structs of fixed width; the event holds it as a tuple of tuples."""
-
-    def __init__(self, field: Field, array: Array, *, flexible: bool) -> None:
-        self._field = field
-        self._names = [f.name for f in array.element.fields]
-        self._run = _FixedRun(list(array.element.fields))
-        self._length = _Length(flexible=flexible, width=4)
-        self._flexible = flexible
-        widths = (Packer(">" + f.kind.value).size for f in array.element.fields if isinstance(f.kind, Fixed))
-        self._min_width = sum(widths) + flexible
-
-    def decode(self, buf: bytes, pos: int, values: Values) -> int:
-        name = self._field.name
-        count, at = self._length.read(buf, pos, name)
-        if count is None:
-            raise CorruptInputError(name, expected="an array", found="null", at=pos)
-        if count * self._min_width > len(buf) - at:
-            expected = f"at most {(len(buf) - at) // self._min_width} elements"
-            raise CorruptInputError(name, expected=expected, found=str(count), at=pos)
-        element: Values = {}
-        found = []
-        for i in range(count):
-            at = self._run.decode(buf, at, element)
-            found.append(tuple([element[n] for n in self._names]))
-            if self._flexible:
-                at = read_tags(buf, at, (), f"{name}.{i}", values)
-        values[name] = tuple(found)
-        return at
-
-    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
-        name = self._field.name
-        out += self._length.write(len(values[name]), name)
-        for i, row in enumerate(values[name]):
-            self._run.encode(dict(zip(self._names, row, strict=True)), out)
-            if self._flexible:
-                write_tags((), f"{name}.{i}", values, out)
-
-
-def _steps(body: Struct, place: str, *, flexible: bool) -> list[_Step]:
-    steps: list[_Step] = []
-    run: list[Field] = []
-
-    def close_run() -> None:
-        if run:
-            steps.append(_FixedRun(list(run)))
-            run.clear()
-
-    for field in body.fields:
-        if isinstance(field.kind, Fixed):
-            run.append(field)
-            continue
-        close_run()
-        match field.kind:
-            case Variable():
-                steps.append(_VariableField(field, flexible=flexible))
-            case Array() as array:
-                steps.append(_Elements(field, array, flexible=flexible))
-            case Struct() as inner:
-                steps.extend(_steps(inner, f"{place}.{field.name}".lstrip("."), flexible=flexible))
-    close_run()
-    if flexible:
-        steps.append(Tags(body.flags, place))
-    return steps
-
-
-class RecordCodec:
-    """Decode and encode records of one schema; the bytes are the record's body, without the frame."""
-
-    def __init__(self, schema: RecordSchema) -> None:
-        self.schema = schema
-        self._steps = _steps(schema.body, "", flexible=schema.flexible)
-        self._names: Callable[[Any], Values] = _attributes(schema)
-
-    def decode(self, buf: bytes, pos: int = 0) -> Any:
-        """Decode the event in the bytes of `buf` from `pos` to the end; raise CorruptInputError."""
-        values: Values = {}
-        at = pos
-        for step in self._steps:
-            at = step.decode(buf, at, values)
-        if at != len(buf):
-            raise CorruptInputError(
-                self.schema.name, expected="the end", found=f"{len(buf) - at} more bytes", at=at
-            )
-        event = self.schema.event(**values)
-        for rule in self.schema.rules:
-            if not rule.holds(event):
-                found = str(getattr(event, rule.field))
-                position = self._position(rule.field, buf, pos)
-                raise CorruptInputError(rule.field, expected=rule.expected, found=found, at=position)
-        return event
-
-    def _position(self, name: str, buf: bytes, pos: int) -> int | None:
-        """Return the position of a field of fixed width in a record that was decoded; None for another."""
-        at = pos
-        for step in self._steps:
-            offset = step.offset_of(name) if isinstance(step, _FixedRun) else None
-            if offset is not None:
-                return at + offset
-            at = step.decode(buf, at, {})
-        return None
-
-    def encode(self, event: Any, out: bytearray | None = None) -> bytes:
-        """Return `out` followed by the event's bytes; raise UsageError for a value that does not fit."""
-        out = bytearray() if out is None else out
-        values = self._names(event)
-        for step in self._steps:
-            step.encode(values, out)
-        for rule in self.schema.rules:
-            if not rule.holds(event):
-                raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
-        return bytes(out)
-
-
-def _attributes(schema: RecordSchema) -> Callable[[Any], Values]:
-    """Return a function that reads the attributes named by the schema from an event."""
-    names = [field.name for field in leaf_fields(schema.body)] + [flag.name for flag in schema.body.flags]
-    if schema.flexible:
-        names += ["unknown_tags", "nested_tags"]
-    return lambda event: {name: getattr(event, name) for name in names}
-
-
 FRAME_VERSION = 1
 RECORD_VERSION = 0
+MAX_STRING_BYTES = 0x7FFF
 
-CODECS: dict[Dialect, dict[int, RecordCodec]] = {
-    dialect: {schema.api_key: RecordCodec(schema) for schema in schemas}
-    for dialect, schemas in METADATA_RECORDS.items()
+_FIXED: Final = {kind: Packer(">" + kind.value) for kind in Fixed}
+_INT16, _INT32 = Packer(">h"), Packer(">i")
+_BY_KEY: Final = {
+    dialect: {schema.api_key: schema for schema in schemas} for dialect, schemas in METADATA_RECORDS.items()
 }
-_BY_EVENT = {
-    (dialect, codec.schema.event): codec for dialect, codecs in CODECS.items() for codec in codecs.values()
+_BY_EVENT: Final = {
+    (dialect, schema.event): schema for dialect, schemas in METADATA_RECORDS.items() for schema in schemas
 }
 
 
-def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
+class _Reader:
+    """Read the fields of a record to `values`; `places` has the positions of those of fixed width."""
+
+    def __init__(self, buf: bytes, *, flexible: bool) -> None:
+        self._buf = buf
+        self._flexible = flexible
+        self.values: Values = {}
+        self.places: dict[str, int] = {}
+
+    def struct(self, body: Struct, place: str, pos: int) -> int:
+        """Read a struct at `pos`, whose path is `place`; return the position after it."""
+        for field in body.fields:
+            match field.kind:
+                case Struct() as inner:
+                    pos = self.struct(inner, f"{place}.{field.name}".lstrip("."), pos)
+                case Array() as array:
+                    self.values[field.name], pos = self._elements(field.name, array, pos)
+                case Variable():
+                    self.values[field.name], pos = self._variable(field, pos)
+                case _:
+                    self.places[field.name] = pos
+                    self.values[field.name], pos = self._fixed(field, pos)
+        return read_tags(self._buf, pos, body.flags, place, self.values) if self._flexible else pos
+
+    def _fixed(self, field: Field, pos: int) -> tuple[Any, int]:
+        assert isinstance(field.kind, Fixed)
+        raw, end = self._unpacked(_FIXED[field.kind], pos, field.name)
+        if field.kind is Fixed.UUID:
+            return Uuid.from_bytes(raw), end
+        if field.states is None:
+            return raw, end
+        states = tuple(field.states)
+        if not 0 <= raw < len(states):
+            expected = f"0 to {len(states) - 1}"
+            raise CorruptInputError(field.name, expected=expected, found=str(raw), at=pos)
+        return states[raw], end
+
+    def _unpacked(self, packer: Packer, pos: int, what: str) -> tuple[Any, int]:
+        end = pos + packer.size
+        if end > len(self._buf):
+            raise truncated(what, needed=packer.size, at=pos, remaining=len(self._buf) - pos)
+        return packer.unpack_from(self._buf, pos)[0], end
+
+    def _length(self, name: str, pos: int, packer: Packer) -> tuple[int | None, int]:
+        """Read the length before bytes or elements; None is null. Compact: length + 1 as uvarint."""
+        what = f"length of {name}"
+        if self._flexible:
+            raw, end = read_uvarint(self._buf, pos, what)
+            return (raw - 1 if raw else None), end
+        length, end = self._unpacked(packer, pos, what)
+        if length < -1:
+            raise CorruptInputError(what, expected="-1 or more", found=str(length), at=pos)
+        return (None if length == -1 else length), end
+
+    def _variable(self, field: Field, pos: int) -> tuple[str | bytes | None, int]:
+        name, is_string = field.name, field.kind is Variable.STRING
+        length, start = self._length(name, pos, _INT16 if is_string else _INT32)
+        if length is None:
+            if field.kind is not Variable.NULLABLE_BYTES:
+                raise CorruptInputError(name, expected="a value", found="null", at=pos)
+            return None, start
+        if is_string and length > MAX_STRING_BYTES:
+            expected = f"at most {MAX_STRING_BYTES} bytes"
+            raise CorruptInputError(name, expected=expected, found=str(length), at=pos)
+        raw, end = take(self._buf, start, length, name)
+        if not is_string:
+            return raw, end
+        try:
+            return raw.decode("utf-8"), end
+        except UnicodeDecodeError as error:
+            found, at = f"byte {raw[error.start]:#04x}", start + error.start
+            raise CorruptInputError(name, expected="UTF-8", found=found, at=at) from None
+
+    def _elements(self, name: str, array: Array, pos: int) -> tuple[tuple[Any, ...], int]:
+        """Read an array of structs of fixed width as a tuple of tuples."""
+        fields = array.element.fields
+        count, at = self._length(name, pos, _INT32)
+        if count is None:
+            raise CorruptInputError(name, expected="an array", found="null", at=pos)
+        least = sum(_FIXED[f.kind].size for f in fields if isinstance(f.kind, Fixed)) + self._flexible
+        left = len(self._buf) - at
+        if count * least > left:
+            expected = f"at most {left // least} elements"
+            raise CorruptInputError(name, expected=expected, found=str(count), at=pos)
+        found = []
+        for i in range(count):
+            element = []
+            for field in fields:
+                value, at = self._fixed(field, at)
+                element.append(value)
+            found.append(tuple(element))
+            if self._flexible:
+                at = read_tags(self._buf, at, (), f"{name}.{i}", self.values)
+        return tuple(found), at
+
+
+def decode_record(schema: RecordSchema, buf: bytes, pos: int = 0) -> Any:
+    """Decode the record in `buf` from `pos` to the end, without its frame; raise CorruptInputError."""
+    reader = _Reader(buf, flexible=schema.flexible)
+    at = reader.struct(schema.body, "", pos)
+    if at != len(buf):
+        raise CorruptInputError(schema.name, expected="the end", found=f"{len(buf) - at} more bytes", at=at)
+    event = schema.event(**reader.values)
+    for rule in schema.rules:
+        if not rule.holds(event):
+            found, place = str(getattr(event, rule.field)), reader.places.get(rule.field)
+            raise CorruptInputError(rule.field, expected=rule.expected, found=found, at=place)
+    return event
+
+
+def encode_record(schema: RecordSchema, event: Any) -> bytes:
+    """Return API key, version and bytes of an event; raise UsageError for a value that does not fit."""
+    out = bytearray(write_uvarint(schema.api_key) + write_uvarint(RECORD_VERSION))
+    _write_struct(out, schema.body, "", event, flexible=schema.flexible)
+    for rule in schema.rules:
+        if not rule.holds(event):
+            raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
+    return bytes(out)
+
+
+def _write_struct(out: bytearray, body: Struct, place: str, event: Any, *, flexible: bool) -> None:
+    for field in body.fields:
+        match field.kind:
+            case Struct() as inner:
+                _write_struct(out, inner, f"{place}.{field.name}".lstrip("."), event, flexible=flexible)
+            case Array() as array:
+                rows = getattr(event, field.name)
+                out += _length(field.name, len(rows), _INT32, flexible=flexible)
+                for i, row in enumerate(rows):
+                    out += b"".join(map(_written, array.element.fields, row))
+                    if flexible:
+                        write_tags((), f"{field.name}.{i}", event, out)
+            case Variable():
+                _write_variable(out, field, getattr(event, field.name), flexible=flexible)
+            case _:
+                out += _written(field, getattr(event, field.name))
+    if flexible:
+        write_tags(body.flags, place, event, out)
+
+
+def _written(field: Field, value: Any) -> bytes:
+    """Return the bytes of a field of fixed width."""
+    assert isinstance(field.kind, Fixed)
+    try:
+        raw = value.bytes if field.kind is Fixed.UUID else value
+        return _FIXED[field.kind].pack(tuple(field.states).index(raw) if field.states else raw)
+    except (struct.error, ValueError, AttributeError) as error:
+        shown = f"{field.name}={value!r}"
+        raise UsageError(f"cannot be written: {shown} is missing or out of its range") from error
+
+
+def _write_variable(out: bytearray, field: Field, value: Any, *, flexible: bool) -> None:
+    if value is None and field.kind is not Variable.NULLABLE_BYTES:
+        raise UsageError(f"{field.name} cannot be null")
+    is_string = field.kind is Variable.STRING
+    raw = None if value is None else value.encode("utf-8") if is_string else value
+    if raw is not None and is_string and len(raw) > MAX_STRING_BYTES:
+        raise UsageError(f"{field.name} is too long: {len(raw)} bytes")
+    length = None if raw is None else len(raw)
+    out += _length(field.name, length, _INT16 if is_string else _INT32, flexible=flexible)
+    out += raw or b""
+
+
+def _length(name: str, length: int | None, packer: Packer, *, flexible: bool) -> bytes:
+    """Return the bytes of a length, None for null."""
+    if flexible:
+        return write_uvarint(0 if length is None else length + 1)
+    try:
+        return packer.pack(-1 if length is None else length)
+    except struct.error:
+        raise UsageError(f"{name} is too long: {length}") from None
+
+
+def decode(value: bytes, dialect: Dialect | None = None) -> MetadataEvent:
     """Decode the value of a record to its event; detect the dialect if it is not given.
 
     Raise CorruptInputError with the byte, the expected and the found value; for an unknown frame version,
@@ -343,7 +227,7 @@ def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
     """
     value = bytes(value)
     if dialect is not None:
-        return _decode_as(value, _dialect(dialect))
+        return _decode_as(value, dialect)
     try:
         return _decode_as(value, Dialect.KAFKA)
     except CorruptInputError as error:
@@ -357,19 +241,13 @@ def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
     return event
 
 
-def encode(event: MetadataEvent, dialect: str = Dialect.KAFKA) -> bytes:
+def encode(event: MetadataEvent, dialect: Dialect = Dialect.KAFKA) -> bytes:
     """Encode an event to the value of a record; raise UsageError if the dialect cannot hold the event."""
-    codec = _codec_of(event, _dialect(dialect))
+    schema = _BY_EVENT.get((dialect, type(event)))
+    if schema is None or dialect_of(event) != dialect:
+        raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
     frame = write_uvarint(FRAME_VERSION) if dialect == Dialect.KAFKA else b""
-    head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
-    return codec.encode(event, bytearray(head))
-
-
-def _dialect(name: str) -> Dialect:
-    try:
-        return Dialect(name)
-    except ValueError:
-        raise UsageError(f"no dialect {name!r}", hint="one of kafka, kip405") from None
+    return frame + encode_record(schema, event)
 
 
 def _more_plausible(
@@ -392,15 +270,8 @@ def _more_plausible(
 
 
 def _decode_as(value: bytes, dialect: Dialect) -> MetadataEvent:
-    codec, at = read_frame(value, dialect)
-    event: MetadataEvent = codec.decode(value, at)
-    return event
-
-
-def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
-    """Return the codec of a value's record, and the position of the record's body."""
     at = 0
-    if dialect is Dialect.KAFKA:
+    if dialect == Dialect.KAFKA:
         frame, at = read_uvarint(value, 0, "frame version")
         if frame != FRAME_VERSION:
             raise UnsupportedFormatError(
@@ -409,20 +280,20 @@ def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
                 found=f"frame version {frame}",
                 at=0,
             )
-    codecs = CODECS[dialect]
-    word = "apiKey" if dialect is Dialect.KAFKA else "type"
+    schemas, word = _BY_KEY[dialect], "apiKey" if dialect == Dialect.KAFKA else "type"
     api_key, after_key = read_uvarint(value, at, word)
-    if api_key not in codecs:
+    schema = schemas.get(api_key)
+    if schema is None:
         raise UnsupportedFormatError(
-            "metadata record", expected=f"{word} 0 to {max(codecs)}", found=f"{word} {api_key}", at=at
+            "metadata record", expected=f"{word} 0 to {max(schemas)}", found=f"{word} {api_key}", at=at
         )
-    codec = codecs[api_key]
     version, body = read_uvarint(value, after_key, "record version")
     if version != RECORD_VERSION:
         raise UnsupportedFormatError(
-            codec.schema.name, expected=f"version {RECORD_VERSION}", found=f"version {version}", at=after_key
+            schema.name, expected=f"version {RECORD_VERSION}", found=f"version {version}", at=after_key
         )
-    return codec, body
+    event: MetadataEvent = decode_record(schema, value, body)
+    return event
 
 
 def _is_cut_segment(value: bytes) -> bool:
@@ -450,11 +321,3 @@ def _is_cut_segment(value: bytes) -> bool:
         return False
     high_start = int.from_bytes(value[start : start + left], "big")
     return int.from_bytes(value[end:], "big") - high_start in (0, 1)
-
-
-def _codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
-    """Return the codec that encodes an event; raise UsageError if the dialect cannot hold the event."""
-    codec = _BY_EVENT.get((dialect, type(event)))
-    if codec is None or dialect_of(event) is not dialect:
-        raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
-    return codec
