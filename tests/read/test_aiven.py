@@ -13,8 +13,14 @@ from tierctl.cli.main import run
 Capture = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("metadata", ["of the broker", "rebuilt", "rebuilt in memory"])
-@pytest.mark.parametrize("name", ["aiven-plain", "aiven-encrypted"])
+@pytest.mark.parametrize(
+    ("name", "metadata"),
+    [
+        ("aiven-plain", "of the broker"),
+        ("aiven-plain", "rebuilt"),
+        ("aiven-encrypted", "rebuilt in memory"),
+    ],
+)
 def test_every_record_of_the_captures(
     capture: Capture, tmp_path: Path, name: str, metadata: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,9 +11,15 @@ from tests.cli.shell import tierctl
 Capture = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize("source", ["of the broker", "rebuilt"])
-@pytest.mark.parametrize("given", ["no key", "another key"])
+@pytest.mark.parametrize(
+    ("given", "source", "isolation"),
+    [
+        ("no key", "of the broker", "read_committed"),
+        ("another key", "of the broker", "read_uncommitted"),
+        ("no key", "rebuilt", "read_uncommitted"),
+        ("another key", "rebuilt", "read_committed"),
+    ],
+)
 def test_segments_without_their_key(
     capture: Capture, tmp_path: Path, given: str, source: str, isolation: str
 ) -> None:

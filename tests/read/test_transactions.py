@@ -21,6 +21,7 @@ from tierctl.model import (
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import UncachedIndexes
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 from tierctl.wire.files.checkpoints import (
@@ -183,12 +184,16 @@ class World:
         )
         self.events += [started, update]
 
+    @property
+    def cache(self) -> RemoteLogMetadataCache:
+        return cache_of(self.events)
+
     def reader(self) -> PartitionReader:
         fetcher = UncachedIndexes(self.store)  # type: ignore[arg-type]
         report = self.problems.append
         view = ReadableLog.of(
             TIP,
-            cache_of(self.events),
+            self.cache,
             [],
             remote=self.store,  # type: ignore[arg-type]
             fetcher=fetcher,

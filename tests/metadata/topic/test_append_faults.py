@@ -54,8 +54,9 @@ NOTHING_NEW = [[b"before-0"], [b"before-1"]]
 ALL_OF_IT = [[b"before-0", b"wave-0", b"wave-2"], [b"before-1", b"wave-1"]]
 
 
-@pytest.mark.parametrize("segment_bytes", [1 << 30, 100], ids=["same segment", "rolled"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(
+    ("segment_bytes", "number"), [(1 << 30, errno.ENOSPC), (100, errno.EIO)], ids=["same segment", "rolled"]
+)
 def test_a_failed_append_leaves_nothing_and_the_next_one_works(
     tmp_path: Path, number: int, segment_bytes: int
 ) -> None:
@@ -107,8 +108,7 @@ def test_kill_9_at_every_step_loses_no_acknowledged_record(tmp_path: Path) -> No
     assert content(tmp_path / "whole") == ALL_OF_IT
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path, number: int) -> None:
+def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path) -> None:
     def make_new(folder: Path, fs: FileSystem) -> None:
         topic_in(folder, writable=True, partition_count=2, fs=fs).close()
 
@@ -116,7 +116,7 @@ def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path, number: int
     for nth in range(len(operations)):
         folder = tmp_path / str(nth)
         with pytest.raises(MetadataError):
-            make_new(folder, Failing(nth, number))
+            make_new(folder, Failing(nth, errno.ENOSPC))
         make_new(folder, FileSystem())
         log = topic_in(folder)
         assert log.partition_count == 2

@@ -84,11 +84,10 @@ def test_a_segment_whose_index_says_nothing_is_read(tmp_path: Path, data: bytes)
     assert PartitionLog(folder, 0).offset_for_time(11) == 4
 
 
-@pytest.mark.parametrize("complete", [False, True])
-def test_of_captured_logs(capture: Callable[[str], Path], complete: bool) -> None:
+def test_of_captured_logs(capture: Callable[[str], Path]) -> None:
     spared = 0
     for folder in topic_folders(capture("tiered-cluster")):
-        log = open_topic(at(folder), complete=complete)
+        log = open_topic(at(folder))
         for number, end in log.end_offsets().items():
             chunks = list(log.read(number, 0, end))
             times = {int(o): int(t) for c in chunks for o, t in zip(c.offsets, c.timestamps_ms, strict=True)}

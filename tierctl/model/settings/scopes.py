@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypedDict, TypeVar, Unpack
 
 from tierctl.errors import UsageError
 from tierctl.model.times import parse_duration_ms
@@ -279,6 +279,15 @@ _NOUNS = {
 }
 
 
+class _About(TypedDict, total=False):
+    """What tierctl does with a setting, `acted_on` or `ignored`; the Kafka releases that have it."""
+
+    acted_on: str
+    ignored: str
+    since: str
+    until: str
+
+
 @dataclass(slots=True)
 class Table:
     """The settings of one scope, in the order of their definition; each method adds a row and returns it.
@@ -295,20 +304,9 @@ class Table:
     def __contains__(self, name: str) -> bool:
         return name in self.rows
 
-    def flag(
-        self,
-        name: str,
-        default: bool | None,
-        *,
-        acted_on: str | None = None,
-        ignored: str | None = None,
-        since: str = "0",
-        until: str | None = None,
-    ) -> Setting[bool]:
+    def flag(self, name: str, default: bool | None, **about: Unpack[_About]) -> Setting[bool]:
         """Add a setting that is true or false."""
-        return self._add(
-            name, Type.BOOLEAN, default, _flag, acted_on=acted_on, ignored=ignored, since=since, until=until
-        )
+        return self._add(name, Type.BOOLEAN, default, _flag, about)
 
     def whole(
         self,
@@ -320,33 +318,18 @@ class Table:
         most: int | None = None,
         besides: int | None = None,
         assumed: int | None = None,
-        acted_on: str | None = None,
-        ignored: str | None = None,
-        since: str = "0",
-        until: str | None = None,
+        **about: Unpack[_About],
     ) -> Setting[int]:
         """Add a setting that is a whole number, in the unit that the end of its name states."""
         return self._add(
-            name, type, default, _whole, assumed=assumed, least=least, most=most, besides=besides,
-            acted_on=acted_on, ignored=ignored, since=since, until=until,
-        )  # fmt: skip
+            name, type, default, _whole, about, assumed=assumed, least=least, most=most, besides=besides
+        )
 
     def number(
-        self,
-        name: str,
-        default: float,
-        *,
-        least: float,
-        most: float,
-        acted_on: str | None = None,
-        ignored: str | None = None,
-        since: str = "0",
+        self, name: str, default: float, *, least: float, most: float, **about: Unpack[_About]
     ) -> Setting[float]:
         """Add a setting that is a fraction."""
-        return self._add(
-            name, Type.DOUBLE, default, _fraction, least=least, most=most, acted_on=acted_on, ignored=ignored,
-            since=since,
-        )  # fmt: skip
+        return self._add(name, Type.DOUBLE, default, _fraction, about, least=least, most=most)
 
     def text(
         self,
@@ -355,16 +338,10 @@ class Table:
         *,
         type: Type = Type.STRING,  # noqa: A002
         choices: tuple[str, ...] = (),
-        acted_on: str | None = None,
-        ignored: str | None = None,
-        since: str = "0",
-        until: str | None = None,
+        **about: Unpack[_About],
     ) -> Setting[str]:
         """Add a setting that is a text, a class name or a password."""
-        return self._add(
-            name, type, default, str, choices=choices, acted_on=acted_on, ignored=ignored, since=since,
-            until=until,
-        )  # fmt: skip
+        return self._add(name, type, default, str, about, choices=choices)
 
     def names(
         self,
@@ -372,14 +349,10 @@ class Table:
         default: tuple[str, ...] | None = None,
         *,
         choices: tuple[str, ...] = (),
-        acted_on: str | None = None,
-        ignored: str | None = None,
-        since: str = "0",
+        **about: Unpack[_About],
     ) -> Setting[tuple[str, ...]]:
         """Add a setting that is a list of names with commas between them."""
-        return self._add(
-            name, Type.LIST, default, _names, choices=choices, acted_on=acted_on, ignored=ignored, since=since
-        )
+        return self._add(name, Type.LIST, default, _names, about, choices=choices)
 
     def _add(
         self,
@@ -387,24 +360,22 @@ class Table:
         kind: Type,
         default: T | None,
         convert: Callable[[str], T],
+        about: _About,
         *,
-        acted_on: str | None,
-        ignored: str | None,
-        since: str,
         assumed: T | None = None,
         least: float | None = None,
         most: float | None = None,
         besides: float | None = None,
         choices: tuple[str, ...] = (),
-        until: str | None = None,
     ) -> Setting[T]:
+        acted_on, ignored = about.get("acted_on"), about.get("ignored")
         use = ignored if acted_on is None else acted_on
         if name in self.rows or use is None or (acted_on is not None and ignored is not None):
             raise ValueError(name)
         row = Setting(
             name=name, type=kind, scope=self.scope, default=default, assumed=assumed, least=least, most=most,
-            besides=besides, choices=choices, since=since, until=until, acted_on=acted_on is not None,
-            use=use, convert=convert,
+            besides=besides, choices=choices, since=about.get("since", "0"), until=about.get("until"),
+            acted_on=acted_on is not None, use=use, convert=convert,
         )  # fmt: skip
         self.rows[name] = row  # type: ignore[assignment]
         return row
