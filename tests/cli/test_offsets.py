@@ -100,7 +100,7 @@ def caches(after: Path, tmp_path: Path) -> Path:
 
 
 def committed(folder: Path) -> dict[int, int]:
-    return dict(committed_offsets.read((folder / NAME).read_bytes()).offsets)
+    return dict(committed_offsets.read_good_lines((folder / NAME).read_bytes()).offsets)
 
 
 def test_good_caches_have_no_findings(after: Path, caches: Path) -> None:
@@ -130,7 +130,7 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
     assert committed(caches) == before | {3: 9999, 17: 3}
     assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == plan
     assert committed(caches) == {p: o for p, o in before.items() if p != 4}
-    kept = committed_offsets.read((caches / f"{NAME}.bak").read_bytes())
+    kept = committed_offsets.read_good_lines((caches / f"{NAME}.bak").read_bytes())
     assert dict(kept.offsets) == before | {3: 9999, 17: 3}
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
 
@@ -188,7 +188,7 @@ def test_raising_needs_force(tmp_path: Path) -> None:
     assert file.read_text() == "1 5\n2 9\n"
     offsets("repair", file, "--set", "1=6", "--set", "2=3", "--force", "--apply")
     assert file.read_text() == "1 6\n2 3\n"
-    assert committed_offsets.read(file.read_bytes()).form is OffsetsForm.KIP
+    assert committed_offsets.read_good_lines(file.read_bytes()).form is OffsetsForm.KIP
 
 
 def test_a_damaged_file_starts_over(tmp_path: Path) -> None:

@@ -69,20 +69,19 @@ def test_any_range_size_reads_the_same(monkeypatch: pytest.MonkeyPatch, chunk_by
 
 @pytest.mark.parametrize("number", range(len(STARTS)))
 def test_reading_begins_at_any_batch(number: int) -> None:
-    batches, damage = read(DATA, position=STARTS[number], expected_offset=BASE + 2 * number)
+    batches, damage = read(DATA, position=STARTS[number])
     assert batches == WHOLE[number:]
     assert damage == []
 
 
-@pytest.mark.parametrize("cut", range(len(DATA)))
-def test_a_cut_segment_is_its_whole_batches_and_one_damage(cut: int) -> None:
-    batches, damage = read(DATA[:cut])
-    whole = sum(end <= cut for end in [*STARTS[1:], len(DATA)])
-    assert batches == WHOLE[:whole]
-    assert [(d.position, d.end, d.first_offset, d.next_offset) for d in damage] == [
-        ([*STARTS, len(DATA)][whole], len(DATA), BASE + 2 * whole, None)
-    ]
-    assert "segment x" in damage[0].error.message
+def test_a_cut_segment_is_its_whole_batches_and_one_damage() -> None:
+    for cut in range(len(DATA)):
+        batches, [damage] = read(DATA[:cut])
+        whole = sum(end <= cut for end in [*STARTS[1:], len(DATA)])
+        assert batches == WHOLE[:whole]
+        assert (damage.position, damage.end) == ([*STARTS, len(DATA)][whole], len(DATA))
+        assert (damage.first_offset, damage.next_offset) == (BASE + 2 * whole, None)
+        assert "segment x" in damage.error.message
 
 
 @pytest.mark.parametrize("chunk_bytes", [64, 1 << 20])

@@ -11,7 +11,7 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import (
     Lineage,
     OffsetAndEpoch,
-    build,
+    built_epochs,
     find_highest_remote_offset,
     find_source,
     segments_in_lineage,
@@ -103,15 +103,15 @@ def test_follower_builds_its_state_from_the_tier(case: Follower) -> None:
     source = find_source(tier(*case.segments), leader, case.local_start, case.log_end)
     assert source.segment.segment_id == segment_id(case.source)
     index = next(segment.index for segment in case.segments if segment.number == case.source)
-    state = build(source, index)
-    assert state.next_offset == case.next_offset
-    assert [tuple(entry) for entry in state.leader_epochs.entries] == case.built
+    built = built_epochs(source, index)
+    assert source.next_offset == case.next_offset
+    assert [tuple(entry) for entry in built.entries] == case.built
     first_batch_epoch = leader.epoch_for_offset(case.next_offset)
     assert first_batch_epoch is not None
     start = leader.entry(first_batch_epoch)
     assert start is not None
     first_batch = EpochEntry(first_batch_epoch, max(start.start_offset, 0))
-    after = Lineage((*state.leader_epochs.entries, first_batch))
+    after = Lineage((*built.entries, first_batch))
     assert [tuple(entry) for entry in after.entries] == case.after_first_batch
 
 
@@ -123,8 +123,8 @@ def test_follower_in_range_truncates_nothing() -> None:
 def test_epochs_are_cut_to_the_log() -> None:
     leader, cache = Lineage(LEADER), tier(SEG_0_2, SEG_3_5, SEG_6_8)
     source = find_source(cache, leader, 9, 12)
-    state = build(source, [*LEADER, (4, 9)], log_start_offset=4)
-    assert [tuple(entry) for entry in state.leader_epochs.entries] == [(1, 4), (2, 5), (3, 7)]
+    built = built_epochs(source, [*LEADER, (4, 9)], log_start_offset=4)
+    assert [tuple(entry) for entry in built.entries] == [(1, 4), (2, 5), (3, 7)]
 
 
 @pytest.mark.parametrize("local_start", [0, 9, 100])
@@ -221,5 +221,5 @@ def test_state_built_from_a_captured_tier_is_the_brokers_lineage(capture: Callab
         source = find_source(cache, lineage, local_start, 1550)
         assert source.segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         (index,) = root.glob(f"before/remote/**/*-{source.segment.segment_id}.leader_epoch_checkpoint")
-        state = build(source, read_leader_epoch_checkpoint(index.read_bytes()))
-        assert state.leader_epochs == lineage.truncate_from_end(source.next_offset)
+        built = built_epochs(source, read_leader_epoch_checkpoint(index.read_bytes()))
+        assert built == lineage.truncate_from_end(source.next_offset)

@@ -52,7 +52,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.files import PLAIN, replace_durably
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
-from tierctl.state.lineage import AuxiliaryState, build, find_source
+from tierctl.state.lineage import AuxiliarySource, Lineage, built_epochs, find_source
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     ProducerEntry,
@@ -139,21 +139,22 @@ def resolve_offset(text: str, log: ReadableLog) -> int:
 class FetchedFollowerState:
     """A follower's state with its producer snapshot, decoded and as stored."""
 
-    state: AuxiliaryState
+    source: AuxiliarySource
+    leader_epochs: Lineage
     producers: tuple[ProducerEntry, ...]
     producer_snapshot: bytes
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON-ready object."""
-        segment = self.state.source.segment
+        segment = self.source.segment
         return {
             "topic": segment.topic,
             "topic_id": segment.topic_id,
             "partition": segment.partition,
             "segment_id": segment.segment_id,
-            "epoch": self.state.source.epoch,
-            "next_offset": self.state.next_offset,
-            "leader_epochs": [list(entry) for entry in self.state.leader_epochs.entries],
+            "epoch": self.source.epoch,
+            "next_offset": self.source.next_offset,
+            "leader_epochs": [list(entry) for entry in self.leader_epochs.entries],
             "producers": [entry._asdict() for entry in self.producers],
         }
 
@@ -176,16 +177,16 @@ def fetch_follower_state(
     except CorruptInputError as e:
         raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
     log_start = 0 if log.replica is None else log.log_start_offset
-    return FetchedFollowerState(build(source, epochs, log_start), producers, snapshot)
+    return FetchedFollowerState(source, built_epochs(source, epochs, log_start), producers, snapshot)
 
 
 def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path]:
     """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths."""
     PLAIN.make_folder(folder)
-    snapshot = folder / f"{found.state.next_offset:020d}.snapshot"
+    snapshot = folder / f"{found.source.next_offset:020d}.snapshot"
     replace_durably(snapshot, found.producer_snapshot)
     checkpoint = folder / LEADER_EPOCHS_FILE
-    replace_durably(checkpoint, write_leader_epoch_checkpoint(found.state.leader_epochs.entries))
+    replace_durably(checkpoint, write_leader_epoch_checkpoint(found.leader_epochs.entries))
     return [snapshot, checkpoint]
 
 

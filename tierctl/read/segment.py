@@ -153,8 +153,7 @@ class Damage:
 class BatchStream:
     """Iterates over the batches of a segment from `position` on, in offset order, after checking their CRCs.
 
-    Batch heads contain positions in the segment. `expected_offset` (default: the segment's base offset) is
-    the lowest offset that the first batch may have. Each read requests `chunk_bytes`. Damaged bytes yield a
+    Batch heads contain positions in the segment. Each read requests `chunk_bytes`. Damaged bytes yield a
     `Damage`, after which reading goes on; so does a log that ends before the segment's size, except for an
     incomplete last batch of an active segment. Raise RemoteStorageError or NotFoundError if the bytes can't
     be read at all.
@@ -165,12 +164,11 @@ class BatchStream:
         source: Segment,
         *,
         position: int = 0,
-        expected_offset: int | None = None,
         chunk_bytes: int | None = None,
     ) -> None:
         self._source = source
         self._chunk_bytes = CHUNK_BYTES if chunk_bytes is None else chunk_bytes
-        self._expected = source.start_offset if expected_offset is None else expected_offset
+        self._expected = source.start_offset
         # The window `_data` begins at position `_base` of the segment; the next batch begins at `_data[_at]`.
         self._base = position
         self._data = b""

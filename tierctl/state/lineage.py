@@ -286,24 +286,11 @@ class AuxiliarySource:
 
     @property
     def next_offset(self) -> int:
-        """Return the start offset of the follower's local log: the offset after the segment."""
+        """Return the start offset of the follower's local log, at which fetching continues.
+
+        The follower stores the segment's producer snapshot as `<next_offset>.snapshot`.
+        """
         return self.segment.end_offset + 1
-
-
-@dataclass(frozen=True, slots=True)
-class AuxiliaryState:
-    """A follower's state as of `next_offset`: the epochs of all records before it, and the source segment.
-
-    The follower stores the segment's producer snapshot as `<next_offset>.snapshot`.
-    """
-
-    source: AuxiliarySource
-    leader_epochs: Lineage
-
-    @property
-    def next_offset(self) -> int:
-        """Return the start offset of the follower's local log, at which fetching continues."""
-        return self.source.next_offset
 
 
 def target_epoch(leader: Lineage, leader_local_log_start_offset: int, log_end_offset: int) -> int | None:
@@ -336,12 +323,12 @@ def find_source(
     return AuxiliarySource(segment, epoch)
 
 
-def build(
+def built_epochs(
     source: AuxiliarySource, leader_epoch_index: Iterable[tuple[int, int]], log_start_offset: int = 0
-) -> AuxiliaryState:
-    """Return the follower's state, given the entries of the segment's leader-epoch index.
+) -> Lineage:
+    """Return the epochs of all records before `next_offset`, given the entries of the leader-epoch index.
 
     Epochs that begin at `next_offset` or later are dropped, and so are offsets below `log_start_offset`.
     """
     epochs = Lineage(leader_epoch_index).truncate_from_end(source.next_offset)
-    return AuxiliaryState(source, epochs.truncate_from_start(log_start_offset))
+    return epochs.truncate_from_start(log_start_offset)

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from tierctl.errors import EngineError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.topic.base import (
     DEFAULT_METADATA_PARTITIONS,
-    LOCAL,
     METADATA_TOPIC,
+    LocalFiles,
     MetadataTopic,
     translated,
 )
@@ -119,11 +119,11 @@ class _StoredBytes:
 _BASE_OFFSET = struct.Struct(">q")
 
 
-class SegmentFile:
-    """Implement LogFiles: present `path` as the only segment of the only partition of a topic.
+class SegmentFile(LocalFiles):
+    """Present `path` as the only segment of the only partition of a topic, without indexes and checkpoints.
 
     The partition number is that of the file's folder `__remote_log_metadata-N`, 0 in any other folder. The
-    segment's base offset is the offset of the file's first batch. Every method raises OSError.
+    segment's base offset is the offset of the file's first batch.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,40 +131,29 @@ class SegmentFile:
         name, _, number = path.absolute().parent.name.rpartition("-")
         self.partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
 
-    def folders(self, folder: Path) -> list[str]:
+    def folders(self, _folder: Path) -> list[str]:
         """Implement `LogFiles.folders`."""
-        del folder
         return [f"{METADATA_TOPIC}-{self.partition}"]
 
-    def names(self, folder: Path) -> list[str]:
+    def names(self, _folder: Path) -> list[str]:
         """Implement `LogFiles.names`."""
-        del folder
-        with closing(LOCAL.open(self._path)) as file:
+        with closing(super().open(self._path)) as file:
             head = file.read(0, _BASE_OFFSET.size)
         # The first bytes of a damaged file may be no offset.
         base_offset = max(0, _BASE_OFFSET.unpack(head)[0]) if len(head) == _BASE_OFFSET.size else 0
         return [f"{base_offset:020d}.log"]
 
-    def open(self, path: Path) -> LogBytes:
+    def open(self, _path: Path) -> LogBytes:
         """Implement `LogFiles.open`."""
-        del path
-        return LOCAL.open(self._path)
+        return super().open(self._path)
 
-    def content(self, path: Path) -> bytes | None:
-        """Implement `LogFiles.content`; the segment has no indexes and no checkpoints."""
-        del path
+    def content(self, _path: Path) -> bytes | None:
+        """Implement `LogFiles.content`."""
         return None
 
-    def name_of(self, path: Path) -> str:
+    def name_of(self, _path: Path) -> str:
         """Implement `LogFiles.name_of`."""
-        del path
         return str(self._path)
-
-    def refresh(self, folder: Path) -> None:
-        """Implement `LogFiles.refresh`; no file is cached."""
-
-    def close(self) -> None:
-        """Implement `LogFiles.close`; no file is open."""
 
 
 class IfMissing(StrEnum):

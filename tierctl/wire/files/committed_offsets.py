@@ -56,24 +56,14 @@ class _Line:
         )
 
 
-def read(data: bytes) -> CommittedOffsets:
-    """Decode a file in either form; an empty file has no entries, as in Kafka.
-
-    Raise CorruptInputError with line and byte. A checkpoint file must end with a line feed and have the
-    stated number of lines, otherwise its last number may be cut. In the KIP's form the last line feed may be
-    missing: a cut number is a lower one, and reading again from a lower offset loses nothing.
-    """
-    found = read_good_lines(data)
-    for error in found.damage:
-        raise error
-    return found
-
-
 def read_good_lines(data: bytes) -> CommittedOffsets:
-    """Decode the good lines of a file in either form, as `read` does; `damage` has the errors of the others.
+    """Decode the good lines of a file in either form; `damage` has the errors of the others.
 
-    Of two lines for one partition the lower offset is kept. Raise UnsupportedFormatError for a version that
-    is not known, whose lines may mean something else.
+    An empty file has no entries, as in Kafka. A checkpoint file must end with a line feed and have the stated
+    number of lines, otherwise its last number may be cut. In the KIP's form the last line feed may be
+    missing: a cut number is a lower one, and reading again from a lower offset loses nothing. Of two lines
+    for one partition the lower offset is kept. Raise UnsupportedFormatError for a version that is not known,
+    whose lines may mean something else.
     """
     lines = list(_lines(bytes(data)))
     form, damage = OffsetsForm.KIP, list[CorruptInputError]()
