@@ -1,4 +1,4 @@
-"""Checkpoint files: captured ones byte for byte, and the errors of damaged ones."""
+"""Checkpoint files: captured ones byte for byte, and the errors of damaged ones; the id of a cluster."""
 
 import pytest
 from hypothesis import given
@@ -7,6 +7,7 @@ from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.files.checkpoints import (
+    read_cluster_id,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
@@ -102,3 +103,19 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
                 read(text)
             except CorruptInputError as error:
                 assert str(error)  # noqa: PT017 - any other exception fails the test
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"#\n#Sun Nov 22 13:45:19 UTC 2026\nnode.id=7\nversion=1\ncluster.id=dGllcmN0\n", "dGllcmN0"),
+        (b"broker.id=0\r\nversion=0\r\ncluster.id=Mk3OEYBSD34fcwNT\r\n", "Mk3OEYBSD34fcwNT"),
+        (b"", None),
+        (b"cluster.id=\n", None),
+        (b"version=1\nnode.id=7\n", None),
+    ],
+)
+def test_cluster_id(data: bytes, expected: str | None) -> None:
+    assert read_cluster_id(data) == expected
+    with pytest.raises(CorruptInputError, match="line 1"):
+        read_cluster_id(b"cluster.id=\\u12\n" + data)
