@@ -52,6 +52,11 @@ UNMATCHED = [
         "known topics with similar names: orders",
     ),
     Unmatched(
+        SelectionRequest.of(topics=["orders", "zzz"]),
+        'unknown topic "zzz"',
+        "known topics: clicks, orders",
+    ),
+    Unmatched(
         SelectionRequest.of(topics=["orders", "clocks*"]),
         'no topic matches "clocks*"',
         "known topics with similar names: clicks",
@@ -62,6 +67,11 @@ UNMATCHED = [
         "known topics: clicks, orders",
     ),
     Unmatched(
+        SelectionRequest.of(topics=["*"], partitions=[4]),
+        "no selected topic has a partition 4",
+        "known partitions: 0-2, 5, 9",
+    ),
+    Unmatched(
         SelectionRequest.of(topics=["c*"], topic_ids=[ORDERS]),
         f'topic id {ORDERS} belongs to topic "orders", which --topic leaves out',
         "a partition must match both --topic and --topic-id: leave one out",
@@ -70,6 +80,16 @@ UNMATCHED = [
         SelectionRequest.of(topic_ids=[LONELY]),
         f"unknown topic id {LONELY}",
         f"known topic ids: {OLD_ORDERS} (orders), {ORDERS} (orders), {CLICKS} (clicks)",
+    ),
+    Unmatched(
+        SelectionRequest.of(topic_ids=[Uuid(f"{CLICKS[:-1]}A")]),
+        f"unknown topic id {CLICKS[:-1]}A",
+        f"known topic ids: {CLICKS} (clicks)",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["orders"], topic_ids=[CLICKS]),
+        f'topic id {CLICKS} belongs to topic "clicks", which --topic leaves out',
+        "a partition must match both --topic and --topic-id: leave one out",
     ),
     Unmatched(
         SelectionRequest.of(topics=["orders", "clicks"], topic_ids=[ORDERS]),
@@ -87,6 +107,11 @@ UNMATCHED = [
         'known partitions of topic "clicks": 0, 5',
     ),
     Unmatched(
+        SelectionRequest.of(topics=["clicks", "orders"], partitions=[0, 4]),
+        "no selected topic has a partition 4",
+        "known partitions: 0-2, 5, 9",
+    ),
+    Unmatched(
         SelectionRequest.of(topic_ids=[ORDERS], partitions=[9]),
         f"topic id {ORDERS} has no partition 9",
         f"known partitions of topic id {ORDERS}: 0-2",
@@ -95,6 +120,11 @@ UNMATCHED = [
         SelectionRequest.of(partitions=[TopicPartition("orders", 7)]),
         'topic "orders" has no partition 7',
         'known partitions of topic "orders": 0-2, 9',
+    ),
+    Unmatched(
+        SelectionRequest.of(partitions=[TopicPartition("oders", 0), 5]),
+        'unknown topic "oders"',
+        "known topics with similar names: orders",
     ),
     Unmatched(
         SelectionRequest.of(topics=["clicks", "orders"], partitions=[TopicPartition("orders", 1)]),
