@@ -181,7 +181,7 @@ def test_a_base_offset_flipped_upwards_is_found_by_the_batch_after_it() -> None:
 
 def test_gaps_that_compaction_left_are_no_damage() -> None:
     data = b"".join(encode_batch([record(offset)]) for offset in (5, 90, 4000, 1 << 40))
-    assert [head.base_offset for head in scan(data, expected_offset=0)] == [5, 90, 4000, 1 << 40]
+    assert [piece.base_offset for piece in walk(data, expected_offset=0)] == [5, 90, 4000, 1 << 40]
 
 
 def test_decompression_is_capped() -> None:
