@@ -11,7 +11,7 @@ from tierctl.cli.docs.roff import from_markdown
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
-from tierctl.cli.settings.profiles import option_key
+from tierctl.cli.profiles import option_key
 from tierctl.model.choices import ONLY_SPARK, WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
@@ -88,12 +88,6 @@ def test_the_help_of_the_program_has_the_first_questions() -> None:
     for title, entries in GROUPS.items():
         listed = shown.partition(f" {title} ")[2].partition("╰")[0].splitlines()[1:]
         assert [line.split()[1] for line in listed if line[2] != " "] == list(entries)
-
-
-def test_the_summaries_of_commands_are_true() -> None:
-    """`tierctl --help` imports no command: its lines about commands are those of `COMMANDS`."""
-    for node in command_tree().children:
-        assert node.summary == COMMANDS[node.path[0]].summary.removesuffix("."), node.path
 
 
 def test_every_command_with_rows_can_choose_and_sort_them() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import leaves
-from tierctl.cli.settings.profiles import option_key
+from tierctl.cli.profiles import option_key
 
 from tests.cli.shell import environment, require_read_unless, tierctl
 

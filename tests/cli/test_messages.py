@@ -9,8 +9,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.settings.profiles import OptionKeys
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.profiles import OptionKeys
+from tierctl.cli.run_settings import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands import completion
 from tierctl.commands.completion import store_topics
 from tierctl.commands.shared_options import TYPED_ONLY

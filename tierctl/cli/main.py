@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from tierctl import __version__
-from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
+from tierctl.cli.app import HELP_NAMES, Root, leaves
 from tierctl.cli.everywhere import (
     everywhere,
     help_of_all,
@@ -24,8 +24,8 @@ from tierctl.cli.everywhere import (
     until_unlocked,
 )
 from tierctl.cli.options import declare
-from tierctl.cli.settings.profiles import OptionKeys
-from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
+from tierctl.cli.profiles import OptionKeys
+from tierctl.cli.run_settings import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
@@ -55,7 +55,7 @@ Version = Annotated[
 
 
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=Root,
     name="tierctl",
     no_args_is_help=True,
     rich_markup_mode="rich",
