@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.cli import status
+from tierctl.cli import insight
 from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
 from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
@@ -319,7 +319,7 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
 
     # The clock of the module is replaced, because other threads of this process sleep, too.
-    monkeypatch.setattr(status, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(insight, "time", SimpleNamespace(sleep=sleep))
     root = capture("tiered-cluster") / "before"
     ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7s")
     assert waits == [7, 7]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
@@ -37,14 +37,16 @@ from tierctl.cli.options import (
     WHERE,
     Yes,
 )
-from tierctl.commands.request import Request
 from tierctl.errors import ExitCode
 from tierctl.model.local import NOT_COVERED
 from tierctl.model.location import DERIVED
 from tierctl.model.times import duration_text
 from tierctl.report.plans import PLAN_ROWS, check_view
 
-_R = TypeVar("_R", bound=Request)
+if TYPE_CHECKING:
+    from tierctl.commands.request import Request
+
+_R = TypeVar("_R", bound="Request")
 _AS_OF: Final = ("topic_configs", "kafka_version", "now_ms")
 _PLANNED: Final = (Rows, CHANGING, Display, ENGINE)
 """How a plan that changes objects of the tier is shown and carried out."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -16,14 +16,15 @@ from typer.main import get_command
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, Root, leaves
 from tierctl.cli.everywhere import (
-    everywhere,
-    help_of_all,
+    HELP_OPTION,
+    OPTIONS,
+    eager_option,
     record_names,
     record_run,
     record_success,
     until_unlocked,
 )
-from tierctl.cli.options import declare
+from tierctl.cli.options import set_parameters
 from tierctl.cli.profiles import OptionKeys
 from tierctl.cli.run_settings import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
@@ -35,24 +36,15 @@ from tierctl.wire.primitives import use_limit_factor
 _COMPLETE = "_TIERCTL_COMPLETE"
 
 
-def _print_version(ctx: typer.Context, value: bool) -> None:
+def _print_version(ctx: typer.Context, _name: str, value: bool) -> None:
     if value:
         typer.echo(f"tierctl {__version__}")
         ctx.exit()
 
 
-Version = Annotated[
-    bool,
-    typer.Option(
-        "--version",
-        help="Print the version.",
-        callback=_print_version,
-        is_eager=True,
-        expose_value=False,
-    ),
-    TYPED_ONLY,
-]
-
+_VERSION = eager_option(
+    bool, _print_version, "--version", default=False, marks=(TYPED_ONLY,), help="Print the version."
+)
 
 app = typer.Typer(
     cls=Root,
@@ -63,10 +55,6 @@ app = typer.Typer(
 )
 
 
-def _root_options(version: Version = False) -> None:
-    """Group: the options of the program alone."""
-
-
 def root(**_handled_before: object) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
 
@@ -74,7 +62,7 @@ def root(**_handled_before: object) -> None:
     """
 
 
-declare(root, everywhere, _root_options, help_of_all)
+set_parameters(root, (*OPTIONS, _VERSION, HELP_OPTION))
 app.callback()(root)
 
 

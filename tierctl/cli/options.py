@@ -10,14 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
-from itertools import chain
 from types import EllipsisType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 from typer.models import ParameterInfo
 
-from tierctl.cli.everywhere import everywhere, help_of_all
+from tierctl.cli.everywhere import HELP_OPTION, OPTIONS
 from tierctl.cli.run_settings import RunSettings
 from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.shared_options import WHERE as PLACES
@@ -121,8 +120,7 @@ def with_options(
                 taken.setdefault(option.name, option)
                 if not isinstance(part, str | EllipsisType) and _panel(option) in _REPEATED:
                     repeated.add(option.name)
-        for group in (everywhere, help_of_all):
-            taken |= inspect.signature(group).parameters
+        taken |= {each.name: each for each in (*OPTIONS, HELP_OPTION)}
 
         @functools.wraps(command)
         def called(**given: Any) -> Any:
@@ -134,7 +132,7 @@ def with_options(
                 given["request"] = request_of(request, ctx)
             return command(**{name: given[name] for name in own})
 
-        _set_parameters(called, taken.values())
+        set_parameters(called, taken.values())
         called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
         called.repeated = repeated  # type: ignore[attr-defined]
         called.request = request  # type: ignore[attr-defined]
@@ -144,14 +142,7 @@ def with_options(
     return decorate
 
 
-def declare(command: _Command, *groups: Callable[..., None]) -> None:
-    """Make the parameters of `groups` the options of a command that takes any keyword arguments."""
-    _set_parameters(
-        command, chain.from_iterable(inspect.signature(each).parameters.values() for each in groups)
-    )
-
-
-def _set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
+def set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
     """Let Typer see these parameters in place of the command's own."""
     named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = Signature(named)
