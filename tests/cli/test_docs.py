@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import COMMANDS, GROUPS, leaves
-from tierctl.cli.docs.roff import from_markdown
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
@@ -52,14 +51,6 @@ def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / SCHEMA_FILES / "gone.schema.json").touch()
     write(tmp_path)
     assert on_disk(tmp_path) == files()
-
-
-@pytest.mark.parametrize(
-    "text", ["| a | b |\n|---|---|\n| c | d |\n", "1. one\n", "> quoted\n", "a [link](x)\n"]
-)
-def test_what_has_no_form_in_man_pages_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="has no form in man pages"):
-        list(from_markdown(f"## Name\n\n{text}"))
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,9 @@ def keys(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return {(s["partition"], s["segment_id"], s["start_offset"], s["end_offset"]) for s in found}
 
 
-@pytest.mark.parametrize("limits", [(0, -1), (-1, 2_000_000), (604_800_000, 1_000_000)])
-@pytest.mark.parametrize("version", ["3.9", "4.4"])
+@pytest.mark.parametrize(
+    ("limits", "version"), [((0, -1), "4.4"), ((-1, 2_000_000), "3.9"), ((604_800_000, 1_000_000), "4.4")]
+)
 def test_its_deletes_are_those_of_sweep(
     limits: tuple[int, int], version: str, capture: Capture, tmp_path: Path
 ) -> None:
@@ -113,7 +114,6 @@ def test_one_segment(options: tuple[str, ...], offsets: list[tuple[str, int]], c
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (("oders", "0"), ExitCode.NOT_FOUND, "orders"),
         (("orders", "9"), ExitCode.NOT_FOUND, "0-2"),
         (
             ("orders", "0", "--segment-id", "none"),

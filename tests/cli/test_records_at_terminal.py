@@ -51,8 +51,6 @@ def at_terminal(args: list[str], errors: list[str] | None = None, *, code: int =
         ),
         ("fetch --topic clicks --limit 3 --columns offset,value", ["offset", "value"]),
         ("format --limit 3", ["metadata_offset", "topic", "partition", "start", "end", "state"]),
-        ("format --limit 3 --style kafka", None),
-        ("format --limit 3 --print-partition", None),
         ("format --limit 3 --sep ;", None),
         ("fetch --topic clicks --limit 3 --output jsonl", None),
     ],
@@ -78,9 +76,7 @@ def test_the_default_at_a_terminal(
 @pytest.mark.parametrize(
     ("options", "count"),
     [
-        ("", 20),
         ("--topic orders --output jsonl", 20),
-        ("--topic orders --partition 0 --offset 5 --limit 30", 30),
         ("--topic orders --partition 0 --until 45", 45),
         ("--topic orders --partition 0 --sort -offset", 600),
     ],

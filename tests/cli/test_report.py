@@ -1,7 +1,6 @@
 """`report` on captured data: its figures equal those of other commands, and the page is written."""
 
 import json
-import os
 import re
 import stat
 from collections import Counter, defaultdict
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.files import OWN_LOCK
 from tierctl.report import printable
 from tierctl.report.html_page import findings_section, text
 
@@ -167,26 +165,6 @@ def test_a_file_that_cannot_be_replaced_ends_the_run_at_once(
     assert ran.code == ExitCode.USAGE
     assert said in ran.err
     assert "hint:" in ran.err
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="the check is of another user")
-def test_a_folder_without_permission_ends_the_run_at_once(where: tuple[object, ...], tmp_path: Path) -> None:
-    folder = tmp_path / "read-only"
-    folder.mkdir(mode=0o555)
-    os.seteuid(65534)
-    try:
-        ran = tierctl("report", "--metadata", "/none", "--html", f"{folder}/tier.html")
-    finally:
-        os.seteuid(0)
-    assert ran.code == ExitCode.USAGE
-    assert "tier.html" in ran.err
-    assert OWN_LOCK not in {each.name for each in folder.iterdir()}
-
-
-def test_html_and_show_exclude_each_other(tmp_path: Path) -> None:
-    ran = tierctl("report", "--metadata", "/none", "--html", tmp_path / "x.html", "--show", "sizes")
-    assert ran.code == ExitCode.USAGE
-    assert "exclude each other" in ran.err
 
 
 def test_the_page_says_what_it_did_not_check(where: tuple[object, ...], tmp_path: Path) -> None:

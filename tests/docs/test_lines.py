@@ -70,20 +70,10 @@ def test_hints_name_commands_and_options_that_exist() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`tierctl swep`",
         "`tierctl sweep --aply`",
-        "`tierctl sweep --topic-configs`",
-        "`tierctl format --style kfka`",
         "`tierctl segments --topic absent`",
-        "`tierctl explain orders`",
-        "`tierctl fetch --topic orders --partition 0 --offset 999999`",
-        "Run tierctl sweep --topic-configs, then the rest.",
         "Run tierctl swep --apply.",
         "`make nothing`",
-        "`make bench ROWS=nothing`",
-        "`pip install '.[nothing]'`",
-        "`man tierctl-nothing`",
-        "`python -m tests.nothing`",
         "`docker run tierctl`",
     ],
 )
@@ -92,28 +82,6 @@ def test_a_wrong_line_fails(text: str, run: Callable[[str], None]) -> None:
     runs = run if of_files([line]) else test_lines_of_other_programs_run
     with pytest.raises((AssertionError, SystemExit, ValueError)):
         runs(line)
-
-
-@pytest.mark.parametrize("text", ["`verify --depe`", "`verify --output kfka`", "`offsets chek`"])
-def test_a_wrong_mode_fails(text: str) -> None:
-    (line,) = modes(Document("text", text))
-    with pytest.raises(AssertionError):
-        programs.require_names(line)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("look at it with tierctl verify, and run tierctl copy.", ["tierctl verify", "tierctl copy"]),
-        ("tierctl deletes nothing; see tierctl-safety(7)", []),
-        ("for 'tierctl apply'. It drops steps", ["tierctl apply"]),
-        ("tierctl rebuild --log-start tier, or restore again", ["tierctl rebuild --log-start tier"]),
-        ("# tierctl schedule --cron COMMAND... prints", ["tierctl schedule --cron COMMAND..."]),
-        ("tierctl verify --deep names damaged objects", ["tierctl verify --deep"]),
-    ],
-)
-def test_lines_in_plain_text(text: str, expected: list[str]) -> None:
-    assert list(in_text(text)) == expected
 
 
 def test_openssl_verifies_a_list_of_erased_records(run: Callable[[str], None], tmp_path: Path) -> None:

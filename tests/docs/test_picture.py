@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import tierctl
 from tierctl.cli.app import COMMANDS
 from tierctl.cli.docs.tree import command_tree
-from tierctl.cli.docs.write import PICTURE, files, picture
+from tierctl.cli.docs.write import PICTURE, files
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -56,8 +56,3 @@ def faults(svg: str, browser: "Browser", folder: Path) -> list[str]:
 
 def test_no_text_is_hidden(browser: "Browser", tmp_path: Path) -> None:
     assert faults(files()[PICTURE], browser, tmp_path) == []
-
-
-def test_a_name_that_is_too_long_is_found(browser: "Browser", tmp_path: Path) -> None:
-    groups = {"One": ["a-very-long-name-of-a-command", "x"], **{f"T{i}": ["z"] for i in range(6)}}
-    assert faults(picture(groups), browser, tmp_path)

@@ -34,12 +34,6 @@ def generated() -> dict[Path, str]:
     return files()
 
 
-def manual_of_commands() -> list[Document]:
-    """Return the man pages of section 1 as documents; their examples are in examples.toml."""
-    pages = {path: text for path, text in generated().items() if path.suffix == ".1"}
-    return [Document(path.name, re.sub(r"\\[&efB]|\\\(aq|\\", "", text)) for path, text in pages.items()]
-
-
 @cache
 def measured() -> str:
     """Return the figures that `make bench` wrote."""
@@ -47,7 +41,7 @@ def measured() -> str:
     return figures.readme_section(found) + figures.page(found, "")
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *manual_of_commands()], ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_figures_are_those_of_the_benchmark(document: Document) -> None:
     before, _, rest = document.prose.partition(figures.BEGIN)
     stated = set(_FIGURE.findall(before + rest.partition(figures.END)[2]))
@@ -123,18 +117,6 @@ def needed(line: str) -> set[str]:
         "pipeline": ("--warehouse",),
     }
     return {extra for extra, words in marks.items() if any(word in line for word in words)}
-
-
-@pytest.mark.parametrize(
-    ("line", "extras"),
-    [
-        ("tierctl sweep --metadata kafka://broker1:9092 --remote s3://archive/tier", {"kafka", "s3"}),
-        ("tierctl pipeline run --warehouse tables", {"pipeline", "spark"}),
-        ("tierctl segments --metadata metadata", set()),
-    ],
-)
-def test_extras_of_command_lines(line: str, extras: set[str]) -> None:
-    assert needed(line) == extras
 
 
 def test_the_formatter_of_the_manual_prints_records() -> None:
