@@ -37,7 +37,7 @@ def test_help_lists_every_command() -> None:
     assert "(RemotePartitionRemover); --find" in " ".join(ran.out.replace("│", "").split())
 
 
-@pytest.mark.parametrize("node", command_tree().walk(), ids=lambda e: " ".join(e.path))
+@pytest.mark.parametrize("node", list(command_tree().walk()), ids=lambda e: " ".join(e.path))
 def test_help_fits_and_cuts_no_name_and_divides_no_choice(node: Node) -> None:
     """At 60 columns texts stand below the names of options, at 100 beside them."""
     width = 60 if len(node.options) % 2 else 100
