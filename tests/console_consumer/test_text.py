@@ -56,8 +56,12 @@ def write_input(folder: Path, values: Sequence[bytes | None], settings: Sequence
 
 def records_of(values: Sequence[bytes | None]) -> Records:
     offsets = range(len(values))
-    timestamps_ms = pa.array([1_700_000_000_000 - offset for offset in offsets], pa.int64())
-    return Records.of(7, pa.array(offsets, pa.int64()), timestamps_ms, pa.array(values, pa.binary()))
+    return Records(
+        metadata_partition=7,
+        offsets=pa.array(offsets, pa.int64()),
+        timestamps_ms=pa.array([1_700_000_000_000 - offset for offset in offsets], pa.int64()),
+        values=pa.array(values, pa.binary()),
+    )
 
 
 def own_text(values: Records, given: Settings) -> bytes:

@@ -124,6 +124,7 @@ def test_the_formatter_of_the_manual_prints_records() -> None:
     found: dict[str, Any] = {}
     exec(example, found)
     offsets, values = pa.array([4, 5], pa.int64()), pa.array([golden("kafka")[0], b"\xff"], pa.binary())
-    first, second = found["Shout"]({"sep": "?"}).lines(Records.of(7, offsets, offsets, values))
+    records = Records(metadata_partition=7, offsets=offsets, timestamps_ms=offsets, values=values)
+    first, second = found["Shout"]({"sep": "?"}).lines(records)
     assert first.startswith("4? RemoteLogSegmentMetadata(")
     assert second.startswith("5? ")

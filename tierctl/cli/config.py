@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,14 +180,7 @@ def _options_in_force(
                 is_refused=why is not None,
             )
     return [
-        commands.OptionValue(
-            key=each.key,
-            value=each.value,
-            origin=each.origin,
-            use=each.use,
-            is_refused=each.is_refused,
-            commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]),
-        )
+        replace(each, commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]))
         for at, each in sorted(values.items(), key=lambda item: item[0][:2])
     ]
 

@@ -11,7 +11,6 @@ from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
 from tierctl.report.formatters.records import Records, load
-from tierctl.wire.metadata.decode import decode_column
 from tierctl.wire.metadata.schema import json_fields
 from tierctl.wire.metadata.values import decode, encode
 
@@ -22,13 +21,11 @@ SERDE = ("serde-kafka.jsonl", "serde-kip405.jsonl")
 
 
 def records_of(values: Sequence[bytes | None], *, partition: int = 3, start: int = 0) -> Records:
-    column = pa.array(values, pa.binary())
     return Records(
         metadata_partition=partition,
         offsets=pa.array(range(start, start + len(values)), pa.int64()),
         timestamps_ms=pa.array([1_700_000_000_000 + i for i in range(len(values))], pa.int64()),
-        values=column,
-        events=decode_column(column),
+        values=pa.array(values, pa.binary()),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteStorageError
 from tierctl.report.formatters import pages as pages_module
 from tierctl.report.formatters.pages import Filter, Page, Printer, render_ahead
-from tierctl.report.formatters.records import EncodedRecords, Records, load
+from tierctl.report.formatters.records import Records, load
 from tierctl.report.texts import printable
 from tierctl.wire.metadata.values import decode
 
@@ -23,8 +23,8 @@ STYLES = [("kafka", {}), ("json", {}), ("kip", {}), ("kip", ALL_FIELDS)]
 Values = list[bytes | None]
 
 
-def encoded(values: Values, start: int) -> EncodedRecords:
-    return EncodedRecords(
+def encoded(values: Values, start: int) -> Records:
+    return Records(
         metadata_partition=3,
         offsets=pa.array(range(start, start + len(values)), pa.int64()),
         timestamps_ms=pa.array([None if i % 3 == 0 else i for i in range(len(values))], pa.int64()),
@@ -83,8 +83,7 @@ def test_a_record_has_the_same_line_alone(
     for i, chunk in enumerate(chunks):
         records = encoded(chunk, sum(map(len, chunks[:i])))
         for row in range(len(chunk)):
-            one = records.slice(row, 1)
-            alone += formatter.lines(Records.of(3, one.offsets, one.timestamps_ms, one.values))
+            alone += formatter.lines(records.slice(row, 1))
     assert got == alone
 
 
@@ -94,7 +93,7 @@ def test_pages_are_bounded(small_pages: None) -> None:
 
 
 def test_errors_of_slices_keep_their_rows() -> None:
-    records = EncodedRecords(
+    records = Records(
         metadata_partition=0,
         offsets=pa.array(range(9), pa.int64()),
         timestamps_ms=pa.nulls(9, pa.int64()),
@@ -105,7 +104,7 @@ def test_errors_of_slices_keep_their_rows() -> None:
 
 
 def test_an_error_of_the_source_comes_after_the_lines_before_it() -> None:
-    def failing() -> Iterator[EncodedRecords]:
+    def failing() -> Iterator[Records]:
         for start in range(4):
             yield encoded(list(golden("kafka")[:2]), 2 * start)
         raise RemoteStorageError("gone")
