@@ -93,6 +93,13 @@ def tierctl(
     return Ran.of(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
+def rows(*args: object, code: int | None = 0, **how: Any) -> list[dict[str, Any]]:
+    """Run one command line, which ends with `code` (None: any); return its rows."""
+    ran = tierctl(*args, "--output", "jsonl", **how)
+    assert code is None or ran.code == code, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
 @contextlib.contextmanager
 def _seen_environment(env: Mapping[str, str]) -> Iterator[None]:
     """Let Python see the variables `env` only.

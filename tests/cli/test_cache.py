@@ -25,7 +25,7 @@ from tierctl.model.stored import StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 
-from tests.cli.shell import Ran, tierctl
+from tests.cli.shell import Ran, rows, tierctl
 from tests.cli.test_next_command import repeat_an_entry
 from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
@@ -37,10 +37,7 @@ Capture = Callable[[str], Path]
 
 
 def cache(*args: object, code: int = 0, **options: Any) -> list[dict[str, Any]]:
-    ran = tierctl("cache", *args, "--output", "json", **options)
-    assert ran.code == code, ran.err
-    rows: list[dict[str, Any]] = json.loads(ran.out)
-    return rows
+    return rows("cache", *args, code=code, **options)
 
 
 @pytest.mark.parametrize("name", FLAT)

@@ -185,6 +185,14 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         (folder / name).chmod(0o600)
 
 
+def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text('[profile.staging]\nmetadata = "/m"\n')
+    ran = tierctl("segments", "--profile", "staging", cwd=tmp_path)
+    assert ran.code == 2
+    assert "tierctl.toml, line 1: 'profile' must be a name" in ran.err
+    assert "[profiles.NAME]" in ran.err
+
+
 @pytest.mark.parametrize(
     ("line", "words", "hint"),
     [
@@ -196,7 +204,6 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         ("plan-out = \n", "not TOML", "quotes"),
         ("no-header = {a = 1}", "no_header: expected text", "command line"),
         ("[profils.x]", "no key 'profils'", '"profiles"'),
-        ('[profile.x]\nmetadata = "/m"', "'profile' must be a name", "[profiles.NAME]"),
         ("[profiles.staging]\n", "staging", "remove"),
         ('no_header = true\n"no-header" = true', "no-header", "remove"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import COMMANDS, GROUPS, leaves
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
 from tierctl.cli.profiles import option_key
@@ -64,6 +64,21 @@ def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+LEAVES = [node for node in command_tree().walk() if not node.children]
+
+
+@pytest.mark.parametrize("node", LEAVES, ids=lambda node: " ".join(node.path))
+def test_every_command_has_two_or_three_examples(node: Node) -> None:
+    assert 2 <= len(node.examples) <= 3
+    words = " ".join(node.path)
+    assert all(example.command.startswith(f"tierctl {words} ") for example in node.examples)
+    shown = tierctl(*node.path, "--help", env=environment(COLUMNS="80")).out
+    assert max(map(len, shown.splitlines())) <= 80
+    unfolded = " ".join(shown.replace("\\\n", " ").split())
+    for example in node.examples:
+        assert f"$ {example.command}" in unfolded
+
+
 def test_every_command_answers_a_question() -> None:
     """A new command needs a line in tierctl/cli/questions.toml, the source of tierctl-questions(7)."""
     named = {each.command.split()[1] for each in questions("first", "more")}
@@ -90,9 +105,8 @@ def test_every_command_with_rows_can_choose_and_sort_them() -> None:
 
 def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     """A new command needs an entry in WORK_ON_EXECUTORS and in the scenes of test_both_engines.py."""
-    leaves = [node for node in command_tree().walk() if not node.children]
-    assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/choices.py"
-    for node in leaves:
+    assert {" ".join(node.path) for node in LEAVES} == set(WORK_ON_EXECUTORS), "see tierctl/model/choices.py"
+    for node in LEAVES:
         command = " ".join(node.path)
         only = ("spark",) if command in ONLY_SPARK else ("local",)
         choices = next((option.choices for option in node.options if "--engine" in option.names), only)

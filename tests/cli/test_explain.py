@@ -1,6 +1,5 @@
 """On captured data, the rows of `explain` are the decisions of copy and sweep with the same options."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,11 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.model.times import iso_utc
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 
 Capture = Callable[..., Path]
 CONFIGS = "{topic}.remote.storage.enable=true\n{topic}.retention.ms={ms}\n{topic}.retention.bytes={size}\n"
 TOPICS = (("orders", 3), ("payments", 1), ("clicks", 1), ("metrics", 1))
-
-
-def rows(*args: object) -> list[dict[str, Any]]:
-    ran = tierctl(*map(str, args), "--output", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    return found["steps"] if isinstance(found, dict) else found
 
 
 def keys(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:

@@ -41,7 +41,8 @@ def test_help_lists_every_command() -> None:
 def test_help_fits_and_cuts_no_name_and_divides_no_choice(node: Node) -> None:
     """At 60 columns texts stand below the names of options, at 100 beside them."""
     width = 60 if len(node.options) % 2 else 100
-    ran = tierctl(*node.path, "--help-all", env=environment(COLUMNS=str(width)))
+    help_of = "--help" if node.path and node.children else "--help-all"
+    ran = tierctl(*node.path, help_of, env=environment(COLUMNS=str(width)))
     assert (ran.code, "…" in ran.out) == (0, False)
     assert [line for line in ran.lines if len(line) > width] == []
     # Hyphens do not divide an option, and its value stands on its line, if both fit.

@@ -1,6 +1,5 @@
 """`report` on captured data: its figures equal those of other commands, and the page is written."""
 
-import json
 import re
 import stat
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ from tierctl.errors import ExitCode
 from tierctl.report import printable
 from tierctl.report.html_page import findings_section, text
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.metadata.events import started
 from tests.report.html.pages import HOSTILE, content, hostile_rows, lanes_in, topic_id
 from tests.verify.tiers import Spoilt
@@ -21,13 +20,6 @@ from tests.verify.tiers import Spoilt
 Capture = Callable[..., Path]
 NOW = "2026-11-22T12:00:00Z"
 SETTINGS = "orders.retention.ms=86400000\nmetrics.retention.ms=864000000\n"
-
-
-def rows(*args: object, code: int | None = ExitCode.OK) -> list[dict[str, Any]]:
-    ran = tierctl(*args, "--output", "json")
-    assert code is None or ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
 
 
 @pytest.fixture

@@ -15,20 +15,13 @@ from tierctl.errors import NOT_ALLOWED, ExitCode
 from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
 from tierctl.model.times import iso_utc
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.live.commands import killed
 from tests.locallog.made import batch, write_log
 
 Capture = Callable[..., Path]
 OPEN_SINCE_MS = 1795257348120
 """When a transaction began in topic ledger of "untiered-broker", and its waiting segment was complete."""
-
-
-def rows(*args: object, code: int = ExitCode.OK) -> list[dict[str, Any]]:
-    ran = tierctl(*map(str, args), "--output", "json")
-    assert ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
 
 
 def test_sizes_and_offsets_are_those_of_segments(capture: Capture) -> None:

@@ -1,6 +1,5 @@
 """`report --what-if` on captured data: sizes as in sweep, costs, and unknown values."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from tierctl.errors import ExitCode
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 
 Capture = Callable[..., Path]
 Row = dict[str, Any]
@@ -31,10 +30,7 @@ def logs(capture: Capture) -> tuple[object, ...]:
 
 
 def changes(*args: object, code: int = ExitCode.OK) -> dict[str, Row]:
-    ran = tierctl("report", *args, "--output", "json")
-    assert ran.code == code, ran.err
-    found: list[Row] = json.loads(ran.out)
-    return {row["topic"]: row for row in found}
+    return {row["topic"]: row for row in rows("report", *args, code=code)}
 
 
 def test_a_change_leaves_what_sweep_leaves_with_that_setting(

@@ -73,9 +73,7 @@ def in_text(text: str) -> Iterator[str]:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every man page of section 1, without the examples, which tests run as they are in
-    examples.toml and questions.toml.
-    """
+    """Return the text of every man page of section 1, without the examples, which tests run one by one."""
     found = {}
     for node in commands().walk():
         roff = man.page(replace(node, examples=()))

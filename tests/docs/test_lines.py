@@ -6,6 +6,7 @@ profile on captured data. Lines of other programs run as `programs.PROGRAMS` sta
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -17,10 +18,16 @@ from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST
 from tests.cli.shell import environment, tierctl
 from tests.docs import programs
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, Command, Document
-from tests.docs.lines import VARIABLE, in_spans, in_text, lines_of_texts, modes, texts_of_code
+from tests.docs.lines import VARIABLE, commands, in_spans, in_text, lines_of_texts, modes, texts_of_code
+from tests.docs.running import replaced
 from tests.docs.world import captured_files, profile_environment
 
 TEXTS = lines_of_texts()
+EXAMPLES = {
+    " ".join(node.path): [each.command for each in node.examples]
+    for node in commands().walk()
+    if not node.children
+}
 OTHERS = sorted({line for lines in TEXTS.values() for line in lines if not line.startswith("tierctl")})
 
 
@@ -44,6 +51,25 @@ def test_lines_of_tierctl_run(text: str, run: Callable[[str], None]) -> None:
     """Run the lines of one text in their order, in one folder."""
     for line in of_files(TEXTS[text]):
         run(line)
+
+
+@pytest.mark.parametrize("command", [name for name, lines in EXAMPLES.items() if of_files(lines)])
+def test_examples_of_a_command_run(command: str, run: Callable[[str], None], tmp_path: Path) -> None:
+    """Run the examples in the help and in the man page of a command, unchanged except for their paths."""
+    if command == "apply":
+        run("tierctl sweep --log-start-offset orders-0=1800 --plan-out plan.json")
+    if command == "copy":
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "metadata").mkdir()
+        (tmp_path / "new-tier").mkdir()
+        (tmp_path / "topics.properties").write_text("ledger.remote.storage.enable=true\n")
+    # The tier and the node of these examples have nothing yet.
+    names = {
+        "copy": {"s3://archive/tier": "s3://new/tier"},
+        "restore log": {"/var/lib/kafka/new": "new-broker"},
+    }
+    for line in of_files(EXAMPLES[command]):
+        run(replaced(line, names.get(command, {})))
 
 
 @pytest.mark.parametrize("line", OTHERS)
