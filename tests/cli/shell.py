@@ -129,6 +129,33 @@ def _in_folder(folder: Path | None) -> Iterator[None]:
         os.chdir(before)
 
 
+def at_terminal(*args: object, typed: str | None = None) -> Ran:
+    """Run one command line in a separate process with a terminal of 80 columns as stdout.
+
+    With `typed`, the terminal is stdin and stderr instead, and has this text.
+    """
+    ours, theirs = os.openpty()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": subprocess.PIPE}
+    if typed is not None:
+        streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": theirs}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *map(str, args)],
+        env=environment(TERM="dumb", COLUMNS="80"),
+        **streams,  # type: ignore[call-overload]
+    ) as process:
+        os.close(theirs)
+        os.write(ours, (typed or "").encode())
+        shown = b""
+        # The terminal is closed when the process ends.
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 1 << 16):
+                shown += data
+        piped = (process.stdout or process.stderr).read().decode()
+    os.close(ours)
+    texts = [shown.decode().replace("\r\n", "\n"), piped]
+    return Ran.of(process.returncode, *(texts if typed is None else reversed(texts)))
+
+
 def tierctl_process(
     *args: object,
     stdin: bytes = b"",

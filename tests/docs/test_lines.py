@@ -93,6 +93,24 @@ def test_hints_name_commands_and_options_that_exist() -> None:
     assert len(found) > 100
 
 
+FOREIGN = {
+    *("--add", "--add-config", "--allow-principal", "--alter", "--bootstrap-controller", "--cluster"),
+    *("--delete-config", "--entity-name", "--entity-type", "--formatter", "--group", "--operation"),
+    *("--release-version", "--start-offset", "--transactionalId"),
+    *("--archives", "--conf", "--name", "--py-files"),
+    *("--collector", "--release"),
+}
+"""Options of Kafka's tools, of spark-submit, of node_exporter and of javac."""
+
+
+def test_texts_of_the_code_name_options_that_exist() -> None:
+    known = {name for node in commands().walk() for option in node.options for name in option.names}
+    words = re.compile(r"(?<![\w-])--[a-z][\w-]*\w(?![\w-])")
+    named = {word for text in texts_of_code() for word in words.findall(text)}
+    assert len(named & known) > 100
+    assert named - known - FOREIGN == set()
+
+
 @pytest.mark.parametrize(
     "text",
     [
