@@ -98,14 +98,10 @@ def _set_lock_timeout(settings: RunSettings, value: int) -> None:
     settings.lock_timeout_ms = value
 
 
-def _set_profile(ctx: typer.Context, _name: str, value: str | None) -> None:
+def _keep(ctx: typer.Context, name: str, value: object) -> None:
+    """Keep the value of --profile or --config-file in the settings of the run."""
     if value is not None:
-        ctx.obj.profile = value
-
-
-def _set_config_file(ctx: typer.Context, _name: str, value: Path | None) -> None:
-    if value is not None:
-        ctx.obj.config_file = value
+        setattr(ctx.obj, name, value)
 
 
 def _set_verbose(ctx: typer.Context, _name: str, value: int) -> None:
@@ -157,7 +153,7 @@ _everywhere = partial(eager_option, rich_help_panel=EVERYWHERE)
 OPTIONS: Final = (
     _everywhere(
         str | None,
-        _set_profile,
+        _keep,
         "--profile",
         metavar="NAME",
         help="Use the settings of this profile in tierctl.toml.",
@@ -165,7 +161,7 @@ OPTIONS: Final = (
     ),
     _everywhere(
         Path | None,
-        _set_config_file,
+        _keep,
         "--config-file",
         metavar="FILE",
         help="The tierctl.toml to read. Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",

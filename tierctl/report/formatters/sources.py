@@ -32,15 +32,14 @@ def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
     Ranges that begin before `first_offset` have no row either: the reader of the preceding records has it.
     """
     damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
-    if not damaged:
-        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
-        return Records(
-            metadata_partition=chunk.partition,
-            offsets=offsets,
-            timestamps_ms=timestamps_ms,
-            values=chunk.values,
-        )
-    return _with_damage(chunk, damaged)
+    if damaged:
+        return _with_damage(chunk, damaged)
+    return Records(
+        metadata_partition=chunk.partition,
+        offsets=pa.array(chunk.offsets),
+        timestamps_ms=pa.array(chunk.timestamps_ms),
+        values=chunk.values,
+    )
 
 
 def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Records:
