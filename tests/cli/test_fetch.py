@@ -5,19 +5,15 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.read.record_rows import Binary, encoder
 from tierctl.wire.files.indexes import OffsetIndex
 
-from tests.metadata.topics import manager_at
 from tests.read import brute
-from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
 
@@ -279,44 +275,3 @@ def test_the_index_cache_has_the_size_that_the_brokers_settings_state(
     )
     assert run([*args, f"--broker-config={tmp_path / 'server.properties'}"]) == 0
     assert any((tmp_path / "remote-log-index-cache").glob("*.index")) == kept
-
-
-HOSTILE = "../../x\x1b[31m"
-
-
-def test_a_name_that_is_no_legal_topic_costs_only_itself(
-    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = capture("tiered-cluster")
-    tier = Tier.of(root / "before", root / "before-remote")
-    metadata = (tmp_path / "meta").as_uri()
-    manager = manager_at(metadata, writable=True)
-    for topic in ("clicks", HOSTILE):
-        segment = replace(
-            tier.segments("clicks")[0], topic=topic, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        )
-        if topic == HOSTILE:
-            segment = replace(segment, topic_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"))
-        update = RemoteLogSegmentMetadataUpdate(
-            topic=topic,
-            topic_id=segment.topic_id,
-            partition=segment.partition,
-            segment_id=segment.segment_id,
-            broker_id=1,
-            event_timestamp_ms=segment.event_timestamp_ms,
-            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-        )
-        manager.publish([segment])
-        manager.publish([update])
-    manager.close()
-
-    tier_args = [f"--metadata={metadata}", f"--remote={root / 'before-remote'}"]
-    assert run(["fetch", *tier_args]) == 4
-    captured = capsys.readouterr()
-    assert {json.loads(line)["topic"] for line in captured.out.splitlines()} == {"clicks"}
-    assert "not a legal partition" in captured.err
-    assert "\x1b" not in captured.err
-    for more in (["--sizes"], ["--check"], []):
-        assert run(["segments", *tier_args, *more]) in {0, 3}
-        captured = capsys.readouterr()
-        assert "\x1b" not in captured.out + captured.err

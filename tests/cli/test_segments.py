@@ -234,23 +234,6 @@ def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path
     assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["found"]
 
 
-def test_a_metadata_record_that_can_not_be_read_is_reported(
-    capture: Capture, tmp_path: Path, capsys: Captured
-) -> None:
-    root = capture("tiered-cluster")
-    shutil.copytree(root / "before", tmp_path / "meta")
-    log = max(tmp_path.rglob("__remote_log_metadata-3/*.log"))
-    data = bytearray(log.read_bytes())
-    data[-20] ^= 1
-    log.write_bytes(data)
-    args = ["segments", f"--metadata={tmp_path / 'meta'}", "-o", "jsonl"]
-    assert run([*args]) == 7
-    captured = capsys.readouterr()
-    assert "__remote_log_metadata-3, offset " in captured.err
-    assert captured.out
-    assert run([*args, "--check"]) == 7
-
-
 WRONG = [
     ["--epoch", "1"],
     ["--offset", "1", "--time", "5"],

@@ -226,7 +226,7 @@ def test_what_a_killed_run_left_needs_an_operator_after_a_day(
 
 
 def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
-    root, state = capture("tiered-cluster"), str(tmp_path / "state")
+    root, state = capture("tiered-cluster"), str(tmp_path / "some" / "state")
     where = ("--metadata", str(root / "before"), "--state-dir", state)
     assert tierctl("cache", "build", *where, "--out", tmp_path / "flat").code == 0
     assert tierctl("segments", *where, "--topic", "none").code == ExitCode.NOT_FOUND
@@ -243,27 +243,6 @@ def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     ran = tierctl("segments", *where)
     assert ran.code == 0
     assert "could not be stored" in ran.err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("status", "segments", "fetch --limit 1", "sweep --topic orders", "cache build"),
-    ],
-)
-def test_every_command_makes_a_state_directory(command: str, capture: Capture, tmp_path: Path) -> None:
-    root, state = capture("tiered-cluster"), tmp_path / "some" / "state"
-    (tmp_path / "topics").write_text("orders.remote.storage.enable=true\norders.retention.ms=-1\n")
-    where = ["--metadata", root / "before", "--state-dir", state]
-    if command == "cache build":
-        where += ["--out", tmp_path / "flat"]
-    else:
-        where += ["--remote", root / "before-remote", "--log-dir", root / "before"]
-    if command.startswith("sweep"):
-        where += ["--topic-configs", tmp_path / "topics"]
-    ran = tierctl(*command.split(), *where)
-    assert ran.code == 0, ran.err
-    assert state.is_dir()
 
 
 @pytest.mark.parametrize(
