@@ -14,7 +14,7 @@ import pytest
 from tierctl.apply.acts import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
-from tierctl.cli.delete import with_default_interval
+from tierctl.cli.changes import with_default_interval
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
 from tests.apply import runs

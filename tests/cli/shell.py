@@ -93,6 +93,13 @@ def tierctl(
     return Ran.of(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
+def rows(*args: object, code: int | None = 0, **how: Any) -> list[dict[str, Any]]:
+    """Run one command line, which ends with `code` (None: any); return its rows."""
+    ran = tierctl(*args, "--output", "jsonl", **how)
+    assert code is None or ran.code == code, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
 @contextlib.contextmanager
 def _seen_environment(env: Mapping[str, str]) -> Iterator[None]:
     """Let Python see the variables `env` only.
@@ -120,6 +127,33 @@ def _in_folder(folder: Path | None) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+def at_terminal(*args: object, typed: str | None = None) -> Ran:
+    """Run one command line in a separate process with a terminal of 80 columns as stdout.
+
+    With `typed`, the terminal is stdin and stderr instead, and has this text.
+    """
+    ours, theirs = os.openpty()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": subprocess.PIPE}
+    if typed is not None:
+        streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": theirs}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *map(str, args)],
+        env=environment(TERM="dumb", COLUMNS="80"),
+        **streams,  # type: ignore[call-overload]
+    ) as process:
+        os.close(theirs)
+        os.write(ours, (typed or "").encode())
+        shown = b""
+        # The terminal is closed when the process ends.
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 1 << 16):
+                shown += data
+        piped = (process.stdout or process.stderr).read().decode()
+    os.close(ours)
+    texts = [shown.decode().replace("\r\n", "\n"), piped]
+    return Ran.of(process.returncode, *(texts if typed is None else reversed(texts)))
 
 
 def tierctl_process(

@@ -140,13 +140,6 @@ def test_no_shell_runs_a_stored_name(shell: Shell, home: Path) -> None:
     assert b"touch pwned" not in shell.printed, "an illegal name was offered"
 
 
-def test_a_shell_waits_for_no_pipe(shell: Shell, home: Path) -> None:
-    stored(home).parent.mkdir(parents=True)
-    os.mkfifo(stored(home))
-    shell.type("tierctl segments --topic x\t\n")
-    assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "x"]
-
-
 def test_names_are_bounded_and_hostile_ones_refused(home: Path) -> None:
     many = [f"topic-{number:05d}" for number in range(NAMES_MAX + 7)]
     store_topics(PROFILE, [*HOSTILE, *reversed(many)], environ(home))
@@ -156,18 +149,6 @@ def test_names_are_bounded_and_hostile_ones_refused(home: Path) -> None:
     assert stat.S_IMODE(stored(home).parent.stat().st_mode) == 0o700
     forge(home, *many)
     assert read_topics(PROFILE, environ(home)) == many[:NAMES_MAX]
-
-
-def test_equal_names_are_not_written_again(home: Path) -> None:
-    store_topics(PROFILE, ["b", "a"], environ(home))
-    before = stored(home).stat().st_ino
-    store_topics(PROFILE, ["a", "b"], environ(home))
-    assert stored(home).stat().st_ino == before
-    store_topics(PROFILE, ["*"], environ(home))
-    assert read_topics(PROFILE, environ(home)) == ["a", "b"]
-    store_topics(PROFILE, ["c"], environ(home))
-    assert read_topics(PROFILE, environ(home)) == ["c"]
-    assert [each.name for each in stored(home).parent.iterdir()] == [PROFILE]
 
 
 def test_a_write_that_fails_leaves_the_old_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

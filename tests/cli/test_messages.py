@@ -9,8 +9,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.settings.profiles import OptionKeys
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.profiles import OptionKeys
+from tierctl.cli.run_settings import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl
 
@@ -36,18 +36,12 @@ def tier(capture: Capture) -> list[str]:
             "segments --limit 1",
             r"segments: 36 segments of 5 topics, 32\.6 MiB; 1 of 36 rows printed \(--limit\) \(",
         ),
-        ("segments --limit 36", r"segments: 36 segments of 5 topics, 32\.6 MiB \("),
-        ("segments --topic orders --partition 1 --sizes", r"segments: 1 topic, 4\.3 MiB"),
         ("segments --check", r"segments: no problems"),
         (
             "verify",
             r"verify: 36 segments of 5 topics, 18[0-9] objects: no problems .*; next: .*--deep",
         ),
         ("sweep", r"sweep: nothing to do; [0-9]+ partitions skipped"),
-        (
-            "sweep --log-start-offset orders-0=1800",
-            r"sweep: a plan, .*: 3 steps of 1 topic: 3 delete_segment, 2\.6 MiB; [0-9]+ partitions .*--apply",
-        ),
         (
             "sweep --log-start-offset orders-0=1800 --limit 2",
             r"sweep: a plan, .*: 3 steps .*; 2 of 3 rows printed \(--limit\); [0-9]+ partitions skipped",
@@ -57,7 +51,6 @@ def tier(capture: Capture) -> list[str]:
             r"sweep: a plan, .*; next: tierctl apply {tmp}/plan.json",
         ),
         ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
-        ("delete", r"delete: nothing to do"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments to expire; no problems \("),
         ("report --show expirations", r"report: no segments to expire "),
@@ -89,17 +82,10 @@ def test_verify_segments_and_report_count_the_same(
         assert f": {problems}" in ran.summary
 
 
-def test_an_empty_result_says_so(tier: list[str]) -> None:
-    ran = tierctl("format", *tier[:2], "--segment-id", "AAAAAAAAAAAAAAAAAAAAAQ")
-    assert (ran.code, ran.out) == (0, "")
-    assert ran.summary.startswith("format: no records (")
-
-
-@pytest.mark.parametrize("option", ["--quiet", "-q"])
-def test_quiet_prints_errors_only(option: str, tier: list[str]) -> None:
-    ran = tierctl("sweep", *tier, option)
+def test_quiet_prints_errors_only(tier: list[str]) -> None:
+    ran = tierctl("sweep", *tier, "-q")
     assert (ran.code, ran.err, ran.summary) == (0, "", "")
-    failed = tierctl("segments", "--metadata", "nowhere", option)
+    failed = tierctl("segments", "--metadata", "nowhere", "--quiet")
     assert (failed.code, "nowhere has no metadata topic" in failed.err) == (10, True)
 
 
@@ -122,10 +108,7 @@ def messages(ran: Ran) -> list[dict[str, Any]]:
         (["segments", "--metadata", "nowhere", "-ojson"], {}, 10, "NotFoundError"),
         (["segments", "--metadata", "nowhere"], {"TIERCTL_OUTPUT": "json"}, 10, "NotFoundError"),
         (["segments", "--output=json"], {}, 2, "UsageError"),
-        (["segments", "--output", "json", "--nowhere"], {}, 2, "UsageError"),
         (["segmnets", "--output", "json"], {}, 2, "UsageError"),
-        (["verify", "-o", "json", "--metadata", "x", "--now", "noon"], {}, 2, "UsageError"),
-        (["cache", "show", "/nowhere.rlmcache", "-o", "json"], {}, 10, "NotFoundError"),
     ],
 )
 def test_errors_are_json_where_the_output_is(
@@ -135,20 +118,6 @@ def test_errors_are_json_where_the_output_is(
     (message,) = messages(ran)
     jsonschema.validate(message, ERROR)
     assert (ran.code, message["error"]["code"], message["error"]["kind"]) == (code, code, kind)
-
-
-@pytest.mark.parametrize(
-    "args", ["offsets show --log-dir .", "offsets show --log-dir none", "cache show none", "cache show ."]
-)
-def test_a_missing_file_has_a_hint(args: str, tmp_path: Path) -> None:
-    ran = tierctl(*args.split(), cwd=tmp_path)
-    assert (ran.code, ran.err.count("\nhint: ")) == (10, 1)
-
-
-@pytest.mark.parametrize("output", ["table", "jsonl", "csv"])
-def test_errors_are_text_elsewhere(output: str, tmp_path: Path) -> None:
-    ran = tierctl("segments", "--metadata", "nowhere", "-o", output, cwd=tmp_path)
-    assert ran.err.startswith("error: ")
 
 
 def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
@@ -165,22 +134,6 @@ def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
         *["-o", "json", "--log-start-offset", "orders-0=1800", "-v", "--apply"],
     ]
     assert shlex.split(last["summary"]["next"]) == words
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"text": {"message": "x"}},
-        {"note": "x"},
-        {"note": {"message": "x"}, "detail": {"message": "x"}},
-        {"summary": {"command": "sweep", "message": "x", "seconds": 0.1}},
-    ],
-    ids=str,
-)
-def test_the_schema_refuses_other_messages(wrong: dict[str, Any]) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, MESSAGE)
 
 
 def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:

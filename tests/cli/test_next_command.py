@@ -11,7 +11,7 @@ from tierctl.cli.app import Command, named_command
 from tierctl.errors import ExitCode
 from tierctl.wire.files import committed_offsets
 
-from tests.cli.shell import Ran, environment, tierctl
+from tests.cli.shell import Ran, tierctl
 from tests.verify.cases import CASES
 from tests.verify.tiers import Spoilt
 from tests.wire.files.flat import read as read_flat
@@ -39,14 +39,9 @@ def following(ran: Ran) -> list[str]:
     ("line", "expected"),
     [
         (f"verify {WHERE} {LOGS}", f"verify --deep {WHERE} {LOGS}"),
-        (f"status {WHERE} --log-dir {{root}}/after", f"verify {WHERE} --log-dir {{root}}/after"),
         (
             f"status {WHERE} --log-dir {{root}}/after --now 2026-11-22",
             f"verify {WHERE} --log-dir {{root}}/after --now 2026-11-22T00:00:00Z",
-        ),
-        (
-            f"status {WHERE} --log-dir {{root}}/after --now=1795305600001",
-            f"verify {WHERE} --log-dir {{root}}/after --now 1795305600001",
         ),
         (
             f"report --output json {WHERE} --log-dir {{root}}/after",
@@ -59,10 +54,6 @@ def following(ran: Ran) -> list[str]:
         (
             f"sweep {WHERE} --log-start-offset orders-0=1800 --topic orders --plan-out '{{tmp}}/a plan'",
             f"apply '{{tmp}}/a plan' {WHERE}",
-        ),
-        (
-            f"--profile p --config-file {{tmp}}/t.toml verify {LOGS}",
-            f"verify --deep {LOGS} --profile p --config-file {{tmp}}/t.toml",
         ),
         (
             f"verify --profile p --config-file {{tmp}}/t.toml {LOGS}",
@@ -88,14 +79,6 @@ def test_it_runs_as_it_is_printed(line: str, expected: str | None, capture: Capt
     assert following(ran) == shlex.split(f"tierctl {expected.format(**places)}"), ran.err
     again = tierctl(*following(ran)[1:], cwd=tmp_path)
     assert again.code in {ExitCode.OK, ExitCode.PARTIAL, ExitCode.REFUSED}, again.err
-
-
-def test_values_of_the_environment_are_not_repeated(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    given = environment(TIERCTL_METADATA=str(root / "before"), TIERCTL_REMOTE=str(root / "before-remote"))
-    ran = tierctl("verify", env=given)
-    assert following(ran) == ["tierctl", "verify", "--deep"]
-    assert tierctl(*following(ran)[1:], env=given).code == 0
 
 
 def test_a_copy_to_another_tier_is_verified_there(capture: Capture, tmp_path: Path) -> None:
@@ -171,15 +154,10 @@ def run_to_the_end(*words: object) -> list[str]:
             ["offsets repair", "offsets repair --apply"],
         ),
         (
-            "offsets check --metadata {metadata} {tmp}/high/_rlmm_committed_offsets",
-            ["offsets repair", "offsets repair --apply"],
-        ),
-        (
             "verify --metadata {metadata} --log-dir {tmp}/high --log-dir {metadata}",
             ["offsets repair", "offsets repair --apply"],
         ),
         ("cache compact {tmp}/flat", ["cache compact --apply"]),
-        ("cache verify {tmp}/broken.rlmcache", []),
         ("report {where} --log-dir {tmp}/deleted", ["verify"]),
         ("segments --check {where} --log-dir {metadata} --now -2000d", []),
     ],
@@ -191,7 +169,6 @@ def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_
     (tmp_path / "high" / "meta.properties").write_text("version=1\nnode.id=1\n")
     (tmp_path / "high" / "_rlmm_committed_offsets").write_bytes(committed_offsets.write({0: 99_999}))
     shutil.copytree(tier.metadata, tmp_path / "deleted", ignore=shutil.ignore_patterns("shortlived-*"))
-    (tmp_path / "broken.rlmcache").write_bytes(b"what?")
     where = f"--metadata {tier.metadata} --remote {tier.remote}"
     words = shlex.split(line.format(where=where, metadata=tier.metadata, tmp=tmp_path))
     assert run_to_the_end(*words) == expected
@@ -200,14 +177,12 @@ def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_
 @pytest.mark.parametrize(
     ("case", "has_logs", "expected"),
     [
-        ("deletion stuck", False, ["sweep", "sweep --apply", "verify", "verify --deep"]),
         ("deletion stuck", True, ["sweep", "sweep --apply", "verify", "verify --deep"]),
         ("copy dangling", False, []),
         ("copy dangling", True, ["copy"]),
         ("copied twice", False, []),
         ("partition marked", False, ["delete", "delete --apply", "verify", "verify --deep"]),
         ("topic gone", True, []),
-        ("log gone", False, []),
     ],
 )
 def test_each_suggestion_about_a_finding_runs(

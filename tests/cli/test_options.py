@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from tierctl.cli.app import Command, new_app
+from tierctl.cli.app import Command
 from tierctl.cli.options import with_options
-from tierctl.cli.settings.profiles import OptionKeys
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.profiles import OptionKeys
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError
 from typer.main import get_command
@@ -51,8 +51,8 @@ class Words:
 
 
 def made(function: Any, *parts: Any) -> Any:
-    app = new_app()
-    app.command("command", cls=Command)(with_options(OwnRequest, *parts)(function))
+    app = typer.Typer(add_completion=False)
+    app.command("command", cls=Command)(with_options(*parts)(function))
     return app
 
 

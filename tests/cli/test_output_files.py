@@ -16,11 +16,9 @@ from tests.cli.shell import tierctl
 @pytest.mark.parametrize(
     ("number", "kind"),
     [
-        (errno.ENOSPC, OutputError),
         (errno.EIO, OutputError),
         (errno.EACCES, UsageError),
         (errno.ENOENT, UsageError),
-        (errno.EISDIR, UsageError),
     ],
 )
 def test_the_error_of_a_file(number: int, kind: type) -> None:

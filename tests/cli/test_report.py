@@ -1,7 +1,5 @@
 """`report` on captured data: its figures equal those of other commands, and the page is written."""
 
-import json
-import os
 import re
 import stat
 from collections import Counter, defaultdict
@@ -11,11 +9,10 @@ from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.files import OWN_LOCK
 from tierctl.report import printable
 from tierctl.report.html_page import findings_section, text
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.metadata.events import started
 from tests.report.html.pages import HOSTILE, content, hostile_rows, lanes_in, topic_id
 from tests.verify.tiers import Spoilt
@@ -23,13 +20,6 @@ from tests.verify.tiers import Spoilt
 Capture = Callable[..., Path]
 NOW = "2026-11-22T12:00:00Z"
 SETTINGS = "orders.retention.ms=86400000\nmetrics.retention.ms=864000000\n"
-
-
-def rows(*args: object, code: int | None = ExitCode.OK) -> list[dict[str, Any]]:
-    ran = tierctl(*args, "--output", "json")
-    assert code is None or ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
 
 
 @pytest.fixture
@@ -167,26 +157,6 @@ def test_a_file_that_cannot_be_replaced_ends_the_run_at_once(
     assert ran.code == ExitCode.USAGE
     assert said in ran.err
     assert "hint:" in ran.err
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="the check is of another user")
-def test_a_folder_without_permission_ends_the_run_at_once(where: tuple[object, ...], tmp_path: Path) -> None:
-    folder = tmp_path / "read-only"
-    folder.mkdir(mode=0o555)
-    os.seteuid(65534)
-    try:
-        ran = tierctl("report", "--metadata", "/none", "--html", f"{folder}/tier.html")
-    finally:
-        os.seteuid(0)
-    assert ran.code == ExitCode.USAGE
-    assert "tier.html" in ran.err
-    assert OWN_LOCK not in {each.name for each in folder.iterdir()}
-
-
-def test_html_and_show_exclude_each_other(tmp_path: Path) -> None:
-    ran = tierctl("report", "--metadata", "/none", "--html", tmp_path / "x.html", "--show", "sizes")
-    assert ran.code == ExitCode.USAGE
-    assert "exclude each other" in ran.err
 
 
 def test_the_page_says_what_it_did_not_check(where: tuple[object, ...], tmp_path: Path) -> None:

@@ -9,26 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.cli import status
+from tierctl.cli import insight
 from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
 from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
 from tierctl.model.times import iso_utc
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.live.commands import killed
 from tests.locallog.made import batch, write_log
 
 Capture = Callable[..., Path]
 OPEN_SINCE_MS = 1795257348120
 """When a transaction began in topic ledger of "untiered-broker", and its waiting segment was complete."""
-
-
-def rows(*args: object, code: int = ExitCode.OK) -> list[dict[str, Any]]:
-    ran = tierctl(*map(str, args), "--output", "json")
-    assert ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
 
 
 def test_sizes_and_offsets_are_those_of_segments(capture: Capture) -> None:
@@ -166,7 +159,7 @@ def test_the_metadata_are_folded_once(
         assert opened == [None]
 
 
-@pytest.mark.parametrize(("moment", "logs"), [("before", "before"), ("before", "after"), ("after", "before")])
+@pytest.mark.parametrize(("moment", "logs"), [("before", "after"), ("after", "before")])
 def test_problems_are_the_findings_of_verify(moment: str, logs: str, capture: Capture) -> None:
     root = capture("tiered-cluster")
     where = ("--metadata", root / moment, "--log-dir", root / logs)
@@ -178,16 +171,6 @@ def test_problems_are_the_findings_of_verify(moment: str, logs: str, capture: Ca
     topics = rows("status", *where, code=code)
     known = {topic["topic_id"] for topic in topics}
     assert sum(t["problems"] for t in topics) == sum(each["topic_id"] in known for each in serious)
-
-
-def test_an_operator_must_act_on_a_deleted_topic(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    ran = tierctl("status", "--metadata", str(root / "before"), "--log-dir", str(root / "after"))
-    assert ran.code == ExitCode.PARTIAL
-    assert "unknown_topic" in ran.out
-    assert "the log directories hold no topic of this id" in ran.out
-    assert "tierctl delete --find --mark" in ran.out
-    assert re.search(r"; 1 problem .*; next: tierctl verify --metadata ", ran.summary)
 
 
 def shown(metadata: Path, *more: object, code: int) -> dict[str, int]:
@@ -243,7 +226,7 @@ def test_what_a_killed_run_left_needs_an_operator_after_a_day(
 
 
 def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
-    root, state = capture("tiered-cluster"), str(tmp_path / "state")
+    root, state = capture("tiered-cluster"), str(tmp_path / "some" / "state")
     where = ("--metadata", str(root / "before"), "--state-dir", state)
     assert tierctl("cache", "build", *where, "--out", tmp_path / "flat").code == 0
     assert tierctl("segments", *where, "--topic", "none").code == ExitCode.NOT_FOUND
@@ -262,38 +245,9 @@ def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     assert "could not be stored" in ran.err
 
 
-def test_runs_that_are_stored_nowhere_are_not_reported_as_none(capture: Capture) -> None:
-    ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before", "--show", "runs")
-    assert (ran.code, ran.out) == (ExitCode.USAGE, "")
-    assert "--show runs needs --state-dir" in ran.err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("status", "segments", "segments --check", "verify", "report", "delete", "cache build"),
-        *("explain orders 0", "fetch --limit 1", "sweep --topic orders", "copy --topic orders"),
-    ],
-)
-def test_every_command_makes_a_state_directory(command: str, capture: Capture, tmp_path: Path) -> None:
-    root, state = capture("tiered-cluster"), tmp_path / "some" / "state"
-    (tmp_path / "topics").write_text("orders.remote.storage.enable=true\norders.retention.ms=-1\n")
-    where = ["--metadata", root / "before", "--state-dir", state]
-    if command == "cache build":
-        where += ["--out", tmp_path / "flat"]
-    else:
-        where += ["--remote", root / "before-remote", "--log-dir", root / "before"]
-    if command.startswith(("sweep", "copy")):
-        where += ["--topic-configs", tmp_path / "topics"]
-    ran = tierctl(*command.split(), *where)
-    assert ran.code == 0, ran.err
-    assert state.is_dir()
-
-
 @pytest.mark.parametrize(
     ("options", "header"),
     [
-        (("--columns", "topic,segments"), ["topic", "segments"]),
         (("--columns", "findings,found", "--sort", "-check"), ["findings", "found"]),
         (("--columns", "topic", "--sort", "-log_bytes"), ["topic"]),
     ],
@@ -319,22 +273,12 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
 
     # The clock of the module is replaced, because other threads of this process sleep, too.
-    monkeypatch.setattr(status, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(insight, "time", SimpleNamespace(sleep=sleep))
     root = capture("tiered-cluster") / "before"
     ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7s")
     assert waits == [7, 7]
     assert ran.out.count("topic_id") == 2
     assert ran.code == 130
-
-
-@pytest.mark.parametrize(
-    "typo", [("--remote", "before-remte"), ("--remote", "before-remote", "--layout", "aiven")]
-)
-def test_a_typo_in_the_tier_or_its_layout_is_refused(typo: tuple[str, ...], capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    ran = tierctl("status", "--metadata", root / "before", *typo, cwd=root)
-    assert ran.code in {ExitCode.RETRYABLE, ExitCode.USAGE}, ran.err
-    assert ran.out == ""
 
 
 def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:

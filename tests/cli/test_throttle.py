@@ -56,8 +56,7 @@ def test_two_tiers_of_a_run_share_the_limits(copy: tuple[str, ...], tmp_path: Pa
     assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", ["copy", "verify"])
+@pytest.mark.parametrize(("command", "number"), [("copy", signal.SIGTERM), ("verify", signal.SIGINT)])
 def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[str, ...]) -> None:
     args: tuple[str, ...] = (*copy, "--throttle-copy", "50K", "--threads", "1", "--wave-size", "1")
     if command == "verify":

@@ -6,25 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Ran, environment, tierctl
+from tests.cli.shell import tierctl
 from tests.cli.test_selection import COMMANDS as SELECTING
 
-ROOT, TMP = "{root}", "{tmp}"
-COMMANDS = SELECTING | {
-    "cache show": ("cache", "show", "{tmp}"),
-    "cache verify": ("cache", "verify", "{tmp}"),
-    "offsets check": ("offsets", "check", "--log-dir={tmp}", "--metadata={root}/before"),
-    "pipeline run": ("pipeline", "run", "--metadata={root}/before", "--warehouse={tmp}/tables"),
-    "apply": ("apply", "{tmp}/plan", "--metadata={root}/before", "--remote={root}/before-remote"),
-}
-OF_A_TIER = ("verify with a store", "copy", "sweep", "delete", "fetch", "segments --sizes", "apply")
+TMP = "{tmp}"
 FILES = {
     "topics.properties": "orders.retention.byts=5\n",
     "bounds.properties": "orders.retention.ms=-2\n",
     "draft.properties": "orders.local.log.retention.bytes=5\n",
     "ignored.properties": "orders.max.message.bytes=-1\n",
     "server.properties": "remote.log.manager.task.retry.jitter=7\n",
-    "good.toml": "[profiles.default]\n",
     "choice.toml": 'profil = "staging"\n[profiles.staging]\n',
     "table.toml": "[profil.default]\n",
     "inner.toml": '[profiles.default]\nprofile = "staging"\n',
@@ -46,47 +37,26 @@ def words(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
 
 
 def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest: str, **more: Any) -> None:
-    ran = tierctl(*(arg.format(**words) for arg in (*COMMANDS[command], *typo)), **more)
+    ran = tierctl(*(arg.format(**words) for arg in (*SELECTING[command], *typo)), **more)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert nearest in ran.err
 
 
 @pytest.mark.parametrize(
-    ("typo", "nearest"),
+    ("file", "nearest"),
     [
-        (("--config-file", "{tmp}/good.toml", "--profile", "defualt"), "default"),
-        (("--config-file", "{tmp}/bad.toml"), "metadata"),
-        (("--config-file", "{tmp}/choice.toml"), 'did you mean "profile"?'),
-        (("--config-file", "{tmp}/table.toml"), 'did you mean "profile'),
-        (("--config-file", "{tmp}/inner.toml"), "no option 'profile'"),
-        (("--config-file", "{tmp}/quiet.toml"), "unable to interpret input: found 'maybe'"),
-        (("--profil", "default"), "--profile"),
-    ],
-    ids=[
-        "profile",
-        "key of a profile",
-        "key of tierctl.toml",
-        "table of tierctl.toml",
-        "profile in a profile",
-        "value of a flag",
-        "option",
+        ("bad.toml", "metadata"),
+        ("choice.toml", 'did you mean "profile"?'),
+        ("table.toml", 'did you mean "profile'),
+        ("inner.toml", "no option 'profile'"),
+        ("quiet.toml", "unable to interpret input: found 'maybe'"),
     ],
 )
-def test_profiles(typo: tuple[str, ...], nearest: str, words: dict[str, str]) -> None:
+def test_profiles(file: str, nearest: str, words: dict[str, str]) -> None:
     """All commands read their options by the same code; test_mistyped_names.py tries each of them."""
-    refused("segments", typo, words, nearest)
+    refused("segments", ("--config-file", f"{TMP}/{file}"), words, nearest)
 
 
-def test_variables(words: dict[str, str]) -> None:
-    refused("segments", (), words, "TIERCTL_METADATA", env=environment(TIERCTL_METDATA="/x"))
-
-
-@pytest.mark.parametrize("command", OF_A_TIER)
-def test_layouts(command: str, words: dict[str, str]) -> None:
-    refused(command, ("--layout", "kafak"), words, "'kafka'")
-
-
-@pytest.mark.parametrize("command", ["copy", "sweep", "verify"])
 @pytest.mark.parametrize(
     ("file", "nearest"),
     [
@@ -96,26 +66,19 @@ def test_layouts(command: str, words: dict[str, str]) -> None:
         ("ignored.properties", "at least 0"),
     ],
 )
-def test_topic_settings(command: str, file: str, nearest: str, words: dict[str, str]) -> None:
-    refused(command, ("--topic-configs", f"{TMP}/{file}"), words, nearest)
+def test_topic_settings(file: str, nearest: str, words: dict[str, str]) -> None:
+    refused("sweep", ("--topic-configs", f"{TMP}/{file}"), words, nearest)
 
 
-@pytest.mark.parametrize("command", ["sweep", "copy", "verify", "status", "explain", "report", "doctor"])
+@pytest.mark.parametrize("command", ["sweep", "verify", "doctor"])
 def test_names_of_topics_in_their_settings(command: str, words: dict[str, str], tmp_path: Path) -> None:
-    args = ("explain", "orders", "0") if command == "explain" else (command,)
     places = ("--metadata={root}/before", "--remote={root}/before-remote", "--log-dir={root}/before")
     where = [place.format(**words) for place in places]
     file = tmp_path / "names.properties"
     file.write_text("ordres.remote.storage.enable=true\nclicks.remote.storage.enable=true\n")
-    ran = tierctl(*args, *where, "--topic-configs", file)
+    ran = tierctl(command, *where, "--topic-configs", file)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert 'did you mean "orders"?' in ran.err
-
-
-def test_verify_deep_needs_the_tier(words: dict[str, str]) -> None:
-    ran = tierctl("verify", "--metadata={root}/before".format(**words), "--deep")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--remote is missing" in ran.err
 
 
 def test_sweep_needs_something_to_decide_from(words: dict[str, str]) -> None:
@@ -124,7 +87,6 @@ def test_sweep_needs_something_to_decide_from(words: dict[str, str]) -> None:
     assert "--remote and --log-dir are missing" in ran.err
 
 
-@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
 @pytest.mark.parametrize(
     ("override", "nearest"),
     [
@@ -133,11 +95,11 @@ def test_sweep_needs_something_to_decide_from(words: dict[str, str]) -> None:
         ("remote.log.manager.task.retry.jitter", "expected NAME=VALUE"),
     ],
 )
-def test_overrides(command: str, override: str, nearest: str, words: dict[str, str]) -> None:
-    refused(command, ("--override", override), words, nearest)
+def test_overrides(override: str, nearest: str, words: dict[str, str]) -> None:
+    refused("sweep", ("--override", override), words, nearest)
 
 
-@pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "delete", "fetch"])
+@pytest.mark.parametrize("command", ["segments", "sweep"])
 def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path) -> None:
     """An invalid value is an error; a name that no version of Kafka has is a warning."""
     refused(command, ("--broker-config", f"{TMP}/server.properties"), words, "from 0 to 0.5")
@@ -165,18 +127,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
 @pytest.mark.parametrize(
     ("option", "case"), [(option, case) for option, cases in REFUSED.items() for case in cases]
 )
 def test_settings_that_brokers_refuse_or_ignore(
-    command: str, option: str, case: tuple[str, str], words: dict[str, str], tmp_path: Path
+    option: str, case: tuple[str, str], words: dict[str, str], tmp_path: Path
 ) -> None:
     """Commands that change something end with exit code 2; doctor has a problem."""
     file, (text, fix) = tmp_path / "refused.properties", case
     file.write_text(text + "\n")
-    if (option, command) != ("topic-configs", "delete"):
-        refused(command, (f"--{option}={file}",), words, fix)
+    refused("sweep", (f"--{option}={file}",), words, fix)
     found = tierctl("doctor", f"--{option}", file)
     assert found.code == 3
     assert any(line.startswith("error") and fix in line for line in found.out.splitlines()), found.out
@@ -191,69 +151,22 @@ def test_reading_commands_note_what_is_ignored(option: str, words: dict[str, str
     assert (ran.code, fix in ran.err) == (0, True), ran.err
 
 
-@pytest.mark.parametrize(
-    "command", ["segments", "verify", "copy", "sweep", "delete", "fetch", "status", "report"]
-)
-def test_a_log_directory_that_does_not_exist(command: str, words: dict[str, str]) -> None:
-    args = SELECTING.get(command, (command, "--metadata={root}/before"))
-    ran = tierctl(*(arg.format(**words) for arg in (*args, "--log-dir={tmp}/braker-1")))
-    assert (ran.code, ran.out) == (10, ""), ran.err
-    assert "braker-1: no such folder" in ran.err
-
-
-OF_LOGS = {
-    "segments --offsets": SELECTING["segments --offsets"],
-    "explain": ("explain", "orders", "0", "--metadata={root}/before", "--log-dir={root}/before"),
-    **{name: SELECTING[name] for name in ("sweep", "verify --deep", "copy", "fetch with a log")},
-    "status": ("status", "--metadata={root}/before", "--log-dir={root}/before"),
-    "report": ("report", "--metadata={root}/before", "--log-dir={root}/before"),
-    "rebuild": (
-        "rebuild",
-        "--metadata={tmp}/new",
-        "--remote={root}/before-remote",
-        "--log-dir={root}/before",
-    ),
-}
-
-
-def with_log_dir(command: str, log_dir: object, words: dict[str, str]) -> Ran:
-    args = (arg.format(**words) for arg in OF_LOGS[command] if not arg.startswith("--log-dir="))
-    return tierctl(*args, "--log-dir", log_dir)
-
-
-@pytest.mark.parametrize("command", OF_LOGS)
-def test_a_folder_that_is_no_log_directory(command: str, words: dict[str, str]) -> None:
-    ran = with_log_dir(command, words["tmp"], words)
-    assert (ran.code, ran.out) == (10, ""), ran.err
-    assert "is no broker's log directory: it has neither partitions nor meta.properties" in ran.err
-
-
-@pytest.mark.parametrize("command", OF_LOGS)
-def test_a_log_directory_of_another_cluster(
-    command: str, words: dict[str, str], capture: Callable[[str], Path]
+def test_log_directories_that_have_nothing_of_this_tier(
+    words: dict[str, str], capture: Callable[[str], Path]
 ) -> None:
-    ran = with_log_dir(command, capture("untiered-broker") / "local", words)
-    assert ran.code != 0, ran.err
-    if command not in {"verify --deep", "copy", "status", "report"}:  # They say that topics are unknown.
+    where = [place.format(**words) for place in ("--metadata={root}/before", "--remote={root}/before-remote")]
+    for log_dir, message in (
+        (words["tmp"] + "/braker-1", "braker-1: no such folder"),
+        (words["tmp"], "is no broker's log directory: it has neither partitions nor meta.properties"),
+        (capture("untiered-broker") / "local", "no --log-dir has a topic of the "),
+    ):
+        ran = tierctl("sweep", *where, "--log-dir", log_dir)
         assert (ran.code, ran.out) == (10, ""), ran.err
-        assert "no --log-dir has a topic of the " in ran.err
+        assert message in ran.err
 
 
-@pytest.mark.parametrize(
-    "command", ["segments", "verify", "copy", "sweep", "delete", "fetch", "format", "status"]
-)
-def test_a_command_config_that_does_not_exist(command: str, words: dict[str, str]) -> None:
-    args = SELECTING.get(command, (command, "--metadata={root}/before"))
-    refused = tierctl(*(arg.format(**words) for arg in (*args, "--command-config={tmp}/clint.properties")))
-    assert (refused.code, refused.out) == (2, ""), refused.err
-    assert "clint.properties can't be read: No such file or directory" in refused.err
-
-
-@pytest.mark.parametrize("command", ["verify", "status"])
-def test_a_state_directory_of_something_else(
-    command: str, words: dict[str, str], capture: Callable[[str], Path]
-) -> None:
-    read = (command, "--metadata={root}/before".format(**words), "--state-dir")
+def test_a_state_directory_of_something_else(words: dict[str, str], capture: Callable[[str], Path]) -> None:
+    read = ("verify", "--metadata={root}/before".format(**words), "--state-dir")
     other, state = capture("finite-metadata") / "before", words["tmp"] + "/state"
     assert tierctl("segments", "--metadata", other, "--state-dir", state).code == 0
     ran = tierctl(*read, state)
@@ -261,10 +174,10 @@ def test_a_state_directory_of_something_else(
     assert "belongs to metadata topic" in ran.err
 
 
-@pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "status", "cache build"])
+@pytest.mark.parametrize("command", ["segments", "sweep"])
 def test_a_log_directory_as_state_directory(command: str, words: dict[str, str]) -> None:
-    args = SELECTING.get(command, (command, "--metadata={root}/before"))
-    ran = tierctl(*(arg.format(**words) for arg in (*args, "--state-dir={root}/before")))
+    args = (*SELECTING[command], "--state-dir={root}/before")
+    ran = tierctl(*(arg.format(**words) for arg in args))
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert "is a broker's log directory" in ran.err
 
@@ -288,19 +201,14 @@ LATER = {
 """Commands that print how to run another one later."""
 
 
-@pytest.mark.parametrize("command", LATER)
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [
-        ("sweep {of_tier} --topic=oders", 10, 'unknown topic "oders"'),
-        ("sweep {of_tier} --topic=od*s", 10, 'no topic matches "od*s"'),
         ("copy {of_tier} --log-dir={root}/before --topic=oders", 10, 'unknown topic "oders"'),
         ("sweep {of_tier} --topic=orders --partition=7", 10, "no partition 7"),
-        ("sweep --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
         ("verify --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
         ("sweep {of_tier} --layout=aiven", 2, "has layout kafka"),
         ("sweep {of_tier} --topic-configs={tmp}/topics.properties", 2, 'did you mean "retention.bytes"?'),
-        ("sweep {of_tier} --topic-configs={tmp}/typo", 2, "No such file or directory"),
         ("sweep {of_tier} --broker-config={tmp}/server.properties", 2, "from 0 to 0.5"),
         ("sweep {of_tier} --override=log.retention.hour=5", 2, "log.retention.hours"),
         ("sweep {of_tier} --log-dir={root}/befor", 10, "no such folder"),
@@ -313,8 +221,10 @@ LATER = {
     ],
 )
 def test_names_in_a_command_that_runs_later(
-    command: str, line: str, code: int, message: str, words: dict[str, str]
+    line: str, code: int, message: str, words: dict[str, str]
 ) -> None:
+    """Commands that begin with c or v are printed by submit, the others by schedule."""
+    command = "submit" if line[0] in "cv" else "schedule"
     of_tier = "--metadata={root}/before --remote={root}/before-remote".format(**words)
     before = [word.format(**words) for word in LATER[command]]
     given = [word.format(of_tier=of_tier, **words) for word in line.split()]
@@ -337,15 +247,6 @@ def test_names_that_cannot_be_checked_here(command: str, words: dict[str, str]) 
         ran = tierctl(*before, "sweep", "--metadata", metadata, "--remote=/srv/tier", "--topic=oders")
         assert ran.code == 0, ran.err
         assert "the names of topics and tiers in the command were not checked: " in ran.err
-
-
-def test_sweep_says_once_that_no_age_is_stated(words: dict[str, str], tmp_path: Path) -> None:
-    said = "retention.ms is not stated"
-    for text, times in (("", 1), ("orders.retention.ms=-1\n", 0)):
-        (tmp_path / "topics").write_text(f"orders.remote.storage.enable=true\n{text}")
-        args = (*SELECTING["sweep"], "--topic=orders", "--topic-configs={tmp}/topics")
-        ran = tierctl(*(arg.format(**words) for arg in args))
-        assert ran.err.count(said) == times, ran.err
 
 
 def test_the_default_that_sweep_does_not_assume_is_marked(tmp_path: Path) -> None:

@@ -41,16 +41,12 @@ def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str
     [
         (["segments", "--metadata", "kafka://HOST"], "--metadata"),
         (["verify", "--metadata", "BEFORE", "--bootstrap-server", "HOST"], "--bootstrap-server"),
-        (["format", "--metadata", "kafka://HOST"], "--metadata"),
-        (["status", "--metadata", "kafka://HOST"], "--metadata"),
-        (["status", "--bootstrap-server", "HOST"], "--bootstrap-server"),
         (["segments", "--bootstrap-server", "HOST", "--broker-config", "SERVER"], "--bootstrap-server"),
         (["backup-config", "--bootstrap-server", "HOST", "--output-file", "OUTPUT"], "--bootstrap-server"),
         (["segments", "--metadata", "kafka://", "--command-config", "CLIENT"], "bootstrap.servers in CLIENT"),
         (["segments", "--metadata", "kafka://", "--broker-config", "SERVER"], "bootstrap.servers in SERVER"),
         (["verify", "--metadata", "BEFORE", "--remote", "s3://bucket/tier"], "AWS_ENDPOINT_URL_S3"),
         (["sweep", "--metadata", "BEFORE", "--remote", "hdfs://HOST/tier"], "--remote"),
-        (["format", "--metadata", "hdfs://HOST/topic"], "--metadata"),
     ],
 )
 @pytest.mark.usefixtures("aws")

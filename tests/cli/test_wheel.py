@@ -67,16 +67,6 @@ def test_shared_files_are_installed_where_programs_search(prefix: Path) -> None:
         assert (prefix / path).read_text() == (ROOT / "completions" / name).read_text()
 
 
-def test_man_finds_the_pages(prefix: Path) -> None:
-    """man finds the pages because the program's folder is in PATH, as after pipx install."""
-    if shutil.which("man") is None:
-        pytest.skip("man is not installed")
-    env = environment(PATH=f"{prefix / 'bin'}:/usr/bin:/bin", HOME=str(prefix))
-    for page, section in (("tierctl", 1), ("tierctl-cache-build", 1), ("tierctl-safety", 7)):
-        found = subprocess.run(["man", "-w", page], capture_output=True, text=True, check=True, env=env)
-        assert Path(found.stdout.strip()) == prefix / "share" / "man" / f"man{section}" / f"{page}.{section}"
-
-
 def test_format_finds_the_jar(prefix: Path) -> None:
     (package,) = prefix.glob("lib*/python*/site-packages")
     ran = subprocess.run(

@@ -12,7 +12,7 @@ from tierctl.model import RemoteLogSegmentState
 from tierctl.state.tier_state import TierState
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.metadata.topics import manager_at
 
 Capture = Callable[..., Path]
@@ -32,12 +32,6 @@ UNUSED = {"broker_id", "event_timestamp_ms"}
 def digests(folder: Path) -> dict[str, str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def rows(*args: object) -> list[dict[str, Any]]:
-    ran = tierctl(*args, "--output", "jsonl")
-    assert ran.code == 0, ran.err
-    return [json.loads(line) for line in ran.lines]
 
 
 def state_of(metadata: Path) -> TierState:

@@ -28,10 +28,3 @@ def test_the_stock_consumer_prints_what_tierctl_prints(
     got = printed(stock_consumer(filled, jar, properties, *flags))
     assert len(expected) >= filled.count
     assert by_partition(got) == by_partition(expected)
-
-
-@pytest.mark.kafka
-def test_the_stock_consumer_says_what_is_wrong_with_a_property(filled: Filled, jar: Path) -> None:
-    done = stock_consumer(filled, jar, ["nope=1"], "--from-beginning")
-    assert done.returncode == 1
-    assert b"format kip has no property nope" in done.stderr

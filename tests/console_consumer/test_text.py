@@ -56,8 +56,12 @@ def write_input(folder: Path, values: Sequence[bytes | None], settings: Sequence
 
 def records_of(values: Sequence[bytes | None]) -> Records:
     offsets = range(len(values))
-    timestamps_ms = pa.array([1_700_000_000_000 - offset for offset in offsets], pa.int64())
-    return Records.of(7, pa.array(offsets, pa.int64()), timestamps_ms, pa.array(values, pa.binary()))
+    return Records(
+        metadata_partition=7,
+        offsets=pa.array(offsets, pa.int64()),
+        timestamps_ms=pa.array([1_700_000_000_000 - offset for offset in offsets], pa.int64()),
+        values=pa.array(values, pa.binary()),
+    )
 
 
 def own_text(values: Records, given: Settings) -> bytes:
@@ -100,28 +104,3 @@ def test_what_is_broken_has_the_same_line(kafka: KafkaRelease, jar: Path, tmp_pa
     assert BROKEN // 3 < records.bad_count < BROKEN
     for run, given in enumerate(settings):
         assert differences((tmp_path / f"{run}.out").read_bytes(), own_text(records, given))[:3] == [], given
-
-
-@pytest.mark.kafka
-def test_settings_that_are_none_are_refused(kafka: KafkaRelease, jar: Path, tmp_path: Path) -> None:
-    settings = [
-        {"nope": "1"},
-        {"print.partition": "yes"},
-        {"format": "yaml"},
-        {"format": "json", "sep": ";"},
-        {"format": "kafka", "print.partition": "true"},
-        {"format": "kafka", "kafka.version": "3.5"},
-    ]
-    write_input(tmp_path, [], settings)
-    run_driver(kafka, jar, tmp_path)
-    said = [(tmp_path / f"{run}.refused").read_text() for run in range(len(settings))]
-    blamed = [
-        "nope",
-        "print.partition",
-        "yaml",
-        "sep",
-        "print.partition",
-        "3.6, 3.7, 3.8, 3.9, 4.0, 4.1, 4.2, 4.3, 4.4",
-    ]
-    for text, name in zip(said, blamed, strict=True):
-        assert name in text

@@ -73,9 +73,7 @@ def in_text(text: str) -> Iterator[str]:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every man page of section 1, without the examples, which tests run as they are in
-    examples.toml and questions.toml.
-    """
+    """Return the text of every man page of section 1, without the examples, which tests run one by one."""
     found = {}
     for node in commands().walk():
         roff = man.page(replace(node, examples=()))
@@ -131,8 +129,15 @@ def _texts(file: Path) -> Iterator[str]:
 
 def node_of(words: list[str]) -> tuple[Node, list[str]]:
     """Return the command, group or program that the first words name, and the other words."""
-    node, others = commands().named(words)
-    return node, list(others)
+    node, at = commands(), 0
+    while at < len(words) and (below := child(node, words[at])):
+        node, at = below, at + 1
+    return node, words[at:]
+
+
+def child(node: Node, word: str) -> Node | None:
+    """Return the group or command of that name below a node, or None."""
+    return next((each for each in node.children if each.path[-1] == word), None)
 
 
 def option_of(node: Node, word: str) -> Option | None:
@@ -142,7 +147,7 @@ def option_of(node: Node, word: str) -> Option | None:
 
 
 def _is_command(word: str) -> bool:
-    return commands().child(word) is not None
+    return child(commands(), word) is not None
 
 
 def _one_line(text: str) -> str:
@@ -155,12 +160,12 @@ def _line_at(words: list[str]) -> str:
     is_value = False
     for word in words:
         bare = word.rstrip(f"{_ENDS})\"'`") if not word.endswith("...") else word
-        child = node.child(bare) if not is_value and node.path == tuple(found) else None
+        below = child(node, bare) if not is_value and node.path == tuple(found) else None
         is_option = (bare.startswith("--") or bool(found)) and _OPTION.fullmatch(bare) is not None
         option = option_of(node, bare) if is_option else None
-        if not (child or is_value or is_option or (found and _PLACEHOLDER.fullmatch(bare))):
+        if not (below or is_value or is_option or (found and _PLACEHOLDER.fullmatch(bare))):
             break
-        node = child or node
+        node = below or node
         found.append(bare)
         is_value = option is not None and not option.is_flag
         if bare != word:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.tree import Node, command_tree
-from tierctl.cli.docs.write import PICTURE, files
+from tierctl.cli.docs.write import files
 from tierctl.report.formatters.records import Records
 
 from tests.bench import figures
@@ -34,12 +34,6 @@ def generated() -> dict[Path, str]:
     return files()
 
 
-def manual_of_commands() -> list[Document]:
-    """Return the man pages of section 1 as documents; their examples are in examples.toml."""
-    pages = {path: text for path, text in generated().items() if path.suffix == ".1"}
-    return [Document(path.name, re.sub(r"\\[&efB]|\\\(aq|\\", "", text)) for path, text in pages.items()]
-
-
 @cache
 def measured() -> str:
     """Return the figures that `make bench` wrote."""
@@ -47,7 +41,7 @@ def measured() -> str:
     return figures.readme_section(found) + figures.page(found, "")
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *manual_of_commands()], ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_figures_are_those_of_the_benchmark(document: Document) -> None:
     before, _, rest = document.prose.partition(figures.BEGIN)
     stated = set(_FIGURE.findall(before + rest.partition(figures.END)[2]))
@@ -98,7 +92,7 @@ def test_the_readme_begins_with_the_purpose_three_commands_and_a_picture() -> No
     first, *_ = README.text.split("\n## ")
     assert "`copy` and `sweep` refuse these topics" in " ".join(first.split())
     assert len(Document("first", first).commands) == 3
-    assert re.findall(r"^!\[[^]]+\]\(([^)]+)\)", first, re.MULTILINE) == [str(PICTURE)]
+    assert re.findall(r"^!\[[^]]+\]\(([^)]+)\)", first, re.MULTILINE) == ["man/tierctl.svg"]
     assert len(first.splitlines()) <= 30
 
 
@@ -125,23 +119,12 @@ def needed(line: str) -> set[str]:
     return {extra for extra, words in marks.items() if any(word in line for word in words)}
 
 
-@pytest.mark.parametrize(
-    ("line", "extras"),
-    [
-        ("tierctl sweep --metadata kafka://broker1:9092 --remote s3://archive/tier", {"kafka", "s3"}),
-        ("tierctl pipeline run --warehouse tables", {"pipeline", "spark"}),
-        ("tierctl segments --metadata metadata", set()),
-    ],
-)
-def test_extras_of_command_lines(line: str, extras: set[str]) -> None:
-    assert needed(line) == extras
-
-
 def test_the_formatter_of_the_manual_prints_records() -> None:
     (example,) = next(each for each in DOCUMENTS if each.name == "formatters.md").blocks("python")
     found: dict[str, Any] = {}
     exec(example, found)
     offsets, values = pa.array([4, 5], pa.int64()), pa.array([golden("kafka")[0], b"\xff"], pa.binary())
-    first, second = found["Shout"]({"sep": "?"}).lines(Records.of(7, offsets, offsets, values))
+    records = Records(metadata_partition=7, offsets=offsets, timestamps_ms=offsets, values=values)
+    first, second = found["Shout"]({"sep": "?"}).lines(records)
     assert first.startswith("4? RemoteLogSegmentMetadata(")
     assert second.startswith("5? ")

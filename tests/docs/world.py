@@ -21,6 +21,11 @@ FOLDERS = {
     "s3://archive/warehouse": "warehouse",
     "s3://new/tier": "new-tier",
     "/srv/new-metadata": "new-metadata",
+    "/srv/kafka": "broker",
+    "/srv/metadata": "metadata",
+    "/srv/caches": "caches",
+    "/srv/warehouse": "other-warehouse",
+    "/var/lib/kafka/new": "new-node",
     "/var/lib/tierctl": "state",
     "/var/lib/prometheus/node-exporter": "node-exporter",
 }

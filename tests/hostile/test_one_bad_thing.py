@@ -25,7 +25,7 @@ RECORDS: dict[str, dict[str, Any]] = {
     "highest offset": {"start_offset": LARGEST, "end_offset": LARGEST},
     "all offsets": {"start_offset": 0, "end_offset": LARGEST},
     "negative size": {"segment_size_in_bytes": -5},
-    "name with a path": {"topic": "../x/\n"},
+    "name with a path": {"topic": "../x/\x1b[31m\n"},
     "name beyond ASCII": {"topic": "é\u2028"},
     "folder above": {"topic": ".."},
     "lowest broker": {"broker_id": -1 << 31},
@@ -64,6 +64,7 @@ def test_every_command_goes_on(world: World, capfd: pytest.CaptureFixture[str]) 
         said = capfd.readouterr()
         assert code in {0, 3, 4, 7}, (command, said.err)
         assert "internal:" not in said.err
+        assert "\x1b" not in said.out + said.err
         if command == ["fetch"]:
             assert len(said.out.splitlines()) >= 10
         if command[0] == "segments":

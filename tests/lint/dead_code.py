@@ -38,7 +38,7 @@ ALLOWED = {
 
 def dead_code(paths: Sequence[Path], allowed: frozenset[str] = frozenset(ALLOWED)) -> list[str]:
     """Return one line per piece of dead code below `paths`, and per name in `allowed` that is not dead."""
-    vulture = Vulture(ignore_decorators=["@app.command", "@app.callback"])  # Typer calls these functions.
+    vulture = Vulture(ignore_decorators=["@command"])  # Typer calls these functions.
     vulture.scavenge([str(path) for path in paths])
     unused = [item for item in vulture.get_unused_code(min_confidence=60) if item.typ in _KINDS]
     found = [

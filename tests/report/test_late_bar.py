@@ -44,11 +44,9 @@ def test_work_that_is_over_shows_nothing(shown: list[object]) -> None:
 @pytest.mark.parametrize(
     ("terminals", "prints", "is_shown"),
     [
-        ((True, True), False, True),
         ((True, False), True, True),
         ((True, True), True, False),
         ((False, True), False, False),
-        ((False, False), True, False),
     ],
 )
 def test_bars_are_for_terminals(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.check import CHECKS
 from tierctl.commands.insight.config import SETTINGS
-from tierctl.commands.insight.explain import EXPLANATIONS
 from tierctl.commands.insight.what_if import WHAT_IF
 from tierctl.commands.segments import SEGMENTS
 from tierctl.commands.verify.command import FINDINGS
@@ -77,12 +76,13 @@ def left_out(rows: list[Any], kind: Columns) -> tuple[str, ...]:
 
 def test_sizes_and_times_are_in_units_that_a_person_reads(width: Any) -> None:
     width(80)
-    header, row = at_terminal([SEGMENT], SEGMENTS)
+    assert at_terminal([], SEGMENTS) == []
+    header, row = at_terminal([SEGMENT | {"broker_id": None}], SEGMENTS)
     assert header.split() == ["topic", "partition", "start", "end", "size", "newest_record", "state"]
     assert re.split(" {2,}", row) == ["orders", "3", "1200", "2399", "12.4 GiB", "3 h ago", SEGMENT["state"]]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+@pytest.mark.parametrize("columns", [60, 100])
 @pytest.mark.parametrize(
     ("row", "kind"), [(SEGMENT, SEGMENTS), (FINDING, FINDINGS)], ids=["segments", "findings"]
 )
@@ -134,18 +134,6 @@ def test_an_object_of_no_topic_is_named(width: Any) -> None:
     assert [key in line for line in at_terminal(rows, FINDINGS)] == [False, True, False]
 
 
-def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
-    width(80)
-    row = {
-        "location": "local",
-        "start_offset": 10**12,
-        "next_action": "none",
-        "reason": "the active segment is not rolled yet: 757263 bytes",
-        "decided_by": "UnifiedLog.isRemoteLogEnabled; segment.bytes=1073741824 (topic settings file)",
-    }
-    assert max(map(len, at_terminal([row], EXPLANATIONS))) <= 80
-
-
 def test_settings_have_their_origin(width: Any) -> None:
     width(80)
     long_name = "remote.log.manager.fetch.quota.window.size.seconds"
@@ -154,15 +142,6 @@ def test_settings_have_their_origin(width: Any) -> None:
     assert at_terminal([default], SETTINGS)[1].split() == ["broker", long_name, "1", "default"]
     for line in at_terminal([default, {**named, "value": "5"}], SETTINGS)[2:]:
         assert {"orders", "retention.ms", "5", "topics.properties:1"} <= set(line.split())
-
-
-def test_a_wide_terminal_shows_more(width: Any) -> None:
-    shown = []
-    for columns in (80, 120, 200):
-        width(columns)
-        shown.append(set(at_terminal([SEGMENT], SEGMENTS)[0].split()))
-    assert shown[0] < shown[1] < shown[2]
-    assert "segment_id" in shown[1]
 
 
 def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
@@ -178,17 +157,6 @@ def test_costs_below_a_cent_are_not_shown_as_none(width: Any) -> None:
     row = {"topic": "t", "now_cost": 0.004, "changed_cost": 0.0, "later_cost": 1234.5}
     _, line = at_terminal([row], WHAT_IF, columns=("topic", "now_cost", "changed_cost", "later_cost"))
     assert line.split() == ["t", "<", "0.01", "0.00", "1,234.50"]
-
-
-def test_an_empty_result_prints_no_header(width: Any) -> None:
-    width(80)
-    assert at_terminal([], SEGMENTS) == []
-
-
-def test_a_column_without_values_is_not_shown(width: Any) -> None:
-    width(200)
-    header = at_terminal([SEGMENT | {"broker_id": None}], SEGMENTS)[0]
-    assert "broker_id" not in header
 
 
 def test_a_long_name_is_cut_in_the_middle(width: Any) -> None:
@@ -239,8 +207,7 @@ def test_a_long_path_above_sentences_is_cut(width: Any) -> None:
         assert max(map(len, (first, *others))) <= 80
 
 
-@pytest.mark.parametrize("columns", [80, 120, 400])
-@pytest.mark.parametrize("topic", [None, "orders"])
+@pytest.mark.parametrize(("columns", "topic"), [(80, None), (120, "orders"), (400, None)])
 def test_a_setting_has_its_commands_at_every_width(columns: int, topic: str | None, width: Any) -> None:
     """Rows of an option that has another value in some commands would look the same without them."""
     width(columns)
@@ -269,26 +236,10 @@ def test_colours_follow_from_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub("\033\\[[0-9]+m", "", coloured) == plain
 
 
-def test_in_a_pipe_values_are_exact() -> None:
-    out = io.StringIO()
-    render(
-        [SEGMENT],
-        "table",
-        SEGMENTS,
-        View(now_ms=NOW_MS, columns=("size", "max_timestamp_ms")),
-        stream=out,
-    )
-    assert out.getvalue().split() == [
-        *("segment_size_in_bytes", "max_timestamp_ms", "13314398618", str(NOW_MS - 3 * HOUR_MS)),
-    ]
-
-
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
     [
-        (0, "0 B"),
         (1023, "1023 B"),
-        (1024, "1.0 KiB"),
         (1536, "1.5 KiB"),
         (1024 * 1024 - 1, "1.0 MiB"),
         (13_314_398_618, "12.4 GiB"),

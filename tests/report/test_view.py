@@ -33,9 +33,7 @@ def printed(fmt: str, **view: Any) -> str:
     ("sort", "order"),
     [
         ([], "bac"),
-        (["topic"], "abc"),
         (["-topic"], "cba"),
-        (["-segments", "log_bytes"], "bac"),
         (["-segments", "-log_bytes"], "abc"),
         (["size"], "bca"),
         (["objects"], "acb"),

@@ -1,4 +1,4 @@
-"""The command line: one file per command, which declares options, calls a use case and prints its result.
+"""The command line: its commands declare options, call a use case and print its result.
 
 `entry.main` is the entry point; no other package imports this one.
 """

@@ -1,91 +1,110 @@
-"""The frame of the command line on Typer: one group that imports a command when it is run, and its commands.
+"""The frame of the command line on Typer: the table of commands, and the classes of groups and commands.
 
-A command's module has `app`, a `typer.Typer` made by `new_app`; its options are the `Annotated` parameters of
-its function. `COMMANDS` has the summaries, so that `tierctl --help` imports no command.
+`command` declares a command. `tierctl --help` makes the options of no command and imports no use case.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from tierctl.cli.settings.profiles import option_key
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.options import Part, with_options
+from tierctl.cli.profiles import option_key
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import require_no_credentials
+from tierctl.report.columns import Columns
 
 HELP_NAMES: Final = ["--help", "-h"]
 
 
-class Entry(NamedTuple):
-    """The module of a command, below `tierctl.cli`, and one line about it."""
-
-    module: str
-    summary: str
-
-
-GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
-    "Ask about a tier; only delete changes it, with --apply": {
-        "status": Entry(
-            "status", "Show the state of a tier: its topics, the copy lag, problems and the last runs."
-        ),
-        "explain": Entry(
-            "explain", "Explain what brokers do next with each segment of a partition, and why."
-        ),
-        "segments": Entry(
-            "segments", "List remote segments, find one segment, sum up sizes, or check offsets."
-        ),
-        "verify": Entry("verify", "Compare metadata, store and logs; --plan-out plans repairs."),
-        "report": Entry("report", "Report sizes by age, growth by day and the next expirations."),
-        "doctor": Entry("doctor", "Find conditions that would make tiering fail."),
-        "format": Entry("format", "Print the records of the metadata topic, one per line."),
-        "delete": Entry(
-            "delete",
-            "Delete the segments of deleted topics (RemotePartitionRemover); --find lists them.",
-        ),
-        "fetch": Entry(
-            "fetch", "Print records from the tier, and with --log-dir from the local log above it."
-        ),
-    },
-    "Change a tier; without --apply only the plan is printed": {
-        "copy": Entry(
-            "copy", "Copy rolled segments below the last stable offset to the tier, as a broker does."
-        ),
-        "sweep": Entry("sweep", "Delete segments that retention or the log start expires, as a broker does."),
-        "apply": Entry("apply", "Carry out a plan of copy, sweep, delete, rebuild, restore or verify."),
-    },
-    "Prepare for a loss, and come back from it": {
-        "backup-config": Entry(
-            "recovery.backup_config",
-            "Save what a tier lacks: the topic ids and settings of a running cluster.",
-        ),
-        "rebuild": Entry("recovery.rebuild", "Publish lost metadata again, from the objects of the tier."),
-        "restore": Entry("recovery.restore", "Restore topics from the objects of a tier."),
-    },
-    "Run unattended, or on Spark": {
-        "schedule": Entry("schedule", "Print systemd units or cron lines that run a command."),
-        "submit": Entry("submit", "Print, or run, the spark-submit command line that runs a command."),
-        "pipeline": Entry("pipeline", "Write the metadata topic to Delta tables."),
-    },
-    "Files and settings": {
-        "config": Entry("config.command", "Show the settings in force and their origins."),
-        "cache": Entry("cache", "Show, verify, build and compact cache files (KIP-405)."),
-        "offsets": Entry("offsets", "Show, check and repair _rlmm_committed_offsets."),
-    },
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Ask about a tier; only delete changes it, with --apply": (
+        *("status", "explain", "segments", "verify", "report", "doctor", "format", "delete", "fetch"),
+    ),
+    "Change a tier; without --apply only the plan is printed": ("copy", "sweep", "apply"),
+    "Prepare for a loss, and come back from it": ("backup-config", "rebuild", "restore"),
+    "Run unattended, or on Spark": ("schedule", "submit", "pipeline"),
+    "Files and settings": ("config", "cache", "offsets"),
 }
 """The commands by the title under which `tierctl --help` lists them.
 
 The first eight answer most questions.
 """
 
-COMMANDS: Final[Mapping[str, Entry]] = dict(chain.from_iterable(each.items() for each in GROUPS.values()))
+_MODULES: Final = ("insight", "records", "changes", "runs", "config", "broker_files")
+"""The modules of this package that declare the commands."""
+
+COMMANDS: Final[tuple[str, ...]] = tuple(chain.from_iterable(GROUPS.values()))
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """A command as its module declares it: `options` gives its function the options that Typer reads."""
+
+    function: Callable[..., Any]
+    options: Callable[[Callable[..., Any]], Any]
+    of_typer: Mapping[str, Any]
+
+
+_DECLARED: Final[dict[str, _Declared]] = {}
+"""The commands by their words; `_declared` returns all of them."""
+_HELP_OF_GROUPS: Final[dict[str, str]] = {}
+
+
+def command(
+    words: str,
+    *parts: Part,
+    rows: Sequence[Columns] | Callable[[], Sequence[Columns]] = (),
+    needs_valid_settings: bool = True,
+    **of_typer: Any,
+) -> Callable[[F], F]:
+    """Return a decorator that declares a function as the command `tierctl WORDS`.
+
+        @command("segments", WHERE, STATE, SELECTION, ..., Rows, ENGINE, rows=lambda: (commands.SEGMENTS,))
+        def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode: ...
+
+    Its docstring is the help. See `with_options` for its options; they are made, and its request is imported,
+    when the command is first used. `of_typer` are further arguments for Typer.
+    """
+
+    def declare(function: F) -> F:
+        options = with_options(*parts, rows=rows, needs_valid_settings=needs_valid_settings)
+        _DECLARED[words] = _Declared(function=function, options=options, of_typer=of_typer)
+        return function
+
+    return declare
+
+
+def group(name: str, text: str) -> None:
+    """Declare the group `tierctl NAME`, of all commands whose first word it is, with the help `text`."""
+    _HELP_OF_GROUPS[name] = inspect.cleandoc(text)
+
+
+@cache
+def _declared() -> Mapping[str, _Declared]:
+    """Return the commands by their words."""
+    for module in _MODULES:
+        import_module(f"tierctl.cli.{module}")
+    return _DECLARED
+
+
+def _summary(name: str) -> str:
+    """Return the first paragraph of the help of a command or a group."""
+    declared = _declared()
+    text = _HELP_OF_GROUPS.get(name) or inspect.getdoc(declared[name].function) or ""
+    return text.partition("\n\n")[0]
 
 
 class Command(TyperCommand):
@@ -219,41 +238,37 @@ class Group(TyperGroup):
         _print_help(TyperGroup, self, ctx, formatter)
 
 
-class LazyGroup(Group):
-    """All commands: their summaries from `COMMANDS`, and each command from its module when it is run."""
+class Root(Group):
+    """All commands: their summaries, and the options of each command only when it is run."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
         self.typed_only = _prepare(self.params, self.callback)
-        for panel, entries in GROUPS.items():
-            for name, entry in entries.items():
-                self.commands[name] = TyperCommand(name, help=entry.summary, rich_help_panel=panel)
+        for panel, names in GROUPS.items():
+            for name in names:
+                self.commands[name] = TyperCommand(name, help=_summary(name), rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name, the imported command and its arguments."""
+        """Return the name, the command with its options, and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if command is None or name is None else load(name), rest
 
 
-def new_app(**more: Any) -> typer.Typer:
-    """Return the Typer application of one module: a command, or a group with `name` and `help`."""
-    return typer.Typer(
-        add_completion=False,
-        rich_markup_mode="rich",
-        no_args_is_help=bool(more),
-        **more,
-    )
-
-
+@cache
 def load(name: str) -> Any:
-    """Return a command, or a group, of `COMMANDS`, imported from its module."""
-    if name not in _LOADED:
-        module = import_module(f"tierctl.cli.{COMMANDS[name].module}")
-        _LOADED[name] = get_command(module.app)
-    return _LOADED[name]
-
-
-_LOADED: dict[str, Any] = {}
+    """Return the command, or the group, `tierctl NAME` with its options."""
+    all_declared = _declared()
+    is_group = name in _HELP_OF_GROUPS
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=is_group)
+    if is_group:
+        # Without a callback, a group of one command would be that command.
+        app.callback(cls=Group, help=_HELP_OF_GROUPS[name])(lambda: None)
+    for words, declared in all_declared.items():
+        first, _, second = words.partition(" ")
+        if first == name:
+            of_typer = {"cls": Command, **declared.of_typer}
+            app.command(second or name, **of_typer)(declared.options(declared.function))
+    return get_command(app)
 
 
 def named_command(words: Sequence[str]) -> tuple[Any, list[str]]:
@@ -299,7 +314,7 @@ def parsed(
 
 
 def leaves() -> Iterator[tuple[tuple[str, ...], Command]]:
-    """Import all commands, and yield each with its words; groups are left out."""
+    """Make the options of all commands, and yield each command with its words; groups are left out."""
     for name in COMMANDS:
         command = load(name)
         if isinstance(command, TyperGroup):

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeVar
 
 import typer
 
-from tierctl.apply.outcome import Status
 from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
-from tierctl.cli.settings.profiles import option_key
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.profiles import option_key
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
@@ -31,8 +30,7 @@ from tierctl.report.plans import (
     show_plan,
     skipped_text,
 )
-from tierctl.report.render import SHOW, View
-from tierctl.report.results import show_rows, show_texts
+from tierctl.report.render import SHOW, View, show_rows, show_texts
 from tierctl.report.texts import Tally, counted, printable
 
 if TYPE_CHECKING:
@@ -104,12 +102,14 @@ class Printer:
     _cut_text: str = ""
 
     @classmethod
-    def of(cls, ctx: typer.Context, columns: Columns, output: OutputFormat | None = None) -> Self:
-        """Return the printer of rows with `columns`; `output` replaces the format of the command line.
+    def of(
+        cls, ctx: typer.Context, columns: Columns | None = None, output: OutputFormat | None = None
+    ) -> Self:
+        """Return the printer of rows with `columns`, by default those of the command's first kind of rows.
 
-        Raise UsageError for unknown columns.
+        `output` replaces the format of the command line. Raise UsageError for unknown columns.
         """
-        view = view_of(ctx)
+        columns, view = columns or rows_of(ctx)[0], view_of(ctx)
         view.check(columns)
         output = output or display_of(ctx).output
         return cls(ctx=ctx, columns=columns, output=output, view=view, tally=Tally(columns))
@@ -182,6 +182,38 @@ class TablesPrinter(Generic[Kind]):
     def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run, as `Printer.finish` of the first kind."""
         next(iter(self.printers.values())).finish(also=also, following=following)
+
+
+class _Rows(Protocol):
+    """A result that has rows of one kind, and an exit code."""
+
+    @property
+    def rows(self) -> Iterable[Any]: ...
+
+    @property
+    def exit_code(self) -> int: ...
+
+
+def rows_of(ctx: typer.Context) -> Sequence[Columns]:
+    """Return the kinds of rows that a command prints."""
+    callback: Any = ctx.command.callback
+    kinds: Sequence[Columns] = callback.rows
+    return kinds
+
+
+def print_result(
+    ctx: typer.Context,
+    use_case: Callable[[Kind, Console], _Rows],
+    request: Kind,
+    *,
+    prints_meanwhile: bool = False,
+) -> int:
+    """Call a use case, print the rows of its result and the line that ends the run; return the exit code."""
+    printer = Printer.of(ctx)
+    result = use_case(request, console_of(ctx, prints_meanwhile=prints_meanwhile))
+    printer.show(result.rows)
+    printer.finish()
+    return result.exit_code
 
 
 def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console:
@@ -309,7 +341,7 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
         text += printed.cut_text
-        if any(outcome.status is Status.PENDING for outcome in result.outcomes):
+        if any(row["status"] == "pending" for row in rows):
             following = Again.SAME
     following = following if result.plan.steps else if_empty
     also = "" if result.conclusion is None else f"; {result.conclusion}"

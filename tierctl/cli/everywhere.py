@@ -4,14 +4,16 @@ The runs' waits for locks, their metrics and their log are here, too.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands import completion
 from tierctl.commands.completion import store_topics
 from tierctl.commands.shared_options import TYPED_ONLY
@@ -27,29 +29,32 @@ _FIRST_PAUSE_S = 0.5
 _PAUSE_S_MAX = 30.0
 
 
-def _receiver(ctx: typer.Context, name: str, value: object) -> RunSettings | None:
-    """Return the settings that receive the value of an option; None if they keep their present value.
+def _once(receive: Callable[[RunSettings, Any], None]) -> Callable[[typer.Context, str, Any], None]:
+    """Return a function that gives `receive` the value of an option, unless it keeps its present value.
 
     An option may be given before and after the command's name. A typed value takes precedence over the
     environment and the profile. The options of a command that `submit` or `schedule` only checks are in
     `ctx.meta`.
     """
-    settings: RunSettings = ctx.obj
-    if ctx.resilient_parsing:
-        return None
-    ctx.meta[name] = value
-    command = ctx.command_path.partition(" ")[2]
-    if settings.command not in {"", command}:
-        return None
-    settings.command = command
-    if settings.log is not None:
-        settings.log.command = command
-    source = ctx.get_parameter_source(name)
-    is_typed = source is not None and source.name == "COMMANDLINE"
-    if value is None or (name in settings.unattended and not is_typed):
-        return None
-    settings.unattended.add(name)
-    return settings
+
+    def take(ctx: typer.Context, name: str, value: Any) -> None:
+        settings: RunSettings = ctx.obj
+        if ctx.resilient_parsing:
+            return
+        ctx.meta[name] = value
+        command = ctx.command_path.partition(" ")[2]
+        if settings.command not in {"", command}:
+            return
+        settings.command = command
+        if settings.log is not None:
+            settings.log.command = command
+        source = ctx.get_parameter_source(name)
+        is_typed = source is not None and source.name == "COMMANDLINE"
+        if value is not None and (is_typed or name not in settings.unattended):
+            settings.unattended.add(name)
+            receive(settings, value)
+
+    return take
 
 
 def _require_folder(option: str, file: Path, hint: str) -> None:
@@ -58,10 +63,7 @@ def _require_folder(option: str, file: Path, hint: str) -> None:
         raise UsageError(f"{option} {file}: {folder} is not a folder", hint=hint)
 
 
-def _set_metrics_file(ctx: typer.Context, value: Path | None) -> None:
-    settings = _receiver(ctx, "metrics_file", value)
-    if settings is None or value is None:
-        return
+def _set_metrics_file(settings: RunSettings, value: Path) -> None:
     hint = "name a file in the folder of node_exporter's --collector.textfile.directory"
     _require_folder("--metrics-file", value, hint)
     from tierctl.report.prometheus import Meter
@@ -69,18 +71,13 @@ def _set_metrics_file(ctx: typer.Context, value: Path | None) -> None:
     settings.metrics_file, settings.meter = value, Meter()
 
 
-def _set_log_format(ctx: typer.Context, value: LogFormat | None) -> None:
-    settings = _receiver(ctx, "log_format", value)
-    if settings is not None and value is not None:
-        settings.log_format = value
-        if settings.log is not None:
-            settings.log.form = value
+def _set_log_format(settings: RunSettings, value: LogFormat) -> None:
+    settings.log_format = value
+    if settings.log is not None:
+        settings.log.form = value
 
 
-def _set_log_file(ctx: typer.Context, value: Path | None) -> None:
-    settings = _receiver(ctx, "log_file", value)
-    if settings is None or value is None:
-        return
+def _set_log_file(settings: RunSettings, value: Path) -> None:
     _require_folder("--log-file", value, "create the folder first, for the user who runs tierctl")
     log = LogFile(value.absolute(), settings.log_format or LogFormat.TEXT, settings.command)
     try:
@@ -93,61 +90,136 @@ def _set_log_file(ctx: typer.Context, value: Path | None) -> None:
     settings.log = log
 
 
-def _set_limit_factor(ctx: typer.Context, value: int | None) -> None:
-    settings = _receiver(ctx, "limit_factor", value)
-    if settings is not None and value is not None:
-        use_limit_factor(value)
+def _set_limit_factor(_settings: RunSettings, value: int) -> None:
+    use_limit_factor(value)
 
 
-def _set_lock_timeout(ctx: typer.Context, value: int | None) -> None:
-    settings = _receiver(ctx, "lock_timeout", value)
-    if settings is not None and value is not None:
-        settings.lock_timeout_ms = value
+def _set_lock_timeout(settings: RunSettings, value: int) -> None:
+    settings.lock_timeout_ms = value
 
 
-def _option(receive: Callable[..., None], *names: str, **more: Any) -> Any:
+def _keep(ctx: typer.Context, name: str, value: object) -> None:
+    """Keep the value of --profile or --config-file in the settings of the run."""
+    if value is not None:
+        setattr(ctx.obj, name, value)
+
+
+def _set_verbose(ctx: typer.Context, _name: str, value: int) -> None:
+    if not ctx.resilient_parsing:
+        ctx.obj.verbosity = max(ctx.obj.verbosity, value)
+    if value > 1:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+
+
+def _set_quiet(ctx: typer.Context, _name: str, value: bool) -> None:
+    if value:
+        ctx.obj.is_quiet = True
+
+
+HELP_ALL = "tierctl.help_all"
+"""The key in a context's `meta` that --help-all sets."""
+
+
+def _print_all_help(ctx: typer.Context, _name: str, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[HELP_ALL] = True
+        ctx.get_help()
+        raise typer.Exit
+
+
+def eager_option(
+    kind: Any,
+    receive: Callable[[typer.Context, str, Any], None],
+    *names: str,
+    default: Any = None,
+    marks: Sequence[object] = (),
+    **more: Any,
+) -> Parameter:
     """Return an option whose value `receive` gets before the command runs; the command does not see it."""
-    return typer.Option(
-        *names, callback=receive, is_eager=True, expose_value=False, rich_help_panel=EVERYWHERE, **more
-    )
+    key = names[0].removeprefix("--").replace("-", "_")
+
+    def call(ctx: typer.Context, value: Any) -> None:
+        receive(ctx, key, value)
+
+    option = typer.Option(*names, callback=call, is_eager=True, expose_value=False, **more)
+    annotation = Annotated[(kind, option, *marks)]
+    return Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-MetricsFile = Annotated[
-    Path | None,
-    _option(
-        _set_metrics_file,
+_everywhere = partial(eager_option, rich_help_panel=EVERYWHERE)
+
+OPTIONS: Final = (
+    _everywhere(
+        str | None,
+        _keep,
+        "--profile",
+        metavar="NAME",
+        help="Use the settings of this profile in tierctl.toml.",
+        autocompletion=completion.profiles,
+    ),
+    _everywhere(
+        Path | None,
+        _keep,
+        "--config-file",
+        metavar="FILE",
+        help="The tierctl.toml to read. Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
+    ),
+    _everywhere(
+        int,
+        _set_verbose,
+        "--verbose",
+        "-v",
+        default=0,
+        help="Print more on stderr: what is opened, and the traceback of an error. -vv also prints the logs "
+        "of Spark and of libraries.",
+        count=True,
+    ),
+    _everywhere(
+        bool,
+        _set_quiet,
+        "--quiet",
+        "-q",
+        default=False,
+        help="Print only errors on stderr: no notes, no progress, no summary.",
+    ),
+    _everywhere(
+        Path | None,
+        _once(_set_metrics_file),
         "--metrics-file",
         metavar="FILE",
         help="At the end of the run, write its metrics to this file for node_exporter's textfile collector, "
         "which reads files named *.prom. Metrics of earlier runs stay in the file, and counters are "
         "increased.",
     ),
-]
-
-
-LogFileOption = Annotated[
-    Path | None,
-    _option(
-        _set_log_file,
+    _everywhere(
+        LogFormat | None,
+        _once(_set_log_format),
+        "--log-format",
+        help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
+    ),
+    _everywhere(
+        Path | None,
+        _once(_set_log_file),
         "--log-file",
         metavar="FILE",
         help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
         "renames the file, a new one is created. It must be a regular file of this user that nobody else may "
         "write, and no link.",
     ),
-]
-LogFormatOption = Annotated[
-    LogFormat | None,
-    _option(
-        _set_log_format,
-        "--log-format",
-        help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
+    _everywhere(
+        int | None,
+        _once(_set_lock_timeout),
+        "--lock-timeout",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
+        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
     ),
-]
-LimitFactor = Annotated[
-    int | None,
-    _option(
-        _set_limit_factor,
+    _everywhere(
+        int | None,
+        _once(_set_limit_factor),
         "--limit-factor",
         metavar="N",
         min=1,
@@ -156,18 +228,16 @@ LimitFactor = Annotated[
         "decompressed batch and 8 MiB for a record that is printed. Raise it if an error about your own data "
         "names this option; memory use grows with it. Default: 1.",
     ),
-]
-LockTimeout = Annotated[
-    int | None,
-    _option(
-        _set_lock_timeout,
-        "--lock-timeout",
-        metavar="DURATION",
-        parser=parse_duration_ms,
-        help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
-        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
-    ),
-]
+)
+"""The options of every command."""
+HELP_OPTION: Final = eager_option(
+    bool,
+    _print_all_help,
+    "--help-all",
+    default=False,
+    marks=(TYPED_ONLY,),
+    help="Show the help with all options.",
+)
 
 
 def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
@@ -269,110 +339,3 @@ def _write_metrics(settings: RunSettings, code: int, error: BaseException | None
     else:
         if lost is not None:
             console.warn(f"--metrics-file: {lost}")
-
-
-HELP_ALL = "tierctl.help_all"
-"""The key in a context's `meta` that --help-all sets."""
-
-
-def _set_profile(ctx: typer.Context, value: str | None) -> None:
-    if value is not None:
-        ctx.obj.profile = value
-
-
-def _set_config_file(ctx: typer.Context, value: Path | None) -> None:
-    if value is not None:
-        ctx.obj.config_file = value
-
-
-def _set_verbose(ctx: typer.Context, value: int) -> None:
-    if not ctx.resilient_parsing:
-        ctx.obj.verbosity = max(ctx.obj.verbosity, value)
-    if value > 1:
-        import logging
-
-        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-
-
-def _set_quiet(ctx: typer.Context, value: bool) -> None:
-    if value:
-        ctx.obj.is_quiet = True
-
-
-Profile = Annotated[
-    str | None,
-    _option(
-        _set_profile,
-        "--profile",
-        metavar="NAME",
-        help="Use the settings of this profile in tierctl.toml.",
-        autocompletion=completion.profiles,
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    _option(
-        _set_config_file,
-        "--config-file",
-        metavar="FILE",
-        help="The tierctl.toml to read. Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
-    ),
-]
-Verbose = Annotated[
-    int,
-    _option(
-        _set_verbose,
-        "--verbose",
-        "-v",
-        help="Print more on stderr: what is opened, and the traceback of an error. -vv also prints the logs "
-        "of Spark and of libraries.",
-        count=True,
-    ),
-]
-Quiet = Annotated[
-    bool,
-    _option(
-        _set_quiet,
-        "--quiet",
-        "-q",
-        help="Print only errors on stderr: no notes, no progress, no summary.",
-    ),
-]
-
-
-def _print_all_help(ctx: typer.Context, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        ctx.meta[HELP_ALL] = True
-        ctx.get_help()
-        raise typer.Exit
-
-
-HelpAll = Annotated[
-    bool,
-    typer.Option(
-        "--help-all",
-        help="Show the help with all options.",
-        callback=_print_all_help,
-        is_eager=True,
-        expose_value=False,
-    ),
-    TYPED_ONLY,
-]
-
-
-def everywhere(
-    profile: Profile = None,
-    config_file: ConfigFile = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    metrics_file: MetricsFile = None,
-    log_format: LogFormatOption = None,
-    log_file: LogFileOption = None,
-    lock_timeout: LockTimeout = None,
-    limit_factor: LimitFactor = None,
-) -> None:
-    """Group: the options of every command."""
-
-
-def help_of_all(help_all: HelpAll = False) -> None:
-    """Group: the help of the options that a command shares with most others."""

@@ -20,7 +20,7 @@ from typer import rich_utils
 
 from tierctl.cli.everywhere import EVERYWHERE, HELP_ALL
 from tierctl.cli.examples import command_lines, examples
-from tierctl.cli.settings.profiles import option_key
+from tierctl.cli.profiles import option_key
 
 _FOOTER: Final = (
     "Options can be set as TIERCTL_<OPTION> or in tierctl.toml, except --apply and others that decide what "

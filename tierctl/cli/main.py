@@ -8,24 +8,25 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.main import get_command
 
 from tierctl import __version__
-from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
+from tierctl.cli.app import HELP_NAMES, Root, leaves
 from tierctl.cli.everywhere import (
-    everywhere,
-    help_of_all,
+    HELP_OPTION,
+    OPTIONS,
+    eager_option,
     record_names,
     record_run,
     record_success,
     until_unlocked,
 )
-from tierctl.cli.options import declare
-from tierctl.cli.settings.profiles import OptionKeys
-from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
+from tierctl.cli.options import set_parameters
+from tierctl.cli.profiles import OptionKeys
+from tierctl.cli.run_settings import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
@@ -35,36 +36,23 @@ from tierctl.wire.primitives import use_limit_factor
 _COMPLETE = "_TIERCTL_COMPLETE"
 
 
-def _print_version(ctx: typer.Context, value: bool) -> None:
+def _print_version(ctx: typer.Context, _name: str, value: bool) -> None:
     if value:
         typer.echo(f"tierctl {__version__}")
         ctx.exit()
 
 
-Version = Annotated[
-    bool,
-    typer.Option(
-        "--version",
-        help="Print the version.",
-        callback=_print_version,
-        is_eager=True,
-        expose_value=False,
-    ),
-    TYPED_ONLY,
-]
-
+_VERSION = eager_option(
+    bool, _print_version, "--version", default=False, marks=(TYPED_ONLY,), help="Print the version."
+)
 
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=Root,
     name="tierctl",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": HELP_NAMES},
 )
-
-
-def _root_options(version: Version = False) -> None:
-    """Group: the options of the program alone."""
 
 
 def root(**_handled_before: object) -> None:
@@ -74,7 +62,7 @@ def root(**_handled_before: object) -> None:
     """
 
 
-declare(root, everywhere, _root_options, help_of_all)
+set_parameters(root, (*OPTIONS, _VERSION, HELP_OPTION))
 app.callback()(root)
 
 

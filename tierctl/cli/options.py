@@ -1,9 +1,5 @@
 """Make the options of a command from the fields of its request, and the request from a command line.
 
-    @app.command("segments", cls=Command)
-    @with_options(SegmentsRequest, WHERE, STATE, SELECTION, ..., Rows, ENGINE)
-    def segments(ctx: typer.Context, request: SegmentsRequest) -> ExitCode: ...
-
 A field of the request is the one declaration of its option. `app` gives each option an environment variable,
 TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
@@ -14,15 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
-from itertools import chain
 from types import EllipsisType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 from typer.models import ParameterInfo
 
-from tierctl.cli.everywhere import everywhere, help_of_all
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.everywhere import HELP_OPTION, OPTIONS
+from tierctl.cli.run_settings import RunSettings
 from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.shared_options import WHERE as PLACES
 from tierctl.errors import UsageError
@@ -41,7 +36,7 @@ class Fields(NamedTuple):
     names: tuple[str, ...]
 
 
-Part = str | tuple[str, ...] | Fields | type | EllipsisType
+Part = str | tuple[str, ...] | Callable[[], Fields] | type | EllipsisType
 """A field of the request, a group of fields, a dataclass whose fields are options, or other own fields."""
 
 METADATA_TOPIC: Final = ("metadata", "bootstrap_server", "command_config", "broker_config")
@@ -59,6 +54,8 @@ STATE: Final = ("state_dir", "truncated_metadata")
 SELECTION: Final = ("topic", "partition", "topic_id")
 SPARK: Final = ("master", "spark_conf")
 ENGINE: Final = ("engine", *SPARK)
+TIER: Final = (WHERE, PRIVATE_KEYS, STATE, SELECTION)
+"""The metadata, the objects and the logs of a tier; and of which partitions."""
 THROTTLES: Final = ("throttle_copy", "throttle_fetch")
 PUBLISHING: Final = ("plan_out", "apply", "broker_id", "wave_size", "threads", "attempts")
 """How a plan that changes no object of the tier is printed or carried out."""
@@ -100,22 +97,22 @@ _REPEATED = frozenset({PLACES, SHOW, RUN})
 
 
 def with_options(
-    request: type | None,
     *parts: Part,
-    rows: Sequence[Columns] = (),
+    rows: Sequence[Columns] | Callable[[], Sequence[Columns]] = (),
     needs_valid_settings: bool = True,
 ) -> Callable[[_Command], _Command]:
     """Return a decorator that gives a command options; it calls the command with the request of their values.
 
-    The options are fields of the class `request`: those that `parts` name, in this order, and in place of
-    `...` the fields that neither Request nor MutationRequest declares. A dataclass in `parts` adds its own
-    fields, and the parameters of the command that are annotated with an option are options, too. `rows` are
-    the kinds of rows that the command prints: completion and the JSON schemas read them. With
+    The options are fields of the class of its parameter `request`: those that `parts` name, in this order,
+    and in place of `...` the fields that neither Request nor MutationRequest declares. A dataclass in `parts`
+    adds its own fields, and the parameters of the command that are annotated with an option are options, too.
+    `rows` are the kinds of rows that the command prints: completion and the JSON schemas read them. With
     `needs_valid_settings` the command raises UsageError for a wrong tierctl.toml or environment.
     """
 
     def decorate(command: _Command) -> _Command:
-        own = inspect.signature(command).parameters
+        own = inspect.signature(command, eval_str=True).parameters
+        request = own["request"].annotation if "request" in own else None
         taken = {"ctx": own["ctx"]}
         repeated = set()
         for part in parts if ... in parts else (*parts, ...):
@@ -123,8 +120,7 @@ def with_options(
                 taken.setdefault(option.name, option)
                 if not isinstance(part, str | EllipsisType) and _panel(option) in _REPEATED:
                     repeated.add(option.name)
-        for group in (everywhere, help_of_all):
-            taken |= inspect.signature(group).parameters
+        taken |= {each.name: each for each in (*OPTIONS, HELP_OPTION)}
 
         @functools.wraps(command)
         def called(**given: Any) -> Any:
@@ -132,28 +128,21 @@ def with_options(
             ctx.obj.announce()
             if needs_valid_settings:
                 ctx.obj.require_valid()
-            if request is not None and "request" in own:
+            if request is not None:
                 given["request"] = request_of(request, ctx)
             return command(**{name: given[name] for name in own})
 
-        _set_parameters(called, taken.values())
+        set_parameters(called, taken.values())
         called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
         called.repeated = repeated  # type: ignore[attr-defined]
         called.request = request  # type: ignore[attr-defined]
-        called.rows = rows  # type: ignore[attr-defined]
+        called.rows = rows() if callable(rows) else rows  # type: ignore[attr-defined]
         return called
 
     return decorate
 
 
-def declare(command: _Command, *groups: Callable[..., None]) -> None:
-    """Make the parameters of `groups` the options of a command that takes any keyword arguments."""
-    _set_parameters(
-        command, chain.from_iterable(inspect.signature(each).parameters.values() for each in groups)
-    )
-
-
-def _set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
+def set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
     """Let Typer see these parameters in place of the command's own."""
     named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = Signature(named)
@@ -166,11 +155,12 @@ def _options(request: type | None, part: Part, own: Mapping[str, Parameter]) -> 
         yield from (each for each in own.values() if _info(each.annotation) is not None)
         if request is not None:
             yield from (_option(request, each) for each in fields(request) if _is_own(request, each.name))
-    elif isinstance(part, Fields):
-        for option in _options(part.request, part.names, own):
-            yield option.replace(default=None) if option.default is Parameter.empty else option
     elif isinstance(part, type):
         yield from (_option(part, each) for each in fields(part) if _info(_annotation(part, each.name)))
+    elif callable(part):
+        other = part()
+        for option in _options(other.request, other.names, own):
+            yield option.replace(default=None) if option.default is Parameter.empty else option
     else:
         assert request is not None
         by_name = {each.name: each for each in fields(request)}

@@ -9,8 +9,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tierctl.checks.check import CHECKS as CHECKS
     from tierctl.commands.apply import ApplyRequest as ApplyRequest
     from tierctl.commands.apply import apply as apply
+    from tierctl.commands.cache import CACHE_CHECKS as CACHE_CHECKS
+    from tierctl.commands.cache import CACHE_ENTRIES as CACHE_ENTRIES
+    from tierctl.commands.cache import CACHE_FILES as CACHE_FILES
+    from tierctl.commands.cache import CACHE_REWRITES as CACHE_REWRITES
     from tierctl.commands.cache import BuildCacheRequest as BuildCacheRequest
     from tierctl.commands.cache import CacheBuild as CacheBuild
     from tierctl.commands.cache import CacheCompaction as CacheCompaction
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from tierctl.commands.change import MutationResult as MutationResult
     from tierctl.commands.copy.command import CopyRequest as CopyRequest
     from tierctl.commands.copy.command import copy as copy
+    from tierctl.commands.delete import LEAKED_TOPICS as LEAKED_TOPICS
+    from tierctl.commands.delete import REMOVER_INTERVAL_MS as REMOVER_INTERVAL_MS
     from tierctl.commands.delete import DeleteRequest as DeleteRequest
     from tierctl.commands.delete import LeakedTopic as LeakedTopic
     from tierctl.commands.delete import LeakedTopics as LeakedTopics
@@ -39,9 +46,11 @@ if TYPE_CHECKING:
     from tierctl.commands.fetch import RecordRows as RecordRows
     from tierctl.commands.fetch import RecordTexts as RecordTexts
     from tierctl.commands.fetch import fetch as fetch
+    from tierctl.commands.format import EVENTS as EVENTS
     from tierctl.commands.format import FormatRequest as FormatRequest
     from tierctl.commands.format import find_formatter_jar as find_formatter_jar
     from tierctl.commands.format import format_records as format_records
+    from tierctl.commands.insight.config import SETTINGS as SETTINGS
     from tierctl.commands.insight.config import ConfigRequest as ConfigRequest
     from tierctl.commands.insight.config import NamesRequest as NamesRequest
     from tierctl.commands.insight.config import NamesResult as NamesResult
@@ -52,22 +61,30 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.doctor import DoctorRequest as DoctorRequest
     from tierctl.commands.insight.doctor import OwnSettings as OwnSettings
     from tierctl.commands.insight.doctor import doctor as doctor
+    from tierctl.commands.insight.erasure import KEY_OCCURRENCES as KEY_OCCURRENCES
     from tierctl.commands.insight.erasure import KeyOccurrences as KeyOccurrences
+    from tierctl.commands.insight.explain import EXPLANATIONS as EXPLANATIONS
     from tierctl.commands.insight.explain import ExplainRequest as ExplainRequest
     from tierctl.commands.insight.explain import Explanation as Explanation
     from tierctl.commands.insight.explain import Explanations as Explanations
     from tierctl.commands.insight.explain import explain as explain
+    from tierctl.commands.insight.report import REPORT_ROWS as REPORT_ROWS
     from tierctl.commands.insight.report import Report as Report
     from tierctl.commands.insight.report import ReportRequest as ReportRequest
     from tierctl.commands.insight.report import report as report
+    from tierctl.commands.insight.status import STATUS_ROWS as STATUS_ROWS
     from tierctl.commands.insight.status import Status as Status
     from tierctl.commands.insight.status import StatusRequest as StatusRequest
     from tierctl.commands.insight.status import status as status
+    from tierctl.commands.insight.what_if import CHANGE_ROWS as CHANGE_ROWS
     from tierctl.commands.insight.what_if import GroupLoss as GroupLoss
     from tierctl.commands.insight.what_if import TopicOutlook as TopicOutlook
     from tierctl.commands.insight.what_if import WhatIf as WhatIf
     from tierctl.commands.insight.what_if import WhatIfRequest as WhatIfRequest
     from tierctl.commands.insight.what_if import what_if as what_if
+    from tierctl.commands.offsets import COMMITTED_OFFSETS as COMMITTED_OFFSETS
+    from tierctl.commands.offsets import OFFSET_REPAIRS as OFFSET_REPAIRS
+    from tierctl.commands.offsets import UNSAFE_OFFSETS as UNSAFE_OFFSETS
     from tierctl.commands.offsets import OffsetsCheck as OffsetsCheck
     from tierctl.commands.offsets import OffsetsRepair as OffsetsRepair
     from tierctl.commands.offsets import OffsetsRequest as OffsetsRequest
@@ -77,9 +94,11 @@ if TYPE_CHECKING:
     from tierctl.commands.offsets import check_offsets as check_offsets
     from tierctl.commands.offsets import repair_offsets as repair_offsets
     from tierctl.commands.offsets import show_offsets as show_offsets
+    from tierctl.commands.pipeline import COMMITS as COMMITS
     from tierctl.commands.pipeline import PipelineCommit as PipelineCommit
     from tierctl.commands.pipeline import RunPipelineRequest as RunPipelineRequest
     from tierctl.commands.pipeline import run_pipeline as run_pipeline
+    from tierctl.commands.restore.backup_config import SAVED_TOPICS as SAVED_TOPICS
     from tierctl.commands.restore.backup_config import BackupConfig as BackupConfig
     from tierctl.commands.restore.backup_config import BackupConfigRequest as BackupConfigRequest
     from tierctl.commands.restore.backup_config import backup_config as backup_config
@@ -93,26 +112,36 @@ if TYPE_CHECKING:
     from tierctl.commands.restore.to_metadata import rebuild as rebuild
     from tierctl.commands.restore.to_node import RestoreIntoRequest as RestoreIntoRequest
     from tierctl.commands.restore.to_node import restore_into as restore_into
+    from tierctl.commands.segments import SEGMENT_ROWS as SEGMENT_ROWS
     from tierctl.commands.segments import PartitionOffsets as PartitionOffsets
     from tierctl.commands.segments import SegmentsRequest as SegmentsRequest
     from tierctl.commands.segments import SegmentsResult as SegmentsResult
     from tierctl.commands.segments import TopicSize as TopicSize
+    from tierctl.commands.segments import columns_of as columns_of
     from tierctl.commands.segments import segments as segments
     from tierctl.commands.submit import SubmitLine as SubmitLine
     from tierctl.commands.submit import SubmitRequest as SubmitRequest
     from tierctl.commands.submit import submit as submit
     from tierctl.commands.sweep.command import SweepRequest as SweepRequest
     from tierctl.commands.sweep.command import sweep as sweep
+    from tierctl.commands.verify.command import FINDINGS as FINDINGS
     from tierctl.commands.verify.command import VerifyRequest as VerifyRequest
     from tierctl.commands.verify.command import finding_kinds as finding_kinds
     from tierctl.commands.verify.command import verify as verify
+    from tierctl.read.record_rows import INDEXES as INDEXES
+    from tierctl.read.record_rows import RECORDS as RECORDS
     from tierctl.report.results import RowLines as RowLines
     from tierctl.report.results import Stream as Stream
 
 _PUBLIC = {
+    "tierctl.checks.check": ("CHECKS",),
     "tierctl.commands.apply": ("ApplyRequest", "apply"),
     "tierctl.commands.cache": (
         "BuildCacheRequest",
+        "CACHE_CHECKS",
+        "CACHE_ENTRIES",
+        "CACHE_FILES",
+        "CACHE_REWRITES",
         "CacheBuild",
         "CacheCompaction",
         "CacheRequest",
@@ -128,6 +157,8 @@ _PUBLIC = {
     "tierctl.commands.copy.command": ("CopyRequest", "copy"),
     "tierctl.commands.delete": (
         "DeleteRequest",
+        "LEAKED_TOPICS",
+        "REMOVER_INTERVAL_MS",
         "LeakedTopic",
         "LeakedTopics",
         "delete",
@@ -144,35 +175,57 @@ _PUBLIC = {
         "RecordTexts",
         "fetch",
     ),
-    "tierctl.commands.format": ("FormatRequest", "find_formatter_jar", "format_records"),
+    "tierctl.commands.format": ("EVENTS", "FormatRequest", "find_formatter_jar", "format_records"),
     "tierctl.commands.insight.config": (
         "ConfigRequest",
         "NamesRequest",
         "NamesResult",
         "OptionValue",
+        "SETTINGS",
         "SettingInForce",
         "check_names",
         "show_config",
     ),
     "tierctl.commands.insight.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
-    "tierctl.commands.insight.erasure": ("KeyOccurrences",),
-    "tierctl.commands.insight.explain": ("ExplainRequest", "Explanation", "Explanations", "explain"),
-    "tierctl.commands.insight.report": ("Report", "ReportRequest", "report"),
-    "tierctl.commands.insight.status": ("Status", "StatusRequest", "status"),
-    "tierctl.commands.insight.what_if": ("GroupLoss", "TopicOutlook", "WhatIf", "WhatIfRequest", "what_if"),
+    "tierctl.commands.insight.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
+    "tierctl.commands.insight.explain": (
+        "EXPLANATIONS",
+        "ExplainRequest",
+        "Explanation",
+        "Explanations",
+        "explain",
+    ),
+    "tierctl.commands.insight.report": ("REPORT_ROWS", "Report", "ReportRequest", "report"),
+    "tierctl.commands.insight.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
+    "tierctl.commands.insight.what_if": (
+        "CHANGE_ROWS",
+        "GroupLoss",
+        "TopicOutlook",
+        "WhatIf",
+        "WhatIfRequest",
+        "what_if",
+    ),
     "tierctl.commands.offsets": (
+        "COMMITTED_OFFSETS",
+        "OFFSET_REPAIRS",
         "OffsetStep",
         "OffsetsCheck",
         "OffsetsRepair",
         "OffsetsRequest",
         "RepairOffsetsRequest",
         "StoredOffsets",
+        "UNSAFE_OFFSETS",
         "check_offsets",
         "repair_offsets",
         "show_offsets",
     ),
-    "tierctl.commands.pipeline": ("PipelineCommit", "RunPipelineRequest", "run_pipeline"),
-    "tierctl.commands.restore.backup_config": ("BackupConfig", "BackupConfigRequest", "backup_config"),
+    "tierctl.commands.pipeline": ("COMMITS", "PipelineCommit", "RunPipelineRequest", "run_pipeline"),
+    "tierctl.commands.restore.backup_config": (
+        "BackupConfig",
+        "BackupConfigRequest",
+        "SAVED_TOPICS",
+        "backup_config",
+    ),
     "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
     "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
     "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
@@ -180,14 +233,17 @@ _PUBLIC = {
     "tierctl.commands.restore.to_node": ("RestoreIntoRequest", "restore_into"),
     "tierctl.commands.segments": (
         "PartitionOffsets",
+        "SEGMENT_ROWS",
         "SegmentsRequest",
         "SegmentsResult",
         "TopicSize",
+        "columns_of",
         "segments",
     ),
     "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
     "tierctl.commands.sweep.command": ("SweepRequest", "sweep"),
-    "tierctl.commands.verify.command": ("VerifyRequest", "finding_kinds", "verify"),
+    "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
+    "tierctl.read.record_rows": ("INDEXES", "RECORDS"),
     "tierctl.report.results": ("RowLines", "Stream"),
 }
 """The public names of each module, whose types the imports above give to type checkers."""

@@ -321,6 +321,9 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
         return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
 
 
+SEGMENT_ROWS = (SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS)
+
+
 def columns_of(request: SegmentsRequest) -> Columns:
     """Return the columns of the rows that answer a request."""
     if request.check:

@@ -1,77 +1,15 @@
-"""Results with rows: printed, streamed, or as a table of Arrow."""
+"""Results with rows: streamed, or as a table of Arrow."""
 
-import io
 import json
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.render import Printed, Row, View, render
-from tierctl.wire.metadata.schema import json_fields
-
-
-def show_rows(items: Iterable[Any], output: str, columns: Columns, view: View) -> Printed:
-    """Print one row per item, as `row_of` makes it."""
-    return render((row_of(item, columns) for item in items), output, columns, view)
-
-
-def row_of(item: Any, columns: Columns) -> Row:
-    """Return the row of an item: a mapping as it is, and of an object the attributes named as `columns`.
-
-    A field that the dialect of a segment's metadata does not have is None.
-    """
-    if isinstance(item, Mapping):
-        return item
-    if isinstance(item, RemoteLogSegmentMetadata):
-        shown = json_fields(item)
-        return {name: shown.get(name) for name in columns.by_name}
-    return {name: getattr(item, name) for name in columns.by_name}
-
-
-def show_texts(texts: Iterable[str], output: str, columns: Columns, view: View) -> Printed:
-    """Print rows that executors have rendered: text of csv without its header, otherwise of jsonl.
-
-    What is printed equals `show_rows` of the same rows, byte for byte. The text is that of csv only if
-    `output` is csv and the view is plain.
-    """
-    out = sys.stdout
-    if output == "table" or not view.is_plain:
-        lines = (line for text in texts for line in io.StringIO(text))
-        return show_rows(map(json.loads, lines), output, columns, view)
-    counted = _CountedLines(texts)
-    match output:
-        case "json":
-            separator = "["
-            for text in counted:
-                out.write(f"{separator}\n" + text.rstrip("\n").replace("\n", ",\n"))
-                separator = ","
-            out.write("[]\n" if separator == "[" else "\n]\n")
-        case _:
-            if output == "csv":
-                show_rows([], output, columns, view)
-            out.writelines(counted)
-    return Printed(rows=counted.count)
-
-
-@dataclass(slots=True)
-class _CountedLines:
-    """Texts whose lines are counted while they are read."""
-
-    texts: Iterable[str]
-    count: int = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            self.count += text.count("\n")
-            yield text
-
+from tierctl.report.render import row_of
 
 _PAIRS: Final = pa.list_(pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())]))
 _TYPES: Final = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl
 from tests.support.amounts import rest_in_matrix
 
 Capture = Callable[..., Path]
@@ -20,12 +20,6 @@ TIERS = {
     "unclean-leader": ("before/broker-1", "before/remote"),
 }
 ISOLATIONS = ("read_uncommitted", "read_committed")
-
-
-def rows(*args: object) -> list[dict[str, Any]]:
-    ran = tierctl(*args, "--output", "jsonl")
-    assert ran.code == 0, ran.err
-    return [json.loads(line) for line in ran.lines]
 
 
 @pytest.fixture

@@ -43,7 +43,6 @@ def test_a_formatter_of_a_plugin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "names", "message"),
     [
-        ("import nowhere\n", ["shout"], "can't be loaded: ModuleNotFoundError"),
         ("def make(properties): raise KeyError('x')\n", ["shout"], "can't be loaded: KeyError"),
         ("def make(properties): return 3\n", ["shout"], "is no formatter"),
         ("make = None\n", ["kafka"], "is claimed by plugged, tierctl"),

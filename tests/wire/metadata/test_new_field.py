@@ -61,7 +61,8 @@ for name in ("key_id", "note", "proof", "parts", "sealed"):
     assert table.column(name).to_pylist() == own, name
 assert json_fields(events[5])["note"] == "note1"
 numbers = pa.array(range(200), pa.int64())
-lines = list(JsonFormatter({}).lines(Records.of(0, numbers, numbers, values)))
+records = Records(metadata_partition=0, offsets=numbers, timestamps_ms=numbers, values=values)
+lines = list(JsonFormatter({}).lines(records))
 for event, line in zip(events, lines, strict=True):
     shown = json.loads(line)
     assert {name: shown[name] for name in json_fields(event)} == json_fields(event)

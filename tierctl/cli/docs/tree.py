@@ -83,15 +83,6 @@ class Node:
         found = dict.fromkeys(option.panel for option in self.options)
         return sorted(found, key=lambda panel: panel in {"Options", "Everywhere"})
 
-    def named(self, words: Sequence[str]) -> tuple["Node", Sequence[str]]:
-        """Return the group or command below this node that the first words name, and the other words."""
-        child = self.child(words[0]) if words else None
-        return (self, words) if child is None else child.named(words[1:])
-
-    def child(self, word: str) -> "Node | None":
-        """Return the group or command of that name below this node, or None."""
-        return next((each for each in self.children if each.path[-1] == word), None)
-
     def walk(self) -> Iterator["Node"]:
         """Yield this node, and every group and command below it."""
         yield self

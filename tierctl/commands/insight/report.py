@@ -59,8 +59,8 @@ from tierctl.report.html_lanes import (
     items_per_lane,
 )
 from tierctl.report.html_page import AGES, PageContent, require_replaceable, write_page
-from tierctl.report.render import SHOW
-from tierctl.report.results import TableResult, TableRows, row_of
+from tierctl.report.render import SHOW, row_of
+from tierctl.report.results import TableResult, TableRows
 from tierctl.report.texts import bytes_text, counted, printable
 from tierctl.state.tier_state import TierState
 
@@ -174,6 +174,7 @@ REPORT_EXPIRATIONS = Columns(
         *("max_timestamp_ms", "segment_id", "topic_id"),
     ),
 )
+REPORT_ROWS = (REPORT_SIZES, REPORT_GROWTH, REPORT_EXPIRATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,6 +170,7 @@ LAST_RUNS = Columns(
     commands="status --show runs",
     noun="command",
 )
+STATUS_ROWS = (STATUS, STATUS_PROBLEMS, LAST_RUNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,6 +246,7 @@ GROUP_LOSSES = Columns(
     commands="report --what-if --show groups",
     noun="loss/losses",
 )
+CHANGE_ROWS = (WHAT_IF, GROUP_LOSSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.selection import admits_topic, is_glob
-from tierctl.report.formatters.records import EncodedRecords, Formatter, Records, TextLines, as_array, is_true
+from tierctl.report.formatters.records import Formatter, Records, TextLines, as_array, is_true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +140,14 @@ class Printer:
     chosen: Filter
     with_positions: bool = False
 
-    def pages(self, encoded: EncodedRecords) -> Iterator[Page]:
+    def pages(self, encoded: Records) -> Iterator[Page]:
         """Yield pages of bounded size with one line for each record that the filter accepts."""
         for some in _slices(encoded):
-            yield from self.pages_of(some.decoded())
+            yield from self.pages_of(some)
 
     def pages_of(self, records: Records) -> Iterator[Page]:
-        """Yield the pages of decoded records."""
+        """Yield the pages of records that are few enough to be decoded together."""
+        _ = records.events
         for start in range(0, len(records), _LINES_PER_PAGE):
             yield self._page(records.slice(start, _LINES_PER_PAGE))
 
@@ -160,7 +161,7 @@ class Printer:
         )
 
 
-def render_ahead(printer: Printer, records: Iterable[EncodedRecords]) -> Iterator[Page]:
+def render_ahead(printer: Printer, records: Iterable[Records]) -> Iterator[Page]:
     """Yield the pages of `records`; a thread renders them while the caller's reads, decodes and writes.
 
     An error of `records` is raised after the pages of all records before it.
@@ -179,13 +180,15 @@ def render_ahead(printer: Printer, records: Iterable[EncodedRecords]) -> Iterato
 
 
 def _tasks(
-    printer: Printer, records: Iterable[EncodedRecords], pool: ThreadPoolExecutor
+    printer: Printer, records: Iterable[Records], pool: ThreadPoolExecutor
 ) -> Iterator[Future[list[Page]]]:
     """Yield the results of rendering in the order of `records`; the last may be an error of `records`."""
     try:
         for encoded in records:
             for some in _slices(encoded):
-                yield pool.submit(_rendered, printer, some.decoded())
+                # Decoded here, and rendered by the thread.
+                _ = some.events
+                yield pool.submit(_rendered, printer, some)
     # Exceptions of reading and decoding are raised again at their position in the order.
     except Exception as e:
         failed: Future[list[Page]] = Future()
@@ -193,13 +196,13 @@ def _tasks(
         yield failed
 
 
-def _slices(encoded: EncodedRecords) -> Iterator[EncodedRecords]:
+def _slices(encoded: Records) -> Iterator[Records]:
     """Yield the records as tasks of bounded size; a record that is larger has its own."""
     for start in range(0, len(encoded), _RECORDS_PER_TASK):
         yield from _of_bounded_bytes(encoded.slice(start, _RECORDS_PER_TASK))
 
 
-def _of_bounded_bytes(encoded: EncodedRecords) -> Iterator[EncodedRecords]:
+def _of_bounded_bytes(encoded: Records) -> Iterator[Records]:
     half = len(encoded) // 2
     if half and encoded.values.nbytes > _BYTES_PER_TASK:
         yield from _of_bounded_bytes(encoded.slice(0, half))

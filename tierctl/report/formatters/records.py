@@ -4,8 +4,9 @@
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from typing import Any, Protocol, Self
@@ -23,80 +24,64 @@ from tierctl.wire.metadata.values import decode
 _BAD_VALUE_BYTES_MAX = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """Consecutive records of one metadata partition as columns of equal length.
 
-    `events` is the result of `wire.metadata.decode.decode_column(values)`; its `error` is null if the value
-    is good. A value is null for a tombstone, and for bytes without a readable record, which have an `error`.
-    `timestamps_ms` is null where it is not known.
+    A value is null for a tombstone, and for bytes without a readable record, which have an error.
+    `timestamps_ms` is null where it is not known. `errors` are the messages, by row, of rows without a value
+    that could be decoded, and `decoded` are the events if another column had them already.
     """
 
     metadata_partition: int
     offsets: pa.Int64Array
     timestamps_ms: pa.Int64Array
     values: pa.BinaryArray
-    events: pa.Table
+    errors: Mapping[int, str] = field(default_factory=dict)
+    decoded: pa.Table | None = None
 
-    @classmethod
-    def of(
-        cls,
-        metadata_partition: int,
-        offsets: pa.Int64Array,
-        timestamps_ms: pa.Int64Array,
-        values: pa.BinaryArray,
-        errors: Mapping[int, str] | None = None,
-    ) -> Self:
-        """Return the records of a column of values.
-
-        `errors` are the messages, by row, of rows without a value that could be decoded.
-        """
-        events = decode_column(values)
-        if errors:
+    @cached_property
+    def events(self) -> pa.Table:
+        """The result of `wire.metadata.decode.decode_column`; its `error` is null if a value is good."""
+        if self.decoded is not None:
+            return self.decoded
+        events = decode_column(self.values)
+        if self.errors:
             index = events.schema.get_field_index("error")
             texts = events.column(index).to_pylist()
-            for row, text in errors.items():
+            for row, text in self.errors.items():
                 texts[row] = text
             events = events.set_column(index, events.schema.field(index), pa.array(texts, pa.string()))
-        return cls(
-            metadata_partition=metadata_partition,
-            offsets=offsets,
-            timestamps_ms=timestamps_ms,
-            values=values,
-            events=events,
-        )
+        return events
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def slice(self, start: int, count: int) -> Self:
         """Return at most `count` records from row `start` on, without a copy."""
+        errors = {row - start: error for row, error in self.errors.items() if 0 <= row - start < count}
+        return self._with(lambda column: column.slice(start, count), errors)
+
+    def where(self, mask: pa.BooleanArray) -> Self:
+        """Return the records whose `mask` is true, with their events."""
+        _ = self.events
+        return self._with(lambda column: column.filter(mask))
+
+    def take(self, rows: pa.Int64Array) -> Self:
+        """Return the records with the indexes `rows`, in this order, with their events."""
+        _ = self.events
+        return self._with(lambda column: column.take(rows))
+
+    def _with(self, change: Callable[[Any], Any], errors: Mapping[int, str] | None = None) -> Self:
+        """Return the records with each column changed; the events too, if they were decoded."""
+        events = self.__dict__.get("events")
         return replace(
             self,
-            offsets=self.offsets.slice(start, count),
-            timestamps_ms=self.timestamps_ms.slice(start, count),
-            values=self.values.slice(start, count),
-            events=self.events.slice(start, count),
-        )
-
-    def where(self, mask: pa.BooleanArray) -> "Records":
-        """Return the records whose `mask` is true."""
-        return Records(
-            metadata_partition=self.metadata_partition,
-            offsets=self.offsets.filter(mask),
-            timestamps_ms=self.timestamps_ms.filter(mask),
-            values=self.values.filter(mask),
-            events=self.events.filter(mask),
-        )
-
-    def take(self, rows: pa.Int64Array) -> "Records":
-        """Return the records with the indexes `rows`, in this order."""
-        return Records(
-            metadata_partition=self.metadata_partition,
-            offsets=self.offsets.take(rows),
-            timestamps_ms=self.timestamps_ms.take(rows),
-            values=self.values.take(rows),
-            events=self.events.take(rows),
+            offsets=change(self.offsets),
+            timestamps_ms=change(self.timestamps_ms),
+            values=change(self.values),
+            errors=errors or {},
+            decoded=None if events is None else change(events),
         )
 
     def rows(self) -> Iterator["Record"]:
@@ -134,37 +119,6 @@ class Records:
     def bad_count(self) -> int:
         """The number of records that could not be read."""
         return len(self) - int(self.events.column("error").null_count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedRecords:
-    """Consecutive records of one metadata partition whose values are not decoded yet.
-
-    `errors` are the messages, by row, of rows without a value that could be decoded.
-    """
-
-    metadata_partition: int
-    offsets: pa.Int64Array
-    timestamps_ms: pa.Int64Array
-    values: pa.BinaryArray
-    errors: Mapping[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def slice(self, start: int, count: int) -> Self:
-        """Return at most `count` records from row `start` on, without a copy."""
-        return replace(
-            self,
-            offsets=self.offsets.slice(start, count),
-            timestamps_ms=self.timestamps_ms.slice(start, count),
-            values=self.values.slice(start, count),
-            errors={row - start: error for row, error in self.errors.items() if 0 <= row - start < count},
-        )
-
-    def decoded(self) -> Records:
-        """Return the records with their events."""
-        return Records.of(self.metadata_partition, self.offsets, self.timestamps_ms, self.values, self.errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

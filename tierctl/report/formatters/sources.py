@@ -21,29 +21,28 @@ from tierctl.errors import NotFoundError, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.model.selection import ranges_text
-from tierctl.report.formatters.records import EncodedRecords
+from tierctl.report.formatters.records import Records
 from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 
 
-def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> EncodedRecords:
+def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
     """Return the records of a chunk, with one row per unreadable range of bytes; gaps have no row.
 
     Ranges that begin before `first_offset` have no row either: the reader of the preceding records has it.
     """
     damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
-    if not damaged:
-        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
-        return EncodedRecords(
-            metadata_partition=chunk.partition,
-            offsets=offsets,
-            timestamps_ms=timestamps_ms,
-            values=chunk.values,
-        )
-    return _with_damage(chunk, damaged)
+    if damaged:
+        return _with_damage(chunk, damaged)
+    return Records(
+        metadata_partition=chunk.partition,
+        offsets=pa.array(chunk.offsets),
+        timestamps_ms=pa.array(chunk.timestamps_ms),
+        values=chunk.values,
+    )
 
 
-def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> EncodedRecords:
+def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Records:
     count = len(chunk.offsets)
     offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
     order = np.argsort(offsets, kind="stable")
@@ -51,7 +50,7 @@ def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Encoded
     timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
     values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
     errors = {int(row): str(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
-    return EncodedRecords(
+    return Records(
         metadata_partition=chunk.partition,
         offsets=pa.array(offsets[order]),
         timestamps_ms=timestamps_ms.take(rows),
@@ -60,7 +59,7 @@ def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Encoded
     )
 
 
-RecordRound = Sequence[Iterator[EncodedRecords]]
+RecordRound = Sequence[Iterator[Records]]
 """One stream of the records available now for each partition, file or pipe."""
 
 _OFFSET_END = (1 << 63) - 1
@@ -82,13 +81,13 @@ class TopicRecords:
         """Return the first offset, and the offset after the last, of each partition of the topic."""
         return self.topic.beginning_offsets(), self.topic.end_offsets()
 
-    def round(self, positions: dict[int, int]) -> list[Iterator[EncodedRecords]]:
+    def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
         """Return a stream for each partition; it starts at `positions` and advances them as it is read."""
         return self.streams(self.spans(positions), positions)
 
     def streams(
         self, spans: Mapping[int, tuple[int, int]], positions: dict[int, int]
-    ) -> list[Iterator[EncodedRecords]]:
+    ) -> list[Iterator[Records]]:
         """Return the streams of `round` over the ranges `spans`."""
         return [self._stream(n, *span, positions) for n, span in spans.items()]
 
@@ -122,15 +121,13 @@ class TopicRecords:
             if begin > self.start_offset and (not self.partitions or number in self.partitions)
         ]
 
-    def _stream(
-        self, number: int, start: int, end: int, positions: dict[int, int]
-    ) -> Iterator[EncodedRecords]:
+    def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
         for chunk in self.topic.read(number, positions.get(number, start), end):
             positions[number] = chunk.next_offset
             yield from_chunk(chunk)
 
 
-def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[EncodedRecords]:
+def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
     """Yield the records of one segment file; `on_torn` receives a message if its last write is unfinished.
 
     The name of the file's folder shows the metadata partition; it is 0 in any other folder.
@@ -245,7 +242,7 @@ class _Value(NamedTuple):
     error: str | None = None
 
 
-def from_hex(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
+def from_hex(stream: BufferedIOBase) -> Iterator[Records]:
     """Yield the records of a stream with one value in hex per line; offsets count the non-empty lines."""
     return _numbered(_hex_pages(stream))
 
@@ -265,7 +262,7 @@ def _from_hex_line(line: bytes) -> _Value:
         return _Value(None, f"not a line of hex: {line[:80].strip()!r}")
 
 
-def from_framed(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
+def from_framed(stream: BufferedIOBase) -> Iterator[Records]:
     """Yield the records of a stream of values, each after its 4-byte big-endian length; -1 is a tombstone.
 
     `kcat -f '%R%s'` writes this format.
@@ -313,11 +310,11 @@ def _torn_frame(rest: bytes) -> _Value:
     return _Value(None, f"torn frame: expected {length} bytes, found {len(value)}: {value[:80].hex()}")
 
 
-def _numbered(pages: Iterable[list[_Value]]) -> Iterator[EncodedRecords]:
+def _numbered(pages: Iterable[list[_Value]]) -> Iterator[Records]:
     """Yield the values as records of partition 0 with offsets from 0 and no timestamp."""
     start = 0
     for page in pages:
-        yield EncodedRecords(
+        yield Records(
             metadata_partition=0,
             offsets=pa.array(range(start, start + len(page)), pa.int64()),
             timestamps_ms=pa.nulls(len(page), pa.int64()),

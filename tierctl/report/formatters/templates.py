@@ -51,11 +51,6 @@ def template(text: str) -> list[str | Named]:
     return [Named(part) if i % 2 else part for i, part in enumerate(parts) if part]
 
 
-def fill(parts: Template, columns: Callable[[str], Text], length: int) -> pa.StringArray:
-    """Return `length` rows of the template filled from `columns`; a row with a null column is null."""
-    return join([columns(part.name) if isinstance(part, Named) else part for part in parts], length)
-
-
 def join(texts: Sequence[Text], length: int) -> pa.StringArray:
     """Return `length` rows, each of which joins the texts of that row; a row with a null text is null."""
     # Neighbouring literals are joined first, because each argument costs time in each row.
@@ -154,15 +149,17 @@ def pairs_text(column: pa.ListArray, *, between: str, pair: tuple[str, str, str]
 
 
 class ChosenRows:
-    """Some rows of records as columns; a column is gathered when it is first read."""
+    """Some rows of records as columns; a column is gathered, and converted to text, when it is first read.
 
-    def __init__(self, records: Records, rows: pa.Int64Array) -> None:
+    `makers` are the functions that make columns of text, by the placeholder's name.
+    """
+
+    def __init__(self, records: Records, rows: pa.Int64Array, makers: "Makers") -> None:
         self._records = records
         self._rows = rows
+        self._makers = makers
+        self._texts: dict[str, Text] = {}
         self.metadata_partition = records.metadata_partition
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     @property
     def offsets(self) -> pa.Int64Array:
@@ -178,28 +175,22 @@ class ChosenRows:
         """Return a column of the events."""
         return self._of(as_array(self._records.events.column(name)))
 
+    def filled(self, parts: Template) -> pa.StringArray:
+        """Return the rows of the template; a row with a null column is null."""
+        texts = [self._text(part.name) if isinstance(part, Named) else part for part in parts]
+        return join(texts, len(self._rows))
+
+    def _text(self, name: str) -> Text:
+        if name not in self._texts:
+            maker = self._makers.get(name)
+            self._texts[name] = maker(self) if maker else _plain(self.column(name))
+        return self._texts[name]
+
     def _of(self, column: pa.Array) -> pa.Array:
         return column if len(self._rows) == len(column) else column.take(self._rows)
 
 
 Makers = dict[str, Callable[[ChosenRows], Text]]
-"""The functions that make columns of text, by the placeholder's name."""
-
-
-class EventTexts:
-    """Columns of rows as text; a column is converted when it is first read."""
-
-    def __init__(self, rows: ChosenRows, makers: Makers) -> None:
-        self._rows = rows
-        self._makers = makers
-        self._made: dict[str, Text] = {}
-
-    def __call__(self, name: str) -> Text:
-        """Return the text column of this name."""
-        if name not in self._made:
-            maker = self._makers.get(name)
-            self._made[name] = maker(self._rows) if maker else _plain(self._rows.column(name))
-        return self._made[name]
 
 
 def _plain(column: pa.Array) -> Text:
@@ -251,8 +242,7 @@ class TemplateFormatter(ABC):
         if shape is None:
             others = records.take(rows).rows()
             return pa.array([f"{self.other_line(record)}\n" for record in others], pa.string())
-        columns = EventTexts(ChosenRows(records, rows), self.makers)
-        return fill([*self.template(*shape), "\n"], columns, len(rows))
+        return ChosenRows(records, rows, self.makers).filled([*self.template(*shape), "\n"])
 
 
 def _by_shape(events: pa.Table) -> Iterator[tuple[npt.NDArray[np.intp], _Shape | None]]:

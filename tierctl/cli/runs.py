@@ -1,4 +1,6 @@
-"""`tierctl schedule`: systemd units and cron lines that run a command of tierctl."""
+"""The commands that run others unattended or on Spark: `schedule`, `submit` and `pipeline`."""
+
+from __future__ import annotations
 
 import re
 import shlex
@@ -8,27 +10,36 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from unicodedata import category
 from urllib.parse import urlsplit
 
 import typer
 
-from tierctl.cli.app import Command, named_command, new_app, unknown_command
-from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
-from tierctl.cli.display import console_of, summarize
-from tierctl.cli.options import (
-    NoCheck,
-    with_options,
-)
-from tierctl.cli.settings.run import RunSettings
+from tierctl import commands
+from tierctl.cli.app import Command, command, group, named_command, parsed, unknown_command
+from tierctl.cli.config import check_names, choosing_profile, parsed_for_later
+from tierctl.cli.display import Printer, Rows, console_of, summarize
+from tierctl.cli.options import METADATA_TOPIC, SPARK, NoCheck, is_typed, request_of
+from tierctl.cli.run_settings import RunSettings
+from tierctl.commands.shared_options import OutputFormat
 from tierctl.errors import ExitCode, UsageError
+from tierctl.model.choices import ONLY_SPARK, EngineName
+
+_OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
+"""Settings of a command whose argument is another command with its options."""
+
+group("pipeline", "Write the metadata topic to Delta tables.")
 
 _SHARE = files("tierctl").joinpath("share")
+
 _WRITTEN_FOLDERS = ("state_dir", "warehouse")
+
 _CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir")
 """Options whose folders only a run that changes a tier or a log writes."""
+
 _CHANGING = ("apply", "probe_writes")
+
 _WRITTEN_FILES = ("metrics_file", "log_file", "plan_out")
 
 
@@ -42,16 +53,21 @@ class Every(StrEnum):
 
 _WITHOUT_METADATA = frozenset({"doctor", "restore", "offsets"})
 """Commands that can do something without the metadata topic."""
+
 _CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEKLY: "17 3 * * 0"}
 
-Words = Annotated[
+_Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="COMMAND", help="The command of tierctl, with its options.", show_default=False),
 ]
-Systemd = Annotated[bool, typer.Option("--systemd", help="Print a systemd service and its timer.")]
-Cron = Annotated[bool, typer.Option("--cron", help="Print a file for /etc/cron.d.")]
-EveryOption = Annotated[Every, typer.Option("--every", help="How often the command runs.")]
-User = Annotated[
+
+_Systemd = Annotated[bool, typer.Option("--systemd", help="Print a systemd service and its timer.")]
+
+_Cron = Annotated[bool, typer.Option("--cron", help="Print a file for /etc/cron.d.")]
+
+_EveryOption = Annotated[Every, typer.Option("--every", help="How often the command runs.")]
+
+_User = Annotated[
     str,
     typer.Option(
         "--user", metavar="NAME", help="The user who runs the command, able to read the log directories."
@@ -59,18 +75,14 @@ User = Annotated[
 ]
 
 
-app = new_app()
-
-
-@app.command("schedule", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(None, ...)
+@command("schedule", ..., context_settings=_OWN_WORDS_FIRST)
 def schedule(
     ctx: typer.Context,
-    command: Words = None,
-    systemd: Systemd = False,
-    cron: Cron = False,
-    every: EveryOption = Every.HOURLY,
-    user: User = "kafka",
+    command: _Words = None,
+    systemd: _Systemd = False,
+    cron: _Cron = False,
+    every: _EveryOption = Every.HOURLY,
+    user: _User = "kafka",
     no_check: NoCheck = False,
 ) -> int:
     """Print systemd units or cron lines that run a command.
@@ -269,3 +281,108 @@ def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
         line = f"cd {shlex.quote(str(scheduled.folder))} && {line}"
     run = f"{_CRON_TIMES[every]} {user} {line} </dev/null >/dev/null || {failed}".replace("%", "\\%")
     return "\n".join([f"# /etc/cron.d/{scheduled.name}", *settings, run, ""])
+
+
+_HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
+
+
+@command("submit", ..., context_settings=_OWN_WORDS_FIRST)
+def submit(ctx: typer.Context, request: commands.SubmitRequest, no_check: NoCheck = False) -> int:
+    """Print, or run, the spark-submit command line that runs a command.
+
+    The command runs with --engine spark.
+
+    The command line names tierctl, the Python interpreter and the resources, and never contains a credential.
+    Paths in the command, the environment and tierctl.toml are those of the machine on which the driver runs.
+    Without --run, the profile and the names of topics, settings, tiers and files in the command are checked,
+    unless --no-check is given. If the metadata topic can't be read here, topics and tiers are not checked,
+    and a note says so.
+
+    The command lines for a standalone cluster and for YARN are tested on small clusters. Those for Kubernetes
+    are tested up to the point where spark-submit connects to the cluster.
+    """
+    words, is_mutating = _on_spark(ctx, request.command or [], is_printed=not request.run, check=not no_check)
+    request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
+    line = commands.submit(request, console_of(ctx))
+    typer.echo(_shell_text(line.words, line.words.index(line.script)))
+    return ExitCode.OK
+
+
+def _on_spark(
+    ctx: typer.Context, words: Sequence[str], *, is_printed: bool, check: bool
+) -> tuple[list[str], bool]:
+    """Return the command with `--engine spark`, and whether it may change a tier.
+
+    Raise UsageError for a command without the option `--engine`, and for wrong options of the command. If the
+    line `is_printed`, also call `check_names`; `check` is whether names are checked.
+    """
+    command, arguments = named_command(words)
+    path = words[: len(words) - len(arguments)]
+    names = {option.name for option in command.options} if isinstance(command, Command) else ()
+    if words and not isinstance(command, Command):
+        raise unknown_command(words, _HINT)
+    what = " ".join(path)
+    if "engine" not in names and what not in ONLY_SPARK:
+        raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
+    if "engine" in names and not any(word.partition("=")[0] == "--engine" for word in arguments):
+        arguments = ["--engine", "spark", *arguments]
+    settings: RunSettings = ctx.obj
+    chosen = choosing_profile(arguments, file=settings.config_file, profile=settings.profile)
+    arguments = [*chosen, *arguments]
+    if is_printed and check:
+        given = parsed_for_later(ctx, path, command, arguments)
+    else:
+        given = parsed(ctx, path, command, arguments)
+    params = given.params
+    if params.get("engine", EngineName.SPARK) != EngineName.SPARK:
+        raise UsageError("submit can't be used with --engine local", hint="run the command itself")
+    if any(is_typed(given, name) for name in ("master", "spark_conf")):
+        raise UsageError(
+            "--master and --spark-conf must be before the command", hint="tierctl submit --master ..."
+        )
+    if is_printed:
+        check_names(given, params, path[0], console_of(ctx), is_asked=check)
+    return [*path, *arguments], "apply" in names
+
+
+def _shell_text(words: Sequence[str], script_at: int) -> str:
+    """Return the command line as text for a shell: each option of spark-submit on its own line."""
+    lines: list[list[str]] = [[words[0]]]
+    for at, word in enumerate(words[1:], 1):
+        if at == script_at or (at < script_at and word.startswith("--")):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n  ".join(map(shlex.join, lines))
+
+
+@command("pipeline run", METADATA_TOPIC, ..., "now_ms", Rows, SPARK, rows=lambda: (commands.COMMITS,))
+def run(ctx: typer.Context, request: commands.RunPipelineRequest) -> int:
+    """Update the tables to the end of the metadata topic: events, segments, partitions and anomalies.
+
+    Each table is a Delta table in a folder of the warehouse. `events` has every record, unreadable ones too;
+    `segments` has the segments that are not deleted; `partitions` has sizes, offsets and counts; `anomalies`
+    has the findings of verify that need only metadata. DuckDB, polars, pandas, Spark and Trino can read the
+    tables, also while a run commits: a reader sees one version of a table. Earlier versions stay readable for
+    a day. The history of a table records the number of the run's commit as `tierctl.commit`.
+
+    A run is a query of Spark's Structured Streaming, whose tasks fold the events with the rows that the
+    tables have, and write files. Without --master Spark uses the cores of this machine. It continues after
+    the last commit, and a run without new events does not start Spark. It can be killed at any time; the next
+    run produces the same tables. While a run uses a warehouse, another run exits with code 6. Every 16th
+    commit combines small files of `events`, and deletes files that no version of the last day uses.
+    """
+    printer = Printer.of(ctx, output=OutputFormat.JSONL if request.follow else None)
+
+    made: list[int] = []
+
+    def print_commit(commit: commands.PipelineCommit) -> None:
+        made.append(commit.commit)
+        printer.show([commit])
+        sys.stdout.flush()
+
+    latest = commands.run_pipeline(request, console_of(ctx), on_commit=print_commit)
+    if made or request.follow:
+        printer.finish()
+    else:
+        summarize(ctx, f"no new events since commit {latest.commit}")
+    return ExitCode.OK

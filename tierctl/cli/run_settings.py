@@ -8,7 +8,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.cli.settings.profiles import (
+from tierctl.cli.profiles import (
     DEFAULT_PROFILE,
     FILE_NAME,
     OptionKeys,

@@ -1,20 +1,32 @@
-"""The values of options with their origins: what Typer resolves, in its order of precedence."""
+"""`tierctl config show`, and the values of options with their origins, in Typer's order of precedence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from tierctl import commands
-from tierctl.cli import options
-from tierctl.cli.app import Command, context_of, leaves, named_command, parsed, unknown_command, why_refused
-from tierctl.cli.options import request_of
-from tierctl.cli.settings.profiles import ProfilesFile, option_key
-from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.app import (
+    Command,
+    command,
+    context_of,
+    group,
+    leaves,
+    named_command,
+    parsed,
+    unknown_command,
+    why_refused,
+)
+from tierctl.cli.display import Printer, Rows, console_of
+from tierctl.cli.options import is_typed, request_of
+from tierctl.cli.profiles import ProfilesFile, option_key
+from tierctl.cli.run_settings import RunSettings
+from tierctl.errors import ExitCode
 from tierctl.model.choices import EngineName
 from tierctl.model.ids import TopicPartition
 from tierctl.model.progress import Progress
@@ -27,6 +39,59 @@ from tierctl.model.settings.scopes import Origin, SettingSource
 _FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})
 """Options that are no settings, and the options that select tierctl.toml and its profile."""
+_WHERE = (
+    *("broker_config", "override", "command_config", "topic_configs", "kafka_version"),
+    *("throttle_copy", "throttle_fetch", "metadata", "bootstrap_server", "topic"),
+)
+"""Files of settings, the version of the brokers that read them, and the topics of a cluster."""
+
+_Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="COMMAND",
+        help="A command of tierctl with its options; default: all commands.",
+        show_default=False,
+    ),
+]
+
+
+group("config", "Show the settings in force and their origins.")
+
+
+@command(
+    "config show",
+    _WHERE,
+    ...,
+    Rows,
+    rows=lambda: (commands.SETTINGS,),
+    needs_valid_settings=False,
+    context_settings={"allow_interspersed_args": False},
+)
+def show_config(ctx: typer.Context, request: commands.ConfigRequest, command: _Words = None) -> ExitCode:
+    """Print every setting in force and the origin of its value.
+
+    The value of a tierctl option comes from the command line, else from the environment (TIERCTL_...), else
+    from the profile in tierctl.toml, else it is the default. Broker, client and topic settings come from the
+    files of --broker-config, --command-config and --topic-configs, else they have Kafka's default; --override
+    takes precedence. With --topic and a cluster, show prints the settings that these topics have there. With
+    a COMMAND, show prints the settings of that command line. Secrets are hidden in every format.
+
+    Exit 0 if an option accepts each value. Exit 3 if all refuse a value of the profile or the environment:
+    "refused: " and the reason stand in place of the value.
+    """
+    settings: RunSettings = ctx.obj
+    settings.require_valid()
+    printer = Printer.of(ctx)
+    found, typed, request = _in_force(ctx, request, command or [])
+    of_options = [*_choice_of_profile(ctx, settings), *_options_in_force(found, typed, settings)]
+    rows = commands.show_config(request, of_options, console_of(ctx))
+    printer.show(asdict(row) for row in rows)
+    files = (settings.profiles_file, request.broker_config, request.command_config, request.topic_configs)
+    accepted = {each.key for each in of_options if not each.is_refused}
+    is_refused = any(each.is_refused and each.key not in accepted for each in of_options)
+    has_files = any(each is not None for each in files)
+    printer.finish(following="tierctl doctor" if has_files or is_refused else None)
+    return ExitCode.PARTIAL if is_refused else ExitCode.OK
 
 
 def parsed_for_later(
@@ -88,7 +153,7 @@ def choosing_profile(arguments: Sequence[str], *, file: Path | None, profile: st
     return [word for name, value in values.items() if value and name not in typed for word in (name, value)]
 
 
-def options_in_force(
+def _options_in_force(
     found: Sequence[typer.Context], typed: Mapping[str, Any], settings: RunSettings
 ) -> list[commands.OptionValue]:
     """Return the options of commands that have a value; `typed` has those of the command line by name."""
@@ -115,14 +180,7 @@ def options_in_force(
                 is_refused=why is not None,
             )
     return [
-        commands.OptionValue(
-            key=each.key,
-            value=each.value,
-            origin=each.origin,
-            use=each.use,
-            is_refused=each.is_refused,
-            commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]),
-        )
+        replace(each, commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]))
         for at, each in sorted(values.items(), key=lambda item: item[0][:2])
     ]
 
@@ -144,7 +202,7 @@ def _options(ctx: typer.Context) -> Iterator[Any]:
     return (each for each in command.options if each.name not in _NOT_LISTED)
 
 
-def choice_of_profile(ctx: typer.Context, settings: RunSettings) -> list[commands.OptionValue]:
+def _choice_of_profile(ctx: typer.Context, settings: RunSettings) -> list[commands.OptionValue]:
     """Return the tierctl.toml and the profile in use, which choose the values of the other options."""
     file = settings.profiles_file
     if file is None:
@@ -195,7 +253,7 @@ def _text(value: Any) -> str | None:
     return None
 
 
-def profile_problems(
+def _profile_problems(
     file: ProfilesFile, found: Sequence[typer.Context], asked: str | None
 ) -> Iterator[SettingProblem]:
     """Yield every problem of tierctl.toml; `found` are contexts of all commands, whose options it states."""
@@ -233,13 +291,13 @@ def _refusal(key: str, value: Any, found: Sequence[typer.Context]) -> str | None
     return message
 
 
-def in_force(
-    ctx: typer.Context, words: Sequence[str]
+def _in_force(
+    ctx: typer.Context, request: commands.ConfigRequest, words: Sequence[str]
 ) -> tuple[list[typer.Context], dict[str, Any], commands.ConfigRequest]:
     """Return the contexts of the commands that are shown, their typed options, and the request."""
     if not words:
-        typed = {name: value for name, value in ctx.params.items() if options.is_typed(ctx, name)}
-        return list(contexts(ctx)), typed, request_of(commands.ConfigRequest, ctx)
+        typed = {name: value for name, value in ctx.params.items() if is_typed(ctx, name)}
+        return list(_contexts(ctx)), typed, request
     command, arguments = named_command(words)
     if not isinstance(command, Command):
         raise unknown_command(words, "as in: tierctl config show sweep")
@@ -251,10 +309,10 @@ def in_force(
     return [of_command], typed, request
 
 
-def contexts(ctx: typer.Context) -> Iterator[typer.Context]:
+def _contexts(ctx: typer.Context) -> Iterator[typer.Context]:
     """Yield a context of each command; nothing is parsed."""
-    for words, command in leaves():
-        yield context_of(ctx, words, command)
+    for words, found in leaves():
+        yield context_of(ctx, words, found)
 
 
 def own_settings(ctx: typer.Context) -> commands.OwnSettings:
@@ -275,7 +333,7 @@ def own_settings(ctx: typer.Context) -> commands.OwnSettings:
             )
         )
     if file is not None:
-        problems += profile_problems(file, list(contexts(ctx)), settings.profile)
+        problems += _profile_problems(file, list(_contexts(ctx)), settings.profile)
         for name, path in _named_files(file.profiles.values()):
             named[name].append(path)
     return commands.OwnSettings(problems=problems, file=settings.file, **named)

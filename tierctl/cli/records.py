@@ -1,0 +1,216 @@
+"""The commands that print records: `format` those of the metadata topic, `fetch` those of the tier."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierctl import commands
+from tierctl.cli.app import command
+from tierctl.cli.display import Printer, console_of, summarize, view_of
+from tierctl.cli.options import (
+    ENGINE,
+    METADATA_TOPIC,
+    SELECTION,
+    TIER,
+    is_typed,
+    request_of,
+)
+from tierctl.commands.shared_options import OutputFormat
+from tierctl.console_consumer import CLASS_NAME
+from tierctl.errors import ExitCode, UsageError
+from tierctl.report import render_object
+from tierctl.report.render import View
+from tierctl.report.texts import bytes_text, counted
+
+if TYPE_CHECKING:
+    from tierctl.report.formatters.pages import Page
+
+_TEXT_FIELDS = (
+    *("style", "properties", "print_partition", "print_message_offset", "print_version"),
+    *("print_all_event_value_fields", "sep", "vs", "kafka_version"),
+)
+"""Fields of the request about the text of a record."""
+_JAR_USE = f"""\
+CLASSPATH=$(tierctl format --formatter-jar) kafka-console-consumer.sh --bootstrap-server HOST:PORT \\
+  --topic __remote_log_metadata --from-beginning --formatter {CLASS_NAME} \\
+  --property print.partition=true --property print.all.event.value.fields=true
+(From Kafka 4.2 on --property is called --formatter-property.)"""
+_FormatterJar = Annotated[
+    bool,
+    typer.Option(
+        "--formatter-jar",
+        help="Print the path of the jar with which Kafka's console consumer prints the same text.",
+        rich_help_panel="As Kafka's console consumer",
+    ),
+]
+
+
+@command("format", METADATA_TOPIC, ..., "metadata", SELECTION, View, ENGINE, rows=lambda: (commands.EVENTS,))
+def format_(
+    ctx: typer.Context, request: commands.FormatRequest, formatter_jar: _FormatterJar = False
+) -> ExitCode:
+    """Print the records of the metadata topic, one per line.
+
+    The records come from --metadata, from segment files, from values on stdin (--input), or from a running
+    cluster (--bootstrap-server and the other options of Kafka's console consumer).
+
+    An unreadable record is printed as a line, too; format continues after it and exits with code 7. With
+    --engine spark, executors decode and print the existing records of --metadata; bytes and order are the
+    same.
+    """
+    if formatter_jar:
+        typer.echo(str(commands.find_formatter_jar()))
+        typer.echo(_JAR_USE, err=True)
+        return ExitCode.OK
+    unused = _unused_sources(ctx, has_other=bool(request.metadata or request.files or request.input_kind))
+    request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
+    if request.output is None and sys.stdout.isatty() and not request.is_live and not _is_about_text(request):
+        request = replace(request, output=OutputFormat.TABLE)
+    printer = None if request.output is None else Printer.of(ctx, output=request.output)
+    view = view_of(ctx)
+    if printer is None and not replace(view, limit=None).is_plain:
+        raise UsageError("--columns, --sort and --no-header are for rows", hint="add --output")
+    if view.sort:
+        request = replace(request, limit=None)  # All records are read, and the first rows are printed.
+    if request.follow and view.sort:
+        raise UsageError("--sort and --follow exclude each other", hint="rows that have no end have no order")
+    with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:
+        if printer is None:
+            summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
+        else:
+            printer.show(json.loads(line) for page in pages for line in page.lines)
+            printer.finish()
+    return pages.exit_code
+
+
+def _is_about_text(request: object) -> bool:
+    """Return whether a FormatRequest has an option about the text of a record, such as --style."""
+    return any(getattr(request, name) not in {None, (), False} for name in _TEXT_FIELDS)
+
+
+def _unused_sources(ctx: typer.Context, *, has_other: bool) -> tuple[str, ...]:
+    """Return the sources in the environment or a profile that a source on the command line replaces.
+
+    A typed --bootstrap-server takes precedence over other sources that are not typed. If it is not typed,
+    every other source takes precedence over it.
+    """
+    others = ("metadata", "files", "input_kind")
+    if not is_typed(ctx, "bootstrap_server"):
+        return ("bootstrap_server",) if has_other else ()
+    return () if any(is_typed(ctx, name) for name in others) else others
+
+
+def _write_lines(pages: Iterable[Page], *, flush: bool) -> int:
+    """Print the lines of the pages; return their number."""
+    count = 0
+    is_utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    for page in pages:
+        count += len(page.lines)
+        if is_utf8:
+            sys.stdout.buffer.write(page.lines.text)
+        else:
+            sys.stdout.write(str(page.lines.text, "utf-8"))
+        if flush:
+            sys.stdout.flush()
+    return count
+
+
+_AT_TERMINAL = 20
+"""Number of records that a terminal shows without --limit."""
+
+
+@command(
+    "fetch",
+    *TIER,
+    ...,
+    View,
+    ENGINE,
+    "throttle_fetch",
+    rows=lambda: (commands.RECORDS, *commands.INDEXES.values(), commands.KEY_OCCURRENCES),
+)
+def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
+    """Print records from the tier, and with --log-dir from the local log above it.
+
+    Without --topic, fetch reads every partition, one after the other. Each offset is printed once, from the
+    segment of the current leader epochs, which come from the logs, or else from the newest remote segment.
+    Unreadable data is reported on stderr and reading continues after it; the exit code is then 7 (corrupt) or
+    10 (missing). A terminal shows 20 records, unless --limit, --until, --to-time or --sort is given.
+    """
+    _refuse_bytes_at_terminal(request)
+    is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
+    if request.output is None and is_record and sys.stdout.isatty():
+        request = replace(request, output=OutputFormat.TABLE)
+    printer = Printer.of(ctx, commands.RECORDS, request.output or OutputFormat.JSONL)
+    if request.index is not None and request.output is not None:
+        printer = Printer.of(ctx, commands.INDEXES[request.index], request.output)
+    if request.erase_report:
+        printer = Printer.of(ctx, commands.KEY_OCCURRENCES, request.output or OutputFormat.TABLE)
+    ends = (request.limit, request.until, request.to_time_ms)
+    is_cut = is_record and not (request.erase_report or printer.view.sort or any(e is not None for e in ends))
+    is_cut = is_cut and sys.stdout.isatty()
+    if is_cut:
+        request = replace(request, limit=_AT_TERMINAL)
+    if printer.view.sort:
+        request = replace(request, limit=None)  # All records are read, and the first rows are printed.
+    else:
+        printer.view = replace(printer.view, limit=None if is_record else printer.view.limit)
+    if request.output is OutputFormat.CSV and not printer.view.is_plain:
+        # Executors render csv only with all columns. For other columns they render jsonl, and the driver
+        # makes the csv.
+        request = replace(request, output=OutputFormat.JSONL)
+    result = commands.fetch(request, console_of(ctx, prints_meanwhile=True))
+    match result:
+        case commands.IndexEntries():
+            printer.show(result.rows)
+            printer.finish()
+        case commands.FollowerState():
+            render_object(result.state.to_json(), request.output or OutputFormat.JSON)
+            summarize(ctx, "the state of 1 follower")
+        case commands.ObjectBytes():
+            with result:
+                written = bytes_text(_write_bytes(result))
+            summarize(ctx, f"{written} written to {request.out}" if request.out else written)
+        case commands.RecordTexts():
+            with result:
+                printer.show_texts(result)
+            printer.tally.topics.update(result.topic_ids)
+            printer.finish(also=_cut_text(printer) if is_cut else None)
+        case commands.RecordRows() | commands.KeyOccurrences():
+            with result:
+                printer.show(result)
+            printer.finish(also=_cut_text(printer) if is_cut else None)
+    return result.exit_code
+
+
+def _refuse_bytes_at_terminal(request: commands.FetchRequest) -> None:
+    """Raise UsageError if the bytes of a segment or an index would be printed at a terminal."""
+    is_bytes = request.raw_segment is not None or request.index is not None
+    if is_bytes and request.output is None and request.out is None and sys.stdout.isatty():
+        table = "" if request.index is None else "use --output table, "
+        raise UsageError(
+            "the bytes of a segment or an index are not printed at a terminal",
+            hint=f"{table}write them to a file with --out, or redirect stdout to a file or a pipe",
+        )
+
+
+def _cut_text(printer: Printer) -> str | None:
+    """Return what the line that ends a run says about records that are not shown; None if all are."""
+    is_full = printer.tally.rows == _AT_TERMINAL
+    return f"a terminal shows {_AT_TERMINAL} records, --limit N more" if is_full else None
+
+
+def _write_bytes(chunks: Iterable[bytes]) -> int:
+    """Print the bytes; return their number."""
+    size_bytes = 0
+    for chunk in chunks:
+        size_bytes += len(chunk)
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+    return size_bytes
