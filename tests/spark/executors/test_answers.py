@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
+from tierctl.errors import AuthenticationError
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -126,6 +127,31 @@ def test_rows_of_reports(show: str, capture: Capture, tmp_path: Path) -> None:
     where = ("--metadata", logs, "--log-dir", logs, "--topic-configs", configs, "--topic", "orders")
     said = assert_same("report", *where, "--show", show, "--now", PAST_MS, "-o", "json")
     assert {row["topic"] for row in said.json} == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("place", "sources"),
+    [
+        *(("tiered-cluster/before", sources) for sources in ("logs", "tier", "brokers")),
+        ("unclean-leader/after/broker-1", "logs"),
+    ],
+)
+def test_changed_settings(
+    place: str, sources: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, logs = (within(capture, each) for each in TIERS[place])
+    configs = tmp_path / "topics.properties"
+    configs.write_text("".join(f"{name}.retention.bytes=2097152\n" for name in BESIDE[place]))
+    where: list[object] = ["--metadata", within(capture, place), "--remote", remote]
+    if sources == "brokers":
+        cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], False, [])
+        monkeypatch.setattr(Resources, "cluster", cluster)
+        where += ["--bootstrap-server", "broker1:9092"]
+    else:
+        where += ["--topic-configs", configs, *(["--log-dir", logs] if sources == "logs" else [])]
+    change = ("--what-if", "*.retention.ms=2d", "--what-if", "*.retention.bytes=1M")
+    said = assert_same("report", *change, "--price-per-gb-month", 1, *where, "--now", PAST_MS, "-o", "json")
+    assert {row["topic"] for row in said.json} > BESIDE[place].keys()
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -301,6 +327,9 @@ class LoggedCluster:
             latest_tiered_offset=None,
             local_log_bytes=sum(each.size_bytes for each in log.segments),
         )
+
+    def partition_offsets(self, _partitions: Collection[TopicPartition]) -> None:
+        raise AuthenticationError("offsets are not shown to this user", hint="ask for the right")
 
     def batch_bytes(self, partition: TopicPartition, first: int, end: int, *, bytes_max: int) -> int:
         self.measured.append((partition, first))

@@ -76,6 +76,7 @@ _PACKAGES = (
     "storage.throttle",
     "spark.executors.checked_segments",
     "commands.insight.tier_digest",
+    "commands.insight.what_if_facts",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
