@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from tierctl.spark.executors.transport import (
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
 from tierctl.state.sizes import add_sizes
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import Question, Spread, TierState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,12 @@ class SparkFold:
             yield from sizes
             return
         fold = partial(fold_in_worker, self._location, uuid4().hex)
+        question = tasks[0].question if tasks else None
+        if isinstance(question, Spread):
+            divide = partial(_divided, fold, question.divide)
+            answers = self._executors.run_spread(divide, tasks, question.gather, title="reading segments")
+            yield FoldResult(metadata_partitions=(), state=TierState(), answers=list(answers))
+            return
         yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
 
     def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
@@ -119,6 +126,10 @@ def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> 
 
 def _events(task: FoldTask) -> int:
     return task.unread
+
+
+def _divided(fold: Callable[[FoldTask], FoldResult], divide: Question, task: FoldTask) -> Iterable[Any]:
+    return divide(fold(replace(task, question=None)).state)
 
 
 def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:

@@ -1,16 +1,17 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
+from tierctl.checks.deep import Candidates
 from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
 from tierctl.errors import AuthenticationError
 from tierctl.locallog import read_log_dirs
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     EpochEntry,
@@ -22,54 +23,59 @@ from tierctl.model import (
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.spark.executors.checked_segments import SparkRunner
-from tierctl.spark.fold import SparkFold
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
 
 from tests.cli.shell import Ran, tierctl
-from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
-from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
+from tests.spark.executors.bulk import (
+    DAMAGE,
+    METADATA,
+    MISPLACED,
+    TIERS,
+    Capture,
+    assert_same,
+    no_segments,
+    small_pieces,
+    within,
+)
 from tests.spark.worlds import NOW_MS as PAST_MS
 from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
-__all__ = ["small_pieces"]
+__all__ = ["no_segments", "small_pieces"]
 
 S = RemoteLogSegmentState
 
 pytestmark = pytest.mark.usefixtures("spark", "small_pieces", "no_segments")
 
 
-@pytest.fixture
-def no_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FoldResult]]:
-    """Require that executors return no state that has segments, and some answers."""
-    fold, received = SparkFold.__call__, list[FoldResult]()
-
-    def noting(self: SparkFold, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
-        for result in fold(self, tasks):
-            received.append(result)
-            yield result
-
-    monkeypatch.setattr(SparkFold, "__call__", noting)
-    yield received
-    assert all(table.sums is not None for result in received for table in result.state.tables.values())
-    assert any(result.answers for result in received)
-
-
 LOGS = ("--now", NOW_MS, "-o", "json", "--log-dir")
 
 
-@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
-@pytest.mark.parametrize("place", METADATA)
-def test_captures(command: str, place: str, capture: Capture, tmp_path: Path) -> None:
+SOME = ("tiered-cluster/before", "unclean-leader/after/broker-1")
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        *((place, "verify --deep") for place in METADATA),
+        *product(SOME, ("status", "verify", "verify --remote")),
+        (SOME[0], "verify --sample 40% --budget 8MB --seed 5"),
+        (SOME[0], "verify --sample 40% --seed 5"),
+    ],
+)
+def test_captures(place: str, command: str, capture: Capture, tmp_path: Path) -> None:
+    command, *more = command.split()
     configs = tmp_path / "topics.properties"
     configs.write_text("orders.remote.storage.enable=true\npayments.remote.storage.enable=true\n")
     logs = within(capture, TIERS[place][1])
-    where = ("--metadata", within(capture, place), *LOGS, logs, "--topic-configs", configs)
-    if "orders" not in "".join(each.name for each in logs.iterdir()):
-        where = where[:-2]
-    command, has_tier, _ = command.partition(" ")
-    assert assert_same(command, *where, *(with_tier(capture, place) if has_tier else ())).code in {0, 3}
+    where: list[object] = ["--metadata", within(capture, place), *LOGS, logs]
+    where += ["--topic-configs", configs] if any("orders" in each.name for each in logs.iterdir()) else []
+    if more:
+        where += [*with_tier(capture, place), *(each for each in more if each != "--remote")]
+    said = assert_same(command, *where)
+    assert said.code in {0, 3}
+    assert "--budget" not in more or "ended the run early" in said.json[-1]["found"]
 
 
 def with_tier(capture: Capture, place: str) -> list[object]:
@@ -170,20 +176,32 @@ def test_a_clock_that_is_behind_is_refused(capture: Capture) -> None:
     assert assert_same("report", *where, *logs).code == 4
 
 
-@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
-@pytest.mark.parametrize("spoils", [DAMAGE, MISPLACED], ids=["damage", "misplaced"])
-def test_spoilt(
-    command: str, spoils: tuple[str, ...], writable: Callable[[str], Path], no_segments: list[FoldResult]
-) -> None:
+@pytest.mark.parametrize(
+    ("spoils", "command", "count"),
+    [
+        (DAMAGE, "status", 5),
+        (DAMAGE, "verify", 3),
+        (DAMAGE, "verify --deep", 11),
+        (DAMAGE, "verify --topic clicks", 6),
+        (MISPLACED, "verify --budget 8MB --seed 5", 6),
+    ],
+)
+def test_spoilt(spoils: tuple[str, ...], command: str, count: int, writable: Callable[[str], Path]) -> None:
     tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
     for name in spoils:
         CASES[name].spoil(tier)
-    command, has_tier, _ = command.partition(" ")
-    more = ("--remote", tier.remote) if has_tier else ()
-    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *more)
-    assert said.code == (7 if spoils is DAMAGE else 3)
-    assert said.out.strip()
-    assert len(no_segments) > 1
+    command, *more = command.split()
+    where = ("--remote", tier.remote, *more) if more else ()
+    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *where)
+    assert (said.code, len(said.json)) == (7 if spoils is DAMAGE else 3, count)
+
+
+def test_another_tiers_metadata(capture: Capture) -> None:
+    """No object belongs to the metadata: there is one error instead of findings."""
+    remote = within(capture, TIERS["tiered-cluster/after"][0])
+    said = assert_same("verify", "--metadata", within(capture, METADATA[2]), "--remote", remote, "-o", "csv")
+    assert said.code == 5
+    assert "has no object of the finished segments" in said.err
 
 
 def test_deleted_segments_that_left_objects(writable: Callable[[str], Path]) -> None:
@@ -235,8 +253,8 @@ def test_what_is_copied_or_deleted_while_the_store_is_listed(
     assert kinds() == {"missing_object", "orphan"}
     audit = SparkRunner.audit
 
-    def slowly(self: SparkRunner, state: TierState, *, with_totals: bool) -> Audit:
-        found = audit(self, state, with_totals=with_totals)
+    def slowly(self: SparkRunner, state: TierState, candidates: Candidates | None) -> Audit:
+        found = audit(self, state, candidates)
         tier.append(again, update(oldest, S.DELETE_SEGMENT_STARTED, at_ms=now_ms))
         return found
 

@@ -28,6 +28,7 @@ from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
     RESULTS_DDL,
     TASKS,
+    DivideTask,
     PlainFunction,
     SparkTask,
     TaskFunction,
@@ -316,9 +317,12 @@ def require_usable(found: Probed[Any]) -> None:
 
 
 Input = TypeVar("Input")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _TASKS_PER_SLOT = 2
+# Distributed items may take minutes each, so that a lost executor should lose few.
+_SPREAD_PER_SLOT = 4
 # With this number of rows Spark creates as many tasks as it can run at the same time.
 _PROBE_ROWS = 1 << 12
 
@@ -451,6 +455,29 @@ class Executors:
         results = self._collect(runner, tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
+    def run_spread(
+        self,
+        divide: Callable[[Input], Iterable[Item]],
+        inputs: Sequence[Input],
+        gather: Callable[[Iterator[Item]], Result],
+        *,
+        title: str,
+    ) -> Iterator[Result]:
+        """Yield the results of `gather`, in no order, each for some of the items that `divide` returns.
+
+        Spark distributes the items of all inputs evenly: they go from one executor to another, and only the
+        results come here. Both functions are as that of `run`; raise as `run`.
+        """
+        if not inputs:
+            return
+        runner = SparkTask(function=PlainFunction(gather), measures=self.measures, gathers=True)
+        tasks = self._tasks(inputs, [1] * len(inputs), 1)
+        results = self._collect(
+            runner, tasks, stopped=_never, title=title, what=title, divide=DivideTask(function=divide)
+        )
+        for result in input_results(results).values():
+            yield _value(result)
+
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
         count = min(len(inputs), -(-sum(costs) // min_task_cost))
         if count > 1:
@@ -489,13 +516,17 @@ class Executors:
         stopped: Callable[[], bool],
         title: str | None,
         what: str,
+        divide: DivideTask | None = None,
     ) -> pa.Table:
-        """Return the rows of RESULTS of one Spark job."""
+        """Return the rows of RESULTS of one Spark job; with `divide`, `runner` receives what that yields."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
-            frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
-            results = collect(frame, stopped=stopped, title=self.titled(what))
+            frame = self.session.createDataFrame(rows)
+            if divide is not None:
+                items = frame.mapInArrow(divide, f"{TASKS} BINARY")
+                frame = items.repartition(self.tasks_max or _SPREAD_PER_SLOT * self.slots)
+            results = collect(frame.mapInArrow(runner, RESULTS_DDL), stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results
