@@ -2,20 +2,25 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from csv import DictReader
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierctl.checks.deep import Candidates
 from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import AuthenticationError
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     EpochEntry,
+    ListedSet,
     LocalLog,
+    ObjectSet,
     RemoteLogSegmentState,
     TopicConfig,
     TopicIdPartition,
@@ -390,3 +395,30 @@ def test_plans_of_delete(is_damaged: bool, writable: Callable[[str], Path]) -> N
     said = assert_same("delete", "--metadata", tier.metadata, "--remote", tier.remote, "-o", "csv")
     assert said.code == (7 if is_damaged else 0)
     assert "delete_partition" in said.out
+
+
+@pytest.mark.parametrize("with_logs", [True, False])
+def test_plans_of_rebuild(
+    with_logs: bool, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sets of a partition with all of its metadata are compared where its segments are."""
+    before, remote = (within(capture, f"tiered-cluster/{name}") for name in ("before", "before-remote"))
+    new = Spoilt(tmp_path / "new", remote)
+    where = ("--metadata", new.metadata, "--remote", remote)
+    assert tierctl("rebuild", *where, "--topic", "orders", "--apply").code == 0
+    first, second, *_ = Spoilt(before, remote).segments("clicks")
+    for each in (first, second):
+        new.append(replace(each, state=S.COPY_SEGMENT_STARTED), update(each, S.COPY_SEGMENT_FINISHED))
+    derived, compared = TierSets.derived, list[set[str]]()
+
+    def noting(self: TierSets, listed: Sequence[ListedSet], **more: Any) -> list[ObjectSet]:
+        compared.append({each.partition.topic for each in listed})
+        return derived(self, listed, **more)
+
+    monkeypatch.setattr(TierSets, "derived", noting)
+    said = assert_same("rebuild", *where, *(("--log-dir", before) if with_logs else ()), "-o", "csv")
+    assert said.code == 0
+    lost = {step["segment_id"] for step in DictReader(said.lines) if step["topic"] == "clicks"}
+    assert lost
+    assert not lost & {first.segment_id, second.segment_id}
+    assert compared[0] - compared[1] == ({"orders"} if with_logs else set())

@@ -105,13 +105,24 @@ def list_object_sets(
     here = [each for each in listing if isinstance(each, RemoteObject)]
     found = sets.sets_among(remote, here, advance, others=others)
     folders = [each for each in listing if isinstance(each, str)]
+    return sets.ordered([*found, *sets_in_folders(executors, spec, folders, advance, others=others)])
+
+
+def sets_in_folders(
+    executors: Executors,
+    spec: TierSpec,
+    folders: Sequence[str],
+    advance: Advance,
+    *,
+    others: Callable[[RemoteObject], object] = id,
+) -> Iterator[ListedSet]:
+    """Yield the sets in folders, each of which is an input; `others` and `advance` as for `sets_among`."""
     function = partial(_list_folder, spec.shared(lambda: executors.slots))
     for own, unknown, count in executors.run(function, folders):
-        found += own
+        yield from own
         for each in unknown:
             others(each)
         advance(count)
-    return sets.ordered(found)
 
 
 def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[RemoteObject], int]:
@@ -121,6 +132,32 @@ def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[Rem
     counts: list[int] = []
     found = sets.sets_among(remote, remote.list_objects(folder), counts.append, others=others.append)
     return found, others, sum(counts)
+
+
+def partitions_by_folder(
+    executors: Executors, spec: TierSpec, remote: RemoteStorageManager, advance: Advance
+) -> dict[str, frozenset[TopicIdPartition]]:
+    """Return the partitions that have sets of objects in each folder of `remote`."""
+    listing = partition_folders(remote)
+    folders = {each for each in listing if isinstance(each, str)}
+    # Objects beside the folders of partitions are listed with the folder that they are in.
+    folders |= {
+        each.key[: each.key.rindex("/") + 1]
+        for each in listing
+        if not isinstance(each, str) and "/" in each.key
+    }
+    function, ordered = partial(_partitions_in, spec.shared(lambda: executors.slots)), sorted(folders)
+    found: dict[str, frozenset[TopicIdPartition]] = {}
+    for folder, (partitions, count) in zip(ordered, executors.run(function, ordered), strict=True):
+        found[folder] = partitions
+        advance(count)
+    return found
+
+
+def _partitions_in(spec: TierSpec, folder: str) -> tuple[frozenset[TopicIdPartition], int]:
+    """Return the partitions that have sets in a folder, and the number of objects of sets."""
+    found, _, count = _list_folder(spec, folder)
+    return frozenset(each.partition for each in found), count
 
 
 def folders_to_list(executors: Executors, remote: RemoteStorageManager) -> list[str | RemoteObject]:
