@@ -44,6 +44,7 @@ from tests.spark.executors.bulk import (
     within,
 )
 from tests.spark.worlds import NOW_MS as PAST_MS
+from tests.support.amounts import rest_in_matrix
 from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -58,13 +59,14 @@ LOGS = ("--now", NOW_MS, "-o", "json", "--log-dir")
 
 
 SOME = ("tiered-cluster/before", "unclean-leader/after/broker-1")
+OTHERS = tuple(each for each in METADATA if each not in SOME)
 
 
 @pytest.mark.parametrize(
     ("place", "command"),
     [
-        *((place, "verify --deep") for place in METADATA),
-        *product(SOME, ("status", "verify", "verify --remote")),
+        *product(SOME, ("status", "verify", "verify --remote", "verify --deep")),
+        *(pytest.param(each, "verify --deep", marks=pytest.mark.matrix) for each in OTHERS),
         (SOME[0], "verify --sample 40% --budget 8MB --seed 5"),
         (SOME[0], "verify --sample 40% --seed 5"),
     ],
@@ -111,7 +113,7 @@ REPORTS = {place: 3 if place.startswith(("untiered", "unclean")) else 0 for plac
 """The exit code of a report by capture."""
 
 
-@pytest.mark.parametrize("place", REPORTS)
+@pytest.mark.parametrize("place", rest_in_matrix([*SOME, *OTHERS], tried=2))
 def test_reports(
     place: str, capture: Capture, tmp_path: Path, require_same_report: Callable[..., str]
 ) -> None:

@@ -18,6 +18,7 @@ from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, damaged, small_pieces, within
+from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def folded_here(uri: str) -> TierState:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("place", METADATA)
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
 def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
     uri = within(capture, place).as_uri()
     assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(folded_here(uri))

@@ -14,6 +14,7 @@ from tierctl.spark.executors.checked_segments import ReadTasks, Work
 
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import METADATA, TIERS, Capture, assert_same, small_pieces, within
+from tests.support.amounts import rest_in_matrix
 from tests.verify.tiers import NOW_MS
 
 __all__ = ["small_pieces"]
@@ -21,7 +22,7 @@ __all__ = ["small_pieces"]
 pytestmark = pytest.mark.usefixtures("spark", "small_pieces")
 
 
-@pytest.mark.parametrize("place", METADATA[1:4])
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
 def test_segments(place: str, capture: Capture) -> None:
     assert assert_same("segments", "--metadata", within(capture, place), "-o", "json").code == 0
 
