@@ -508,9 +508,7 @@ def _findings(
     is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        # The record of the segments that were read has those that still are in the metadata.
-        kept = Kept.SEGMENTS if is_deep and request.state_dir is not None else Kept.FACTS
-        metadata = whole_metadata(resources, kept=kept) if read is None else read
+        metadata = whole_metadata(resources, kept=_kept(request)) if read is None else read
         state = metadata.refresh() if read is None else read.state
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
@@ -555,6 +553,12 @@ def _findings(
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
+
+
+def _kept(request: VerifyRequest) -> Kept:
+    """Return what the driver keeps: the record of reads leaves out segments that are no longer there."""
+    is_recorded = request.state_dir is not None and (request.deep or request.reads_asked.is_sample)
+    return Kept.SEGMENTS if is_recorded else Kept.FACTS
 
 
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:

@@ -33,8 +33,6 @@ from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
-FOLDERS_PER_SLOT: Final = 4
-"""With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""
 ITEMS_PER_JOB = 100_000
 """The results of one job are in memory as bytes, about 1 KiB for the metadata of a segment."""
 REQUEST_US: Final = 20_000
@@ -100,7 +98,7 @@ def list_object_sets(
 ) -> list[ListedSet]:
     """Return what `storage.object_sets.list_object_sets` returns; one input lists one folder of `remote`."""
     listing: Sequence[str | RemoteObject] = (
-        folders_to_list(executors, remote) if partitions is None else list(folders_of(remote, partitions))
+        partition_folders(remote) if partitions is None else list(folders_of(remote, partitions))
     )
     here = [each for each in listing if isinstance(each, RemoteObject)]
     found = sets.sets_among(remote, here, advance, others=others)
@@ -160,19 +158,9 @@ def _partitions_in(spec: TierSpec, folder: str) -> tuple[frozenset[TopicIdPartit
     return frozenset(each.partition for each in found), count
 
 
-def folders_to_list(executors: Executors, remote: RemoteStorageManager) -> list[str | RemoteObject]:
-    """Return folders of `remote` for executors to list, and the objects outside of them, ordered by key."""
-    listing = remote.list_folder().by_key()
-    return listing if len(listing) >= FOLDERS_PER_SLOT * executors.slots else _inner(remote, listing)
-
-
 def partition_folders(remote: RemoteStorageManager) -> list[str | RemoteObject]:
     """Return the folders of partitions, other folders, and the objects outside of them, ordered by key."""
-    return _inner(remote, remote.list_folder().by_key())
-
-
-def _inner(remote: RemoteStorageManager, listing: Sequence[str | RemoteObject]) -> list[str | RemoteObject]:
-    """Return `listing` with the contents of the folders of topics in place of these."""
+    listing = remote.list_folder().by_key()
     topics = [each for each in listing if isinstance(each, str) and _is_topic(each)]
     found = in_order(remote.list_folder, topics, threads=_LISTING_THREADS, ahead=_LISTING_THREADS)
     inner = dict(zip(topics, found, strict=True))
