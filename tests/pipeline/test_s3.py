@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 from tierctl.errors import LockedError
-from tierctl.pipeline.warehouse import layout as warehouse_open
-from tierctl.pipeline.warehouse.commits import LakeTable
+from tierctl.pipeline import warehouse as warehouse_open
+from tierctl.pipeline.commits import LakeTable
+from tierctl.pipeline.warehouse import COMMITS
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
@@ -170,7 +171,7 @@ def test_a_commit_whose_response_was_lost(
 
     def commit(self: LakeTable, *args: Any) -> None:
         made(self, *args)
-        if self.name == "state":
+        if self.name == COMMITS:
             raise LockedError("another program changed the table at the same time")
 
     with monkeypatch.context() as patched:

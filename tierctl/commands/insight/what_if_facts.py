@@ -27,7 +27,7 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
-from tierctl.pipeline.warehouse.layout import WarehouseSpec
+from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.plan.decisions import EXPIRED, LocalRetention
 from tierctl.plan.forecast import (
     DAY_MS,

@@ -10,7 +10,7 @@ import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark.executors.task import shared_tier, take_transfers
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import LogTask, plan_tasks
 from tierctl.spark.sources.remote_log import SCHEMA, rows_of
 from tierctl.storage.throttle import Direction, Limit
