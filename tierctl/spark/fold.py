@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import chdir, closing
+from contextlib import chdir
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata import open_metadata
 from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
@@ -32,9 +31,6 @@ from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
 from tierctl.state.sizes import add_sizes
 from tierctl.state.tier_state import Question, Spread, TierState
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FIRST_DAY = date(1970, 1, 1)
 TASK_EVENTS_MAX = 20_000_000
@@ -130,16 +126,6 @@ def _events(task: FoldTask) -> int:
 
 def _divided(fold: Callable[[FoldTask], FoldResult], divide: Question, task: FoldTask) -> Iterable[Any]:
     return divide(fold(replace(task, question=None)).state)
-
-
-def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:
-    """Return the state of the topic at `location`, folded on executors; no state directory is used.
-
-    Raises as `open_metadata`, and EngineError if Spark fails.
-    """
-    bulk = SparkFold(Executors(spark, tasks_max), location)
-    with closing(open_metadata(location, fold_runner=bulk)) as manager:
-        return manager.refresh()
 
 
 def changes_by_day(

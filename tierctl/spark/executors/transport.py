@@ -361,13 +361,11 @@ class InputResult(Generic[Result]):
 class Executors:
     """The executors of a Spark session.
 
-    `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
     `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
     of tiers. Attempts that returned no result do not count. Spark shows jobs with the name of `command`.
     """
 
     session: SparkSession
-    tasks_max: int | None = None
     command: str = ""
     measures: bool = False
     on_transfers: Callable[[Transfers], None] = _no_transfers
@@ -481,7 +479,7 @@ class Executors:
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
         count = min(len(inputs), -(-sum(costs) // min_task_cost))
         if count > 1:
-            count = min(count, self.tasks_max or _TASKS_PER_SLOT * self.slots)
+            count = min(count, _TASKS_PER_SLOT * self.slots)
         tasks: list[list[tuple[int, Input]]] = [[] for _ in range(max(count, 1))]
         for number, task in enumerate(balanced(costs, len(tasks))):
             tasks[task].append((number, inputs[number]))
@@ -525,7 +523,7 @@ class Executors:
             frame = self.session.createDataFrame(rows)
             if divide is not None:
                 items = frame.mapInArrow(divide, f"{TASKS} BINARY")
-                frame = items.repartition(self.tasks_max or _SPREAD_PER_SLOT * self.slots)
+                frame = items.repartition(_SPREAD_PER_SLOT * self.slots)
             results = collect(frame.mapInArrow(runner, RESULTS_DDL), stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
