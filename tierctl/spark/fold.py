@@ -55,14 +55,16 @@ class SparkFold:
         if sizes is not None:
             yield from sizes
             return
-        fold = partial(fold_in_worker, self._location, uuid4().hex)
-        question = tasks[0].question if tasks else None
+        question, place = tasks[0].question if tasks else None, (self._location, uuid4().hex)
+        # The question is sent with the function, not with each task: it may have the logs of all partitions.
+        plain = [replace(task, question=None) for task in tasks]
         if isinstance(question, Spread):
-            divide = partial(_divided, fold, question.divide)
-            answers = self._executors.run_spread(divide, tasks, question.gather, title="reading segments")
+            divide = partial(_divided, *place, question.divide)
+            answers = self._executors.run_spread(divide, plain, question.gather, title="reading segments")
             yield FoldResult(metadata_partitions=(), state=TierState(), answers=list(answers))
             return
-        yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
+        fold = partial(_folded, *place, question)
+        yield from self._executors.run(fold, plain, cost=_events, min_task_cost=LEAST_EVENTS)
 
     def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
         """Return the sizes of user partitions, which Spark sums up: only these come to the driver.
@@ -124,8 +126,12 @@ def _events(task: FoldTask) -> int:
     return task.unread
 
 
-def _divided(fold: Callable[[FoldTask], FoldResult], divide: Question, task: FoldTask) -> Iterable[Any]:
-    return divide(fold(replace(task, question=None)).state)
+def _folded(location: TopicLocation, job: str, question: Question | None, task: FoldTask) -> FoldResult:
+    return fold_in_worker(location, job, replace(task, question=question))
+
+
+def _divided(location: TopicLocation, job: str, divide: Question, task: FoldTask) -> Iterable[Any]:
+    return divide(fold_in_worker(location, job, task).state)
 
 
 def changes_by_day(
