@@ -1,4 +1,8 @@
-"""kill -9 around every side effect of `restore into`: the node has no topic, or a complete one."""
+"""kill -9 around every side effect of `restore into`: the node has no topic, or a complete one.
+
+The same command then makes the files of an undisturbed run, byte for byte: what a broker serves from these is
+tested in tests/live/test_restore.py.
+"""
 
 from pathlib import Path
 
@@ -7,8 +11,20 @@ from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.wire.kraft import topic_of
 
 from tests.apply.worlds import World
-from tests.support.formatted import bootstrap_name, files, formatted_node, segments
-from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, moments
+from tests.support.formatted import LOGS, bootstrap_name, files, formatted_node, segments
+from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, met, moments
+
+BOOTSTRAP = Path(bootstrap_name("4.4.0")).name
+METADATA_LOG = "00000000000000000000.log"
+TORN = f"fsync {METADATA_LOG}"
+"""The events are written, and the test cuts the last batch: a kill or a power cut can do this."""
+CHANGES = (
+    *("write leader-epoch-checkpoint", "write partition.metadata", "rename leader-epoch-checkpoint"),
+    *("rename recovery-point-offset-checkpoint", "write replication-offset-checkpoint.tmp"),
+    *(f"rename {METADATA_LOG}", f"write {METADATA_LOG}", TORN),
+    *(f"rename {BOOTSTRAP}.bak", f"write {BOOTSTRAP}.tmp", f"rename {BOOTSTRAP}"),
+)
+"""Changes of files, each of which a killed run does not make the middle time."""
 
 
 def command(world: World, node: Path) -> tuple[object, ...]:
@@ -38,9 +54,14 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     end, known = files(whole), segments(whole)
     assert known
     assert has_topic(whole)
-    for at, kill in enumerate(moments(ran, RESTORE_LABELS)):
+    middle = (["file", each, (met(ran)["file", each] + 1) // 2] for each in CHANGES)
+    kills = [*moments(ran, RESTORE_LABELS), *middle]
+    for at, kill in enumerate(kills):
         node = formatted_node(tmp_path / str(at))
         assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
+        if TORN in kill:
+            last = max(node.glob(f"{LOGS}*/{METADATA_LOG}"), key=lambda log: log.stat().st_mtime_ns)
+            last.write_bytes(last.read_bytes()[:-10])
         # The topic is written last: a broker that starts with it finds its log, checkpoints and segments.
         if has_topic(node):
             assert files(node) == end, kill

@@ -15,7 +15,7 @@ from tierctl.checks.findings import Finding
 from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.remote_log import rows_of, schema_of
 

@@ -21,7 +21,6 @@ ALLOWED = {
     **dict.fromkeys(("from_function", "get_cache_path", "ensure_cache_path"), _CACHE),
     **dict.fromkeys(("get_source_stamp", "get_disambiguator"), _CACHE),
     "_numba_type_": "Numba reads it: the type of a kernel that another one calls",
-    "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",
     "getDefaultReadLimit": _SPARK,
     "initialOffset": _SPARK,
     "latestOffset": _SPARK,

@@ -191,7 +191,7 @@ WRITERS = {
     "commands/restore/new_node.py": "the metadata topic of a new node, and the probe of denied deletes",
     "commands/restore/to_ids.py": "copies of objects under new ids",
     "checks/store.py": "the probe objects of doctor",
-    "pipeline/warehouse/parquet.py": "tables of the pipeline, which are no objects of a tier",
+    "pipeline/warehouse.py": "tables of the pipeline, which are no objects of a tier",
 }
 """The modules outside of storage/ and metadata/ that do so, each with what it is for."""
 

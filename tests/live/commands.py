@@ -2,26 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Ran, environment, tierctl
+from tests.cli.shell import Ran, tierctl
 from tests.support.broker import Broker
-
-_KILLED = """
-import os, sys
-from tierctl.apply.run_context import observe
-from tierctl.cli.main import run
-
-def kill(label, moment):
-    if (label, moment) == ({label!r}, {moment!r}):
-        os._exit(137)
-
-observe(kill)
-sys.exit(run({args!r}))
-"""
 
 
 def where(broker: Broker) -> tuple[object, ...]:
@@ -47,16 +32,6 @@ def plan(*args: object) -> dict[str, Any]:
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
     return found
-
-
-def killed(label: str, moment: str, *args: object) -> bool:
-    """Run a command that kills itself at that side effect; return whether it was killed."""
-    script = _KILLED.format(label=label, moment=moment, args=[str(arg) for arg in args])
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment(), capture_output=True, check=False, timeout=120
-    )
-    assert done.returncode in {0, 137}, done.stderr.decode()
-    return done.returncode == 137
 
 
 def objects(broker: Broker, topic: str) -> set[str]:

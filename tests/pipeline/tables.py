@@ -14,7 +14,7 @@ from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Pipeline, PipelineRun, StepResult
-from tierctl.pipeline.warehouse.layout import WarehouseSpec
+from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.spark.sources.metadata_splits import event_tasks, read_task
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode

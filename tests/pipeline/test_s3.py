@@ -1,4 +1,4 @@
-"""A warehouse in a bucket has the same tables as one in a folder, after any interruption of a run."""
+"""A warehouse in a bucket: its lease, two writers, readers, and secrets; the tables are those of a folder."""
 
 import os
 import pickle
@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 from tierctl.errors import LockedError
-from tierctl.pipeline.warehouse import layout as warehouse_open
-from tierctl.pipeline.warehouse.commits import LakeTable
+from tierctl.pipeline import warehouse as warehouse_open
+from tierctl.pipeline.commits import LakeTable
+from tierctl.pipeline.warehouse import COMMITS
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
 from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, step, write
-from tests.pipeline.test_warehouse import Killed
 from tests.pipeline.test_warehouse_changes import race
 from tests.support.servers import SECRET, S3Server
 
@@ -29,68 +29,6 @@ def topic(tmp_path: Path) -> Path:
     folder = tmp_path / "topic"
     write(folder, [*lives(range(10)), update(77), b"\x01\x63\x00", started(40)])
     return folder
-
-
-def stopped_at(nth: int, topic: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run, and stop before the nth change of the bucket; return whether there were so many changes."""
-    from tierctl.storage.stores.s3.store import S3Store
-
-    changes = 0
-
-    def watched(kind: type, name: str) -> object:
-        real = getattr(kind, name)
-
-        def call(self: object, *args: object) -> object:
-            nonlocal changes
-            if "_lease.json" not in str(args[0]):
-                changes += 1
-                if changes == nth:
-                    raise Killed
-            return real(self, *args)
-
-        return call
-
-    with monkeypatch.context() as patched:
-        for name in ("put_all", "delete"):
-            patched.setattr(S3Store, name, watched(S3Store, name))
-        patched.setattr(LakeTable, "commit", watched(LakeTable, "commit"))
-        try:
-            run(topic, uri)
-        except Killed:
-            return True
-    return False
-
-
-def test_the_same_tables_wherever_it_stops(
-    topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = s3_server.bucket()
-    run(topic, tmp_path / "expected")
-    expected = rows_of(tmp_path / "expected")
-    stops = 0
-    for nth in range(1, 200, 3):
-        uri = f"s3://{bucket}/warehouse-{nth}"
-        with pipeline(topic, uri).opened() as opened:
-            step(opened, ENDS)
-        was_stopped = stopped_at(nth, topic, uri, monkeypatch)
-        run(topic, uri)
-        assert rows_of(uri) == expected
-        if not was_stopped:
-            break
-        stops += 1
-    assert stops >= 4
-
-
-def test_a_table_that_becomes_empty(tmp_path: Path, s3_server: S3Server) -> None:
-    """If a metadata partition has no more rows, its file is deleted; the table keeps its columns."""
-    uri, topic = f"s3://{s3_server.bucket()}", tmp_path / "topic"
-    write(topic, [started(1)])
-    run(topic, uri)
-    assert [row["check"] for row in rows_of(uri)["anomalies"]] == ["dangling_copy"]
-    write(topic, [update(1)])
-    run(topic, uri)
-    rows = rows_of(uri)
-    assert (rows["anomalies"], len(rows["segments"]), len(rows["events"])) == ([], 1, 2)
 
 
 def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +108,7 @@ def test_a_commit_whose_response_was_lost(
 
     def commit(self: LakeTable, *args: Any) -> None:
         made(self, *args)
-        if self.name == "state":
+        if self.name == COMMITS:
             raise LockedError("another program changed the table at the same time")
 
     with monkeypatch.context() as patched:

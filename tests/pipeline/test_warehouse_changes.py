@@ -13,8 +13,8 @@ import pytest
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
-from tierctl.pipeline.warehouse import layout as warehouse_open
-from tierctl.pipeline.warehouse.commits import COMPACT_EVERY
+from tierctl.pipeline import warehouse as warehouse_open
+from tierctl.pipeline.commits import COMPACT_EVERY
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update

@@ -15,7 +15,7 @@ from tierctl.commands.restore.inventory import TierSets
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -280,3 +280,19 @@ def test_parts_of_a_set_are_listed_whatever_the_topic_is_called(
     assert ("a-1-22.b_-3", 17) in named
     every = ObjectPart.LOG | ObjectPart.OFFSET | ObjectPart.TIMESTAMP
     assert all(each.parts & every == every for each in list_object_sets(remote))
+
+
+@pytest.mark.parametrize(
+    ("folder", "owner"),
+    [
+        ("kafka-tiered-storage/a-0-AAAAAAAAAAAAAAAAAAAAAQ/", ("AAAAAAAAAAAAAAAAAAAAAQ", 0)),
+        ("a-b-12-AAAAAAAAAAAAAAAAAAAAAQ/", ("AAAAAAAAAAAAAAAAAAAAAQ", 12)),
+        ("prefix-a-AAAAAAAAAAAAAAAAAAAAAQ/", ("AAAAAAAAAAAAAAAAAAAAAQ", None)),
+        ("x/a-AAAAAAAAAAAAAAAAAAAAAQ/7/", ("AAAAAAAAAAAAAAAAAAAAAQ", 7)),
+        ("kafka-tiered-storage/", None),
+        ("a-0-AAAAAAAAAAAAAAAAAAAAAQ", None),
+        ("", None),
+    ],
+)
+def test_owners_of_folders(folder: str, owner: tuple[str, int | None] | None) -> None:
+    assert owner_of_folder(folder) == owner

@@ -1,14 +1,18 @@
 """`verify --sample` and `--budget`: the segments that they read, the finding, and the stored record."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.checks.deep import Sample, StoredSegment
+from tierctl.checks import deep
+from tierctl.checks.deep import Chosen, DeepReads, Sample
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
 from tierctl.metadata.state_dir import (
@@ -18,13 +22,16 @@ from tierctl.metadata.state_dir import (
     read_segments,
     record_read_segments,
 )
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import Selection, TopicIdPartition, Uuid
 from tierctl.model.settings.scopes import parse_size
 from tierctl.report.texts import parse_percent
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import index_cache
+from tierctl.wire.arrays import Int64s
 
 from tests.cli.shell import Ran, tierctl
-from tests.plan.tier import segment_id
+from tests.plan import tier as made
+from tests.plan.tier import TOPIC_ID, segment, segment_id
 from tests.support.faults import Failing, assert_durable, each_failure, operations_of, run_and_die
 from tests.verify.cases import CASES, OTHER, S, update
 from tests.verify.tiers import NOW_MS, Spoilt
@@ -56,36 +63,69 @@ def recorded(tier: Spoilt) -> dict[Uuid, ReadingRun]:
 SIZES = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 9), st.booleans()), max_size=40)
 
 
+def chosen(
+    sizes: Sequence[tuple[int, int, bool]], percent: float, budget_bytes: int | None, seed: int, count: int
+) -> tuple[set[int], DeepReads]:
+    """Choose among segments with these sizes of logs and indexes, read earlier or not, in `count` states."""
+    segments = [segment(each, each, each, size=log_bytes) for each, (log_bytes, _, _) in enumerate(sizes)]
+    parts = [part for at in range(count) for part in made.tier(*segments[at::count])]
+    recent = frozenset(segment_id(number) for number, (_, _, was_read) in enumerate(sizes) if was_read)
+    read = {(TOPIC_ID, 0): recent}
+    reads = DeepReads(sample=Sample(percent=percent, seed=seed, budget_bytes=budget_bytes, was_read=read))
+    state = TierState({part.topic_id_partition.key: part for part in parts})
+    state.elsewhere = lambda question, _: chain.from_iterable(
+        question(TierState({part.topic_id_partition.key: part})) for part in parts
+    )
+    candidates = reads.begin(state, Selection())
+    assert candidates is not None
+    reads.choose(
+        candidates, (one for part in parts for one in candidates.of(part, _totals(part, sizes))), LATER
+    )
+    assert reads.chosen is not None
+    taken = {each for part in parts for each in reads.chosen.of(part)}
+    return {number for number in range(len(sizes)) if segment_id(number) in taken}, reads
+
+
+LATER = {0: 1 << 40}
+
+
+def _totals(part: PartitionState, sizes: Sequence[tuple[int, int, bool]]) -> Int64s:
+    """Return the size of all objects of each segment, which its start offset numbers."""
+    numbers = part.segments.columns.column("start").tolist()
+    return np.array([sum(sizes[number][:2]) for number in numbers], np.int64)
+
+
 @settings(deadline=None)
 @given(SIZES, st.floats(0.1, 100), st.none() | st.integers(0, 2000), st.integers(0, 1 << 32))
 def test_a_sample_is_random_bounded_and_the_same_for_a_seed(
     sizes: list[tuple[int, int, bool]], percent: float, budget_bytes: int | None, seed: int
 ) -> None:
-    segments = [
-        StoredSegment(PARTITION, segment_id(number), log, log + indexes)
-        for number, (log, indexes, _) in enumerate(sizes)
-    ]
-    recent = {segment_id(number) for number, (_, _, was_read) in enumerate(sizes) if was_read}
-    sample = Sample(
-        percent=percent, seed=seed, budget_bytes=budget_bytes, was_read=lambda _key, each: each in recent
-    )
-    chosen = sample.choose(segments)
-    assert sample.choose(reversed(segments)) == chosen
-    assert len(segments) * percent / 100 <= chosen.sampled + 1e-6 < len(segments) * percent / 100 + 1.001
-    taken = [each for each in segments if each.segment_id in chosen.segment_ids]
-    assert len(taken) <= chosen.sampled
+    taken, reads = chosen(sizes, percent, budget_bytes, seed, 1)
+    with mock.patch.object(deep, "_BUCKET_SHIFT", 15):
+        # Two buckets for segments that were read, and two for the others.
+        again, apart = chosen(sizes, percent, budget_bytes, seed, 3)
+    assert (again, apart.over_budget, apart.planned_bytes) == (taken, reads.over_budget, reads.planned_bytes)
+    assert reads.planned_bytes == sum(sizes[each][0] for each in taken)
+    assert len(sizes) * percent / 100 <= reads.sampled + 1e-6 < len(sizes) * percent / 100 + 1.001
+    assert len(taken) == reads.sampled - reads.over_budget
     if budget_bytes is None:
-        assert len(taken) == chosen.sampled
+        assert not reads.over_budget
     else:
-        assert sum(each.stored_bytes for each in taken) <= budget_bytes
-    if any(each.segment_id in recent for each in taken):
-        assert all(each in taken for each in segments if each.segment_id not in recent)
+        assert sum(sum(sizes[each][:2]) for each in taken) <= budget_bytes
+    if any(sizes[each][2] for each in taken):
+        assert taken >= {number for number, (_, _, was_read) in enumerate(sizes) if not was_read}
 
 
 def test_seeds_differ() -> None:
-    segments = [StoredSegment(PARTITION, segment_id(number), 1, 1) for number in range(200)]
-    chosen = [frozenset(Sample(percent=5, seed=seed).choose(segments).segment_ids) for seed in range(20)]
-    assert len(set(chosen)) == len(chosen)
+    found = [frozenset(chosen([(1, 0, False)] * 200, 5, None, seed, 1)[0]) for seed in range(20)]
+    assert len(set(found)) == len(found)
+
+
+def test_segments_that_came_later_are_not_chosen() -> None:
+    sample = Sample(percent=100, seed=7)
+    (part,) = made.tier(*(segment(number, number, number) for number in range(4)))
+    counts = [len(Chosen(sample=sample, last=b"\x02", read={0: read}).of(part)) for read in (0, 5, 8)]
+    assert counts == [0, 2, 4]
 
 
 def test_runs_read_other_segments_until_all_were_read(tier: Spoilt) -> None:

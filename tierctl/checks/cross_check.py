@@ -1,6 +1,5 @@
 """The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,12 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from tierctl.checks.deep import (
+    Candidates,
+    Chosen,
     DeepReads,
     PartitionTask,
+    ReadCounts,
     SegmentsTask,
     Task,
     TaskRunner,
-    stored_segments,
     tasks_of,
 )
 from tierctl.checks.findings import Finding, FindingKind, finding_of, metadata_finding
@@ -159,6 +160,37 @@ class PartitionChecks:
         )
 
 
+OfPartition = tuple[TopicIdPartition, int]
+"""A user partition, and the number of a task or of its findings there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepTasks:
+    """The question for `TierState.map_parts` which tasks a run of --deep has, in the order of their findings.
+
+    `suspects` are the segments with objects that the listing of the store has reported, and `chosen` those
+    to read; None for all.
+    """
+
+    checks: PartitionChecks
+    suspects: Collection[Uuid]
+    chosen: Chosen | None
+    segments_per_task: int
+
+    def __call__(self, state: TierState) -> Iterator[tuple[OfPartition, Task]]:
+        """Yield the tasks of each partition."""
+        for readable in tiered_partitions(state, self.checks.logs, self.checks.selection):
+            partition = readable.topic_id_partition
+            tasks = tasks_of(
+                self.checks.task(readable),
+                segments_per_task=self.segments_per_task,
+                suspects=self.suspects,
+                chosen=None if self.chosen is None else self.chosen.of(state.partitions[partition.key]),
+            )
+            for number, task in enumerate(tasks):
+                yield (partition, number), task
+
+
 class RemoteRunner(Protocol):
     """Lists the store, answers questions about segments, and carries out tasks outside this process."""
 
@@ -176,12 +208,12 @@ class RemoteRunner(Protocol):
         """Return `state` with a `map_parts` that asks outside this process."""
         ...
 
-    def audit(self, state: TierState, *, with_totals: bool) -> Audit:
-        """List the whole store and compare it with `state`; without `with_totals` these are not returned."""
+    def audit(self, state: TierState, candidates: Candidates | None) -> Audit:
+        """List the whole store and compare it with `state`."""
         ...
 
-    def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
-        """Yield the findings of each task, in the order of `tasks`."""
+    def findings(self, state: TierState, tasks: DeepTasks, done: ReadCounts) -> Iterator[list[Finding]]:
+        """Yield the findings of tasks that have some, in order; add the segments that were read to `done`."""
         ...
 
 
@@ -238,8 +270,8 @@ class Verification:
         if not_read is not None:
             yield not_read
 
-    def _is_readable(self, partition: TopicIdPartition) -> bool:
-        return partition in self.selection and illegal_name_error(partition) is None
+    def _spread(self, state: TierState) -> TierState:
+        return state if self.runner is None else self.runner.spread(state)
 
     def _selects_event(self, finding: Finding) -> bool:
         # A record that can't be decoded may be about any partition, so it is reported for every selection.
@@ -257,10 +289,13 @@ class Verification:
         in_logs = {} if self.topics is None else self.topics.ids
         topics |= {topic_id: topic for topic, ids in in_logs.items() for topic_id in ids}
         unlisted = Unlisted()
+        candidates = None
+        if self.deep is not None:
+            candidates = self.deep.reads.begin(self._spread(state), self.selection)
         if self.runner is None:
-            audit = audit_listing(state, self._listed(remote))
+            audit = audit_listing(state, self._listed(remote), candidates)
         else:
-            audit = self.runner.audit(state, with_totals=self.deep is not None)
+            audit = self.runner.audit(state, candidates)
 
         def reported(orphan: Orphan, deleted: Collection[Uuid]) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
@@ -282,8 +317,8 @@ class Verification:
                     young.append(orphan)
                 else:
                     yield from reported(orphan, deleted)
-        if self.deep is not None:
-            self.deep.reads.begin(stored_segments(state, audit.totals_by_row, self._is_readable))
+        if self.deep is not None and candidates is not None:
+            self.deep.reads.choose(candidates, audit.candidates(), dict(state.read))
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
         # Read the metadata again, so that a segment that was started or deleted during the listing is not
         # reported.
@@ -369,33 +404,22 @@ class Verification:
         """Yield the findings of each partition; with --deep, those of each task."""
         if self.deep is None:
             total = sum(part.topic_id_partition in self.selection for part in state)
-            answers = (state if self.runner is None else self.runner.spread(state)).map_in_order(checks)
+            answers = self._spread(state).map_in_order(checks)
             with self.progress.bar("checking", unit="partitions", total=total) as advance:
                 for _, found in answers:
                     advance(1)
                     yield found
             return
-        readables = tiered_partitions(state, self.logs, self.selection)
-        begun = deque[Task]()
-        tasks = _noted(self._tasks(self.deep, readables, checks), begun)
-        results = self._read_here(self.deep, tasks) if self.runner is None else self.runner.findings(tasks)
-        for found in results:
-            task = begun.popleft()
-            if isinstance(task, SegmentsTask):
-                self.deep.reads.add(task, found)
-            yield found
-
-    def _tasks(
-        self, deep: Deep, readables: Sequence[ReadablePartition], checks: PartitionChecks
-    ) -> Iterator[Task]:
-        chosen = deep.reads.chosen
-        for readable in readables:
-            yield from tasks_of(
-                checks.task(readable),
-                segments_per_task=1 if self.runner is None else self.runner.segments_per_task,
-                suspects=self._suspects,
-                chosen=None if chosen is None else chosen.segment_ids,
-            )
+        tasks = DeepTasks(
+            checks=checks,
+            suspects=frozenset(self._suspects),
+            chosen=self.deep.reads.chosen,
+            segments_per_task=1 if self.runner is None else self.runner.segments_per_task,
+        )
+        if self.runner is None:
+            yield from self._read_here(self.deep, (task for _, task in tasks(state)))
+        else:
+            yield from self.runner.findings(self.runner.spread(state), tasks, self.deep.reads.done)
 
     def _read_here(self, deep: Deep, tasks: Iterator[Task]) -> Iterator[list[Finding]]:
         local = TaskRunner(remote=self.remote, spool=deep.spool)
@@ -405,6 +429,7 @@ class Verification:
             for task, found in results:
                 if isinstance(task, SegmentsTask):
                     advance(task.size_bytes)
+                    deep.reads.done.add(task, found)
                 yield found
 
 
@@ -445,13 +470,6 @@ def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
     if not is_temporary(key):
         return Orphan(key, name)
     return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
-
-
-def _noted(tasks: Iterable[Task], begun: deque[Task]) -> Iterator[Task]:
-    """Yield the tasks, and add each to `begun` first."""
-    for task in tasks:
-        begun.append(task)
-        yield task
 
 
 def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:

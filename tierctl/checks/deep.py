@@ -1,17 +1,16 @@
 """Divide what `verify` reads into tasks; choose the segments that --deep, --sample and --budget read."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import ceil
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, assert_never
+from typing import BinaryIO, Self, assert_never
 
 import numpy as np
 
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import Retention, check_partition, facts_of_leader
 from tierctl.errors import (
     AuthenticationError,
@@ -34,11 +33,12 @@ from tierctl.model import (
 )
 from tierctl.model.choices import COPY_LIMIT_MS, Severity
 from tierctl.model.local import ClusterLog
-from tierctl.read.partition_reader import ReadablePartition
+from tierctl.read.partition_reader import PartitionSet, ReadablePartition, illegal_name_error
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
+from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.index_cache import SegmentFiles, spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.wire.arrays import Int64s
@@ -117,7 +117,7 @@ def tasks_of(
     task: PartitionTask,
     *,
     segments_per_task: int,
-    suspects: Sequence[Uuid] | set[Uuid],
+    suspects: Collection[Uuid],
     chosen: Collection[Uuid] | None = None,
 ) -> Iterator[Task]:
     """Yield a partition's tasks in the order of their findings; no bytes if `segments_per_task` is 0.
@@ -141,7 +141,7 @@ def tasks_of(
 def _segments_task(
     segments: Sequence[RemoteLogSegmentMetadata],
     readable: ReadablePartition,
-    suspects: Sequence[Uuid] | set[Uuid],
+    suspects: Collection[Uuid],
 ) -> SegmentsTask:
     ids = frozenset(s.segment_id for s in segments if s.segment_id in suspects)
     return SegmentsTask(segments=tuple(segments), logs=readable.logs, suspects=ids)
@@ -259,21 +259,24 @@ _NOT_READ_KINDS = frozenset(
 """A damaged log counts as not read: its next bytes may not have been found."""
 
 
-class StoredSegment(NamedTuple):
-    """A finished segment: the size of its log by the metadata, and of all its objects in the store."""
-
-    partition: TopicIdPartition
-    segment_id: Uuid
-    log_bytes: int
-    stored_bytes: int
+Candidate = tuple[bytes, int, int]
+"""The place of a finished segment, the size of all its objects in the store, and that of its log."""
+_BUCKET_BYTES, _BUCKET_SHIFT = 3, 4
+"""A place begins with 17 random bits; by the first 13 segments are counted, some thousands of 10 million."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The segments of a sample that may be read; `sampled` counts also those that the budget excluded."""
+def _bucket(place: bytes) -> int:
+    return int.from_bytes(place[:_BUCKET_BYTES], "big") >> _BUCKET_SHIFT
 
-    segment_ids: Collection[Uuid]
-    sampled: int
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """The partitions of `selection` whose objects may be read: no illegal name may be part of a key."""
+
+    selection: PartitionSet
+
+    def __contains__(self, partition: TopicIdPartition) -> bool:
+        return partition in self.selection and illegal_name_error(partition) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,67 +290,138 @@ class Sample:
     percent: float
     seed: int
     budget_bytes: int | None = None
-    was_read: Callable[[_Key, Uuid], bool] = lambda _key, _segment_id: False
+    was_read: Mapping[_Key, Collection[Uuid]] = field(default_factory=dict)
 
-    def choose(self, segments: Iterable[StoredSegment]) -> Chosen:
-        """Return the segments to read; the first one that exceeds the budget ends the choice."""
-        ordered = sorted(segments, key=self._place)
-        # Rounded before `ceil`, because 7 % of 100 segments is 7.000000000000001 in floating point.
-        wanted = ordered[: ceil(round(len(ordered) * self.percent / 100, 6))]
-        taken: set[Uuid] = set()
-        left_bytes = self.budget_bytes
-        for each in wanted:
-            size_bytes = max(each.stored_bytes, each.log_bytes)
-            if left_bytes is not None:
-                if size_bytes > left_bytes:
-                    break
-                left_bytes -= size_bytes
-            taken.add(each.segment_id)
-        return Chosen(segment_ids=taken, sampled=len(wanted))
-
-    def _place(self, segment: StoredSegment) -> tuple[bool, bytes]:
-        content = self.seed.to_bytes(8, "big") + segment.segment_id.bytes
-        recent = self.was_read(segment.partition.key, segment.segment_id)
-        return recent, blake2b(content, digest_size=16).digest()
+    def place(self, key: _Key, segment_id: Uuid) -> bytes:
+        """Return the place of a segment in the order."""
+        content = self.seed.to_bytes(8, "big") + segment_id.bytes
+        recent = segment_id in self.was_read.get(key, ())
+        return bytes([recent]) + blake2b(content, digest_size=16).digest()
 
 
-@dataclass(slots=True, kw_only=True)
-class DeepReads:
-    """The segments that one run of --deep reads; numbers are final once all findings are consumed.
+@dataclass(slots=True)
+class FinishedSums:
+    """The number of finished segments and the size of their logs; `recent_bytes` were read in 30 days.
 
-    Bytes are those of logs, as stated in the metadata. `was_read` returns whether an earlier run read a
-    segment in the last 30 days; None without a state directory, which stores that.
+    `buckets` has the same numbers by the first bits of the places in a sample.
     """
 
-    sample: Sample | None = None
-    was_read: Callable[[_Key, Uuid], bool] | None = None
-    chosen: Chosen | None = None
-    """The segments to read; None for all."""
     segments: int = 0
-    """Finished segments of the selection."""
     size_bytes: int = 0
-    planned_bytes: int = 0
-    """Bytes of the segments that this run reads if nothing fails."""
-    segments_read: int = 0
-    bytes_read: int = 0
     recent_bytes: int = 0
-    """Bytes of segments that were read in the last 30 days, by this run or an earlier one."""
-    read: dict[_Key, set[Uuid]] = field(default_factory=dict)
-    """Segments whose log and indexes were read to their ends in this run, by partition."""
+    buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def begin(self, segments: Iterable[StoredSegment]) -> None:
-        """Choose among the finished `segments` of the selection."""
-        found = list(segments)
-        self.segments, self.size_bytes = len(found), sum(each.log_bytes for each in found)
-        if self.was_read is not None:
-            self.recent_bytes = sum(
-                each.log_bytes for each in found if self.was_read(each.partition.key, each.segment_id)
-            )
-        self.planned_bytes = self.size_bytes
-        if self.sample is not None:
-            self.chosen = self.sample.choose(found)
-            taken = self.chosen.segment_ids
-            self.planned_bytes = sum(each.log_bytes for each in found if each.segment_id in taken)
+    def add(self, segments: int, size_bytes: int, recent_bytes: int = 0) -> None:
+        """Add segments of any places."""
+        self.segments += segments
+        self.size_bytes += size_bytes
+        self.recent_bytes += recent_bytes
+
+    def add_to_bucket(self, bucket: int, segments: int, size_bytes: int) -> None:
+        """Count segments in a bucket, which `add` counts, too."""
+        before = self.buckets.get(bucket, (0, 0))
+        self.buckets[bucket] = before[0] + segments, before[1] + size_bytes
+
+    def merge(self, other: Self) -> None:
+        """Add the segments of `other`."""
+        self.add(other.segments, other.size_bytes, other.recent_bytes)
+        for bucket, sums in other.buckets.items():
+            self.add_to_bucket(bucket, *sums)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumFinished:
+    """The question for `TierState.map_parts` how many segments a run may read, and of which size."""
+
+    partitions: PartitionSet
+    sample: Sample | None
+    was_read: Mapping[_Key, Collection[Uuid]]
+
+    def __call__(self, state: TierState) -> Iterator[FinishedSums]:
+        """Yield the sums of the finished segments of `state`."""
+        found = FinishedSums()
+        for part in state.by_metadata_partition():
+            if part.topic_id_partition in self.partitions:
+                self._add(part, found)
+        yield found
+
+    def _add(self, part: PartitionState, found: FinishedSums) -> None:
+        key, finished = part.topic_id_partition.key, finished_segments(part)
+        sizes = finished.column("size").astype(np.int64)
+        found.add(len(finished), int(sizes.sum()))
+        read = self.was_read.get(key, ())
+        if self.sample is None and not read:
+            return
+        for raw, log_bytes in zip(finished.ids, sizes.tolist(), strict=True):
+            segment_id = Uuid.from_bytes(raw)
+            found.recent_bytes += log_bytes if segment_id in read else 0
+            if self.sample is not None:
+                found.add_to_bucket(_bucket(self.sample.place(key, segment_id)), 1, log_bytes)
+
+
+def finished_segments(part: PartitionState) -> LiveSegments:
+    """Return the finished segments of a partition, in the order of its columns."""
+    live = part.segments.columns
+    return LiveSegments(live.table, live.rows[live.states == FINISHED])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The segments among which the last one of a sample is: those of the buckets `first` to `last`."""
+
+    partitions: PartitionSet
+    sample: Sample
+    first: int
+    last: int
+
+    def of(self, part: PartitionState, totals: Int64s) -> list[Candidate]:
+        """Return the candidates of a partition; `totals` are the bytes that the store has, by row."""
+        if part.topic_id_partition not in self.partitions:
+            return []
+        finished, key = finished_segments(part), part.topic_id_partition.key
+        stored = totals[part.segments.columns.states == FINISHED].tolist()
+        logs = finished.column("size").tolist()
+        places = (self.sample.place(key, Uuid.from_bytes(raw)) for raw in finished.ids)
+        return [
+            (place, stored_bytes, log_bytes)
+            for place, stored_bytes, log_bytes in zip(places, stored, logs, strict=True)
+            if self.first <= _bucket(place) <= self.last
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The segments of a sample that a run may read: those up to the place `last`.
+
+    They were finished before the metadata offsets in `read`: later ones are not in the sample.
+    """
+
+    sample: Sample
+    last: bytes
+    read: Mapping[int, int]
+
+    def of(self, part: PartitionState) -> frozenset[Uuid]:
+        """Return the chosen segments of a partition."""
+        finished, key = finished_segments(part), part.topic_id_partition.key
+        is_known = finished.column("offset") < self.read.get(part.metadata_partition, 0)
+        ids = (Uuid.from_bytes(raw) for raw in LiveSegments(finished.table, finished.rows[is_known]).ids)
+        return frozenset(each for each in ids if self.sample.place(key, each) <= self.last)
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """The segments whose bytes were read to their ends, and the size of their logs.
+
+    `recent_bytes` does not count segments that an earlier run read. With `keeps`, `ids` has the segments by
+    partition.
+    """
+
+    was_read: Mapping[_Key, Collection[Uuid]]
+    keeps: bool
+    segments: int = 0
+    size_bytes: int = 0
+    recent_bytes: int = 0
+    ids: dict[_Key, set[Uuid]] = field(default_factory=dict)
 
     def add(self, task: SegmentsTask, findings: Iterable[Finding]) -> None:
         """Count the segments of `task`, but for those with objects that could not be read."""
@@ -357,22 +431,100 @@ class DeepReads:
             if segment_id in failed or segment_id in task.suspects:
                 continue
             key, size_bytes = segment.topic_id_partition.key, segment.segment_size_in_bytes
-            self.read.setdefault(key, set()).add(segment_id)
-            self.segments_read += 1
-            self.bytes_read += size_bytes
-            if self.was_read is not None and not self.was_read(key, segment_id):
+            if self.keeps:
+                self.ids.setdefault(key, set()).add(segment_id)
+            self.segments += 1
+            self.size_bytes += size_bytes
+            if segment_id not in self.was_read.get(key, ()):
                 self.recent_bytes += size_bytes
 
+    def answer(self) -> Self:
+        """Return the counts without what only `add` needs: executors return them."""
+        return replace(self, was_read={})
+
+    def merge(self, other: Self) -> None:
+        """Add what another process read."""
+        self.segments += other.segments
+        self.size_bytes += other.size_bytes
+        self.recent_bytes += other.recent_bytes
+        for key, ids in other.ids.items():
+            self.ids.setdefault(key, set()).update(ids)
+
+
+@dataclass(slots=True, kw_only=True)
+class DeepReads:
+    """The segments that one run of --deep reads; numbers are final once all findings are consumed.
+
+    Bytes are those of logs, as stated in the metadata. `was_read` has the segments that earlier runs read in
+    the last 30 days; None without a state directory, which stores that.
+    """
+
+    sample: Sample | None = None
+    was_read: Mapping[_Key, Collection[Uuid]] | None = None
+    chosen: Chosen | None = None
+    """The segments to read; None for all."""
+    sampled: int = 0
+    """Segments of the sample, also those that the budget excluded."""
+    over_budget: int = 0
+    """Sampled segments that were left out because the budget was used up."""
+    planned_bytes: int = 0
+    """Bytes of the segments that this run reads if nothing fails."""
+    known: FinishedSums = field(default_factory=FinishedSums)
+    """The finished segments of the selection."""
+    done: ReadCounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.done = ReadCounts(self.was_read or {}, keeps=self.was_read is not None)
+
+    def begin(self, state: TierState, selection: PartitionSet) -> Candidates | None:
+        """Count the finished segments of the selection; return the candidates for the end of the sample."""
+        partitions = Readable(selection)
+        question = SumFinished(partitions=partitions, sample=self.sample, was_read=self.was_read or {})
+        for each in state.map_parts(question):
+            self.known.merge(each)
+        self.planned_bytes = self.known.size_bytes
+        if self.sample is None:
+            return None
+        # Rounded before `ceil`, because 7 % of 100 segments is 7.000000000000001 in floating point.
+        self.sampled = ceil(round(self.known.segments * self.sample.percent / 100, 6))
+        budget_bytes = self.sample.budget_bytes
+        last = segments = size_bytes = 0
+        for bucket, sums in sorted(self.known.buckets.items()):
+            last, segments, size_bytes = bucket, segments + sums[0], size_bytes + sums[1]
+            if segments >= self.sampled or (budget_bytes is not None and size_bytes > budget_bytes):
+                break
+        # With its indexes a segment has more bytes than in the metadata, so that the budget may end before.
+        first = last if budget_bytes is None else 0
+        return Candidates(partitions=partitions, sample=self.sample, first=first, last=last)
+
+    def choose(self, among: Candidates, found: Iterable[Candidate], read: Mapping[int, int]) -> None:
+        """Choose the segments to read; the first one that exceeds the budget ends the choice.
+
+        `found` are the segments of `among`, whose metadata have the events before `read`.
+        """
+        before = [sums for bucket, sums in self.known.buckets.items() if bucket < among.first]
+        count, self.planned_bytes = (sum(each[at] for each in before) for at in (0, 1))
+        last, left_bytes = b"", among.sample.budget_bytes
+        for place, stored_bytes, log_bytes in sorted(found)[: self.sampled - count]:
+            size_bytes = max(stored_bytes, log_bytes)
+            if left_bytes is not None:
+                if size_bytes > left_bytes:
+                    break
+                left_bytes -= size_bytes
+            last, count, self.planned_bytes = place, count + 1, self.planned_bytes + log_bytes
+        self.over_budget = self.sampled - count
+        self.chosen = Chosen(sample=among.sample, last=last, read=read)
+
     @property
-    def over_budget(self) -> int:
-        """Number of sampled segments that were left out because the budget was used up."""
-        return 0 if self.chosen is None else self.chosen.sampled - len(self.chosen.segment_ids)
+    def recent_bytes(self) -> int:
+        """Bytes of segments that were read in the last 30 days, by this run or an earlier one."""
+        return self.known.recent_bytes + self.done.recent_bytes
 
     def share(self, size_bytes: int) -> str:
         """Return which part of all bytes `size_bytes` are; rounded down, so that 100% means all."""
-        if not self.size_bytes:
+        if not self.known.size_bytes:
             return "0%"
-        return f"{size_bytes * 1000 // self.size_bytes / 10:g}%"
+        return f"{size_bytes * 1000 // self.known.size_bytes / 10:g}%"
 
     @property
     def recent_text(self) -> str:
@@ -384,8 +536,8 @@ class DeepReads:
     @property
     def text(self) -> str:
         """Return the amount that was read: `read 4 of 43 segments, 9.1% of the bytes (seed 7)`."""
-        share = self.share(self.bytes_read)
-        text = f"read {self.segments_read} of {self.segments} segments, {share} of the bytes"
+        share = self.share(self.done.size_bytes)
+        text = f"read {self.done.segments} of {self.known.segments} segments, {share} of the bytes"
         if self.sample is None and self.was_read is None:
             return text
         text += f" (seed {self.sample.seed})" if self.sample is not None else ""
@@ -394,44 +546,24 @@ class DeepReads:
 
     def not_read(self) -> Finding | None:
         """Return the finding about segments that a sample did not read; None if all were read."""
-        if self.sample is None or self.segments_read >= self.segments:
+        known, done = self.known, self.done
+        if self.sample is None or done.segments >= known.segments:
             return None
         message = (
-            f"{self.segments - self.segments_read} of {self.segments} segments were not read in this run: it "
-            f"read {self.bytes_read} of {self.size_bytes} bytes ({self.share(self.bytes_read)}, seed "
+            f"{known.segments - done.segments} of {known.segments} segments were not read in this run: it "
+            f"read {done.size_bytes} of {known.size_bytes} bytes ({self.share(done.size_bytes)}, seed "
             f"{self.sample.seed}); {self.recent_text}"
         )
         if self.over_budget:
             message += (
                 f"; --budget {self.sample.budget_bytes} bytes ended the run early, with {self.over_budget} "
-                f"of {self.chosen.sampled if self.chosen else 0} sampled segments left"
+                f"of {self.sampled} sampled segments left"
             )
         return Finding(
             check=FindingKind.NOT_READ,
-            severity=Severity.INFO if self.segments_read else Severity.WARNING,
+            severity=Severity.INFO if done.segments else Severity.WARNING,
             topic=None,
             topic_id=None,
             partition=None,
             found=message,
         )
-
-
-def stored_segments(
-    state: TierState,
-    totals_by_row: Callable[[PartitionKey], Int64s],
-    is_read: Callable[[TopicIdPartition], bool],
-) -> Iterator[StoredSegment]:
-    """Yield the finished segments, and their sizes, of the partitions for which `is_read` is true.
-
-    `totals_by_row` is that of an `Audit` of `state`, which no event may have changed since.
-    """
-    for part in state:
-        partition = part.topic_id_partition
-        if not is_read(partition):
-            continue
-        live = part.segments.columns
-        rows = np.flatnonzero(live.states == FINISHED)
-        logs, totals = live.column("size")[rows], totals_by_row(partition.key)[rows]
-        ids = live.ids
-        for row, log_bytes, total_bytes in zip(rows.tolist(), logs.tolist(), totals.tolist(), strict=True):
-            yield StoredSegment(partition, Uuid.from_bytes(ids[row]), log_bytes, total_bytes)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.checks.deep import Candidate, Candidates
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import DANGLING_AFTER_MS
@@ -194,6 +196,12 @@ class StoreAudit:
         """Count the objects of live segments, and yield all others, and entries with a problem."""
         return (each for each in listed if not self.tally.add_listed(each))
 
+    def candidates(self, among: Candidates | None) -> Iterator[Candidate]:
+        """Yield the segments of `among`, with the bytes that were found of each."""
+        if among is not None:
+            for part, _ in self._parts:
+                yield from among.of(part, self.tally.totals_by_row(part.topic_id_partition.key))
+
     def suspects(self, flagged_since: Mapping[int, int]) -> Iterator[Suspect]:
         """Yield the finished segments with missing or archived objects, or with a log of another size.
 
@@ -237,16 +245,17 @@ class Audit:
     """A listing of the whole store, compared with all live segments.
 
     `unaccounted` yields, by key, the objects that belong to no live segment. Once it has ended, `suspects`
-    returns the suspects by partition, and `totals_by_row` the bytes of all objects found of each segment of
-    a partition, in order of arrival.
+    returns the suspects by partition, and `candidates` the segments among which a sample ends.
     """
 
     unaccounted: Iterator[RemoteObject]
     suspects: Callable[[], Iterator[Suspect]]
-    totals_by_row: Callable[[PartitionKey], Int64s]
+    candidates: Callable[[], Iterator[Candidate]]
 
 
-def audit_listing(state: TierState, listed: Iterable[RemoteObject]) -> Audit:
+def audit_listing(
+    state: TierState, listed: Iterable[RemoteObject], candidates: Candidates | None = None
+) -> Audit:
     """Compare all objects of the store, by key, with the live segments of `state`."""
     audit = StoreAudit(state)
     tally = audit.tally
@@ -255,7 +264,11 @@ def audit_listing(state: TierState, listed: Iterable[RemoteObject]) -> Audit:
         found = audit.suspects(earliest(flag_writers(state)))
         return (each.in_aiven() for each in found) if tally.aiven > tally.kafka else found
 
-    return Audit(unaccounted=audit.unaccounted(listed), suspects=suspects, totals_by_row=tally.totals_by_row)
+    return Audit(
+        unaccounted=audit.unaccounted(listed),
+        suspects=suspects,
+        candidates=partial(audit.candidates, candidates),
+    )
 
 
 def _named(live: LiveSegments) -> tuple[SegmentIds, array[int]]:

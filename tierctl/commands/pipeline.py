@@ -16,7 +16,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.pipeline.stream import fold_woken, refuse_connect, run_stream
 from tierctl.pipeline.update import Pipeline, StepResult
-from tierctl.pipeline.warehouse.layout import WarehouseSpec
+from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.storage import store_uri

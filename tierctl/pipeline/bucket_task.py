@@ -34,17 +34,15 @@ from tierctl.pipeline.tables import (
     due_time,
     partition_batch,
 )
-from tierctl.pipeline.warehouse.layout import (
+from tierctl.pipeline.warehouse import (
     ANOMALIES,
     BUCKET,
     EVENTS,
     PARTITIONS,
+    ROW_GROUP_ROWS,
     SEGMENTS,
     TableFile,
     WarehouseSpec,
-)
-from tierctl.pipeline.warehouse.parquet import (
-    ROW_GROUP_ROWS,
     parquet_writer,
     read_file,
     stored_file,

@@ -12,7 +12,7 @@ from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import RemoteLogSegmentState
 from tierctl.model.choices import COPY_LIMIT_MS
 from tierctl.pipeline.partition_groups import EpochFacts, PartitionGroup, highest_of
-from tierctl.pipeline.warehouse.layout import ANOMALIES, BUCKET, EVENTS, PARTITIONS, SEGMENTS
+from tierctl.pipeline.warehouse import ANOMALIES, BUCKET, EVENTS, PARTITIONS, SEGMENTS
 from tierctl.spark.fold_rows import SEGMENTS as SEGMENT_SCHEMA
 from tierctl.spark.fold_rows import partition_names
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA

@@ -24,7 +24,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult, read_bucket
 from tierctl.pipeline.tables import SCHEMAS
-from tierctl.pipeline.warehouse.layout import (
+from tierctl.pipeline.warehouse import (
     ANOMALIES,
     COMMITS,
     COMMITS_SCHEMA,
@@ -41,7 +41,7 @@ from tierctl.state.stored_rows import COUNTS
 from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
 
 if TYPE_CHECKING:
-    from tierctl.pipeline.warehouse.commits import Commits
+    from tierctl.pipeline.commits import Commits
 
 FoldBuckets = Callable[[BucketJob], Iterable[BucketResult]]
 """Runs the tasks of a job; yields their results, without those of buckets where nothing was to be done."""
@@ -93,7 +93,7 @@ class Pipeline:
         """
         require_deltalake()
         # It imports deltalake, which is optional, and not needed on executors.
-        from tierctl.pipeline.warehouse.commits import Commits, require_same_topic
+        from tierctl.pipeline.commits import Commits, require_same_topic
 
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location)) as topic, warehouse.held():
@@ -274,7 +274,7 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
     """
     require_deltalake()
     # They import deltalake, which is optional.
-    from tierctl.pipeline.warehouse.commits import LakeTable, TablePlace, latest_commit
+    from tierctl.pipeline.commits import LakeTable, TablePlace, latest_commit
 
     warehouse = spec.open()
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)

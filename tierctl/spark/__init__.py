@@ -54,6 +54,6 @@ def register(spark: SparkSession) -> None:
     (tierctl-spark(7) says how to send them). The call sets spark.sql.python.filterPushdown.enabled.
     """
     # Imported here, because the sources need PySpark, and `tierctl --help` must work without it.
-    from tierctl.spark.sources.registration import ship_and_register
+    from tierctl.spark.frames import ship_and_register
 
     ship_and_register(spark)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import chdir, closing
+from contextlib import chdir
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata import open_metadata
 from tierctl.metadata.cache_building import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
@@ -29,10 +29,7 @@ from tierctl.spark.executors.transport import (
 )
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
-from tierctl.state.tier_state import TierState, add_sizes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
 
 _FIRST_DAY = date(1970, 1, 1)
 TASK_EVENTS_MAX = 20_000_000
@@ -57,8 +54,16 @@ class SparkFold:
         if sizes is not None:
             yield from sizes
             return
-        fold = partial(fold_in_worker, self._location, uuid4().hex)
-        yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
+        question, place = tasks[0].question if tasks else None, (self._location, uuid4().hex)
+        # The question is sent with the function, not with each task: it may have the logs of all partitions.
+        plain = [replace(task, question=None) for task in tasks]
+        if isinstance(question, Spread):
+            divide = partial(_divided, *place, question.divide)
+            answers = self._executors.run_spread(divide, plain, question.gather, title="reading segments")
+            yield FoldResult(metadata_partitions=(), state=TierState(), answers=list(answers))
+            return
+        fold = partial(_folded, *place, question)
+        yield from self._executors.run(fold, plain, cost=_events, min_task_cost=LEAST_EVENTS)
 
     def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
         """Return the sizes of user partitions, which Spark sums up: only these come to the driver.
@@ -120,14 +125,12 @@ def _events(task: FoldTask) -> int:
     return task.unread
 
 
-def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:
-    """Return the state of the topic at `location`, folded on executors; no state directory is used.
+def _folded(location: TopicLocation, job: str, question: Question | None, task: FoldTask) -> FoldResult:
+    return fold_in_worker(location, job, replace(task, question=question))
 
-    Raises as `open_metadata`, and EngineError if Spark fails.
-    """
-    bulk = SparkFold(Executors(spark, tasks_max), location)
-    with closing(open_metadata(location, fold_runner=bulk)) as manager:
-        return manager.refresh()
+
+def _divided(location: TopicLocation, job: str, divide: Question, task: FoldTask) -> Iterable[Any]:
+    return divide(fold_in_worker(location, job, task).state)
 
 
 def changes_by_day(

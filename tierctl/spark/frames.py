@@ -38,9 +38,11 @@ from tierctl.spark.fold_rows import (
     rows_of_shares,
     rows_of_task,
 )
+from tierctl.spark.session.jvm import ship
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
-from tierctl.spark.sources.registration import register_sources
+from tierctl.spark.sources.remote_log import RemoteLogSource
+from tierctl.spark.sources.remote_log_metadata import RemoteLogMetadataSource
 from tierctl.state.stored_rows import PARTITION_COLUMNS
 from tierctl.wire.primitives import limits
 
@@ -77,6 +79,20 @@ def metadata_events(
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
     reader = spark.read.format("remote_log_metadata").schema(schema)
     return reader.options(metadata=metadata, **options).load()
+
+
+def ship_and_register(spark: SparkSession) -> None:
+    """Send this package to the session's workers, and register the data sources."""
+    ship(spark)
+    register_sources(spark)
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Register the data sources with a session; see `tierctl.spark.register`."""
+    # The setting is off by default, and Spark refuses a source that accepts filters while it is off.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    for source in (RemoteLogMetadataSource, RemoteLogSource):
+        spark.dataSource.register(source)
 
 
 def events_before(

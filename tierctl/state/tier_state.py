@@ -420,6 +420,22 @@ def _order(partition: TopicIdPartition) -> tuple[str, Uuid, int]:
     return partition.topic, partition.topic_id, partition.partition
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A question with much work for few answers: what `divide` yields can be worked on anywhere.
+
+    `gather` returns the one answer of some of it. Where a question is asked `elsewhere`, any process may
+    receive any part of what `divide` yields, so that `gather` is called several times.
+    """
+
+    divide: Callable[[TierState], Iterable[Any]]
+    gather: Callable[[Iterator[Any]], Any]
+
+    def __call__(self, state: TierState) -> Iterator[Any]:
+        """Yield the one answer for all segments of `state`."""
+        yield self.gather(iter(self.divide(state)))
+
+
 Question = Callable[[TierState], Iterable[Any]]
 """Yields answers from a state; see `TierState.map_parts`."""
 Elsewhere = Callable[[Question, Collection[int]], Iterator[Any]]

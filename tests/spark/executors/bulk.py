@@ -1,12 +1,14 @@
 """Captures that are read in bulk, and a comparison of both engines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.spark import fold
 from tierctl.spark.executors import checked_segments
 from tierctl.spark.executors import rendered_events as spark_format
+from tierctl.spark.fold import SparkFold
 from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import Ran, tierctl
@@ -24,6 +26,20 @@ METADATA = (
     "aiven-encrypted/broker-logs",
 )
 """Folders with a metadata topic."""
+TIERS = {
+    "tiered-cluster/before": ("tiered-cluster/before-remote", "tiered-cluster/before"),
+    "tiered-cluster/after": ("tiered-cluster/after-remote", "tiered-cluster/after"),
+    "untiered-broker/tiered-metadata": ("untiered-broker/tiered-remote", "untiered-broker/local"),
+    "unclean-leader/after/broker-1": ("unclean-leader/after/remote", "unclean-leader/after/broker-2"),
+    "aiven-plain/broker-logs": ("aiven-plain/bucket", "aiven-plain/broker-logs"),
+    "aiven-encrypted/broker-logs": ("aiven-encrypted/bucket", "aiven-encrypted/broker-logs"),
+}
+DAMAGE = (
+    *("record flipped", "log cut", "offset index cut", "time index flipped", "snapshot gone"),
+    *("leader epochs changed", "transactions gone", "foreign segment", "foreign object", "temporary file"),
+    *("copy dangling", "metadata unreadable", "partition marked"),
+)
+MISPLACED = ("object misplaced", "foreign segment", "foreign object", "update of nothing")
 
 
 def within(capture: Capture, place: str) -> Path:
@@ -69,3 +85,19 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", 20)
     monkeypatch.setattr(checked_segments, "SEGMENTS_AT_ONCE", 20)
     monkeypatch.setattr(checked_segments, "_LEAST_US", 1)
+
+
+@pytest.fixture
+def no_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FoldResult]]:
+    """Require that executors return no state that has segments, and some answers."""
+    fold, received = SparkFold.__call__, list[FoldResult]()
+
+    def noting(self: SparkFold, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
+        for result in fold(self, tasks):
+            received.append(result)
+            yield result
+
+    monkeypatch.setattr(SparkFold, "__call__", noting)
+    yield received
+    assert all(table.sums is not None for result in received for table in result.state.tables.values())
+    assert any(result.answers for result in received)

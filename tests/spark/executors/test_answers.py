@@ -1,19 +1,26 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from csv import DictReader
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tierctl.checks.deep import Candidates
 from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
+from tierctl.errors import AuthenticationError
 from tierctl.locallog import read_log_dirs
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     EpochEntry,
+    ListedSet,
     LocalLog,
+    ObjectSet,
     RemoteLogSegmentState,
     TopicConfig,
     TopicIdPartition,
@@ -21,54 +28,61 @@ from tierctl.model import (
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.spark.executors.checked_segments import SparkRunner
-from tierctl.spark.fold import SparkFold
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
 
 from tests.cli.shell import Ran, tierctl
-from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
-from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
+from tests.spark.executors.bulk import (
+    DAMAGE,
+    METADATA,
+    MISPLACED,
+    TIERS,
+    Capture,
+    assert_same,
+    no_segments,
+    small_pieces,
+    within,
+)
 from tests.spark.worlds import NOW_MS as PAST_MS
+from tests.support.amounts import rest_in_matrix
 from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
-__all__ = ["small_pieces"]
+__all__ = ["no_segments", "small_pieces"]
 
 S = RemoteLogSegmentState
 
 pytestmark = pytest.mark.usefixtures("spark", "small_pieces", "no_segments")
 
 
-@pytest.fixture
-def no_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FoldResult]]:
-    """Require that executors return no state that has segments, and some answers."""
-    fold, received = SparkFold.__call__, list[FoldResult]()
-
-    def noting(self: SparkFold, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
-        for result in fold(self, tasks):
-            received.append(result)
-            yield result
-
-    monkeypatch.setattr(SparkFold, "__call__", noting)
-    yield received
-    assert all(table.sums is not None for result in received for table in result.state.tables.values())
-    assert any(result.answers for result in received)
-
-
 LOGS = ("--now", NOW_MS, "-o", "json", "--log-dir")
 
 
-@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
-@pytest.mark.parametrize("place", METADATA)
-def test_captures(command: str, place: str, capture: Capture, tmp_path: Path) -> None:
+SOME = ("tiered-cluster/before", "unclean-leader/after/broker-1")
+OTHERS = tuple(each for each in METADATA if each not in SOME)
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        *product(SOME, ("status", "verify", "verify --remote", "verify --deep")),
+        *(pytest.param(each, "verify --deep", marks=pytest.mark.matrix) for each in OTHERS),
+        (SOME[0], "verify --sample 40% --budget 8MB --seed 5"),
+        (SOME[0], "verify --sample 40% --seed 5"),
+    ],
+)
+def test_captures(place: str, command: str, capture: Capture, tmp_path: Path) -> None:
+    command, *more = command.split()
     configs = tmp_path / "topics.properties"
     configs.write_text("orders.remote.storage.enable=true\npayments.remote.storage.enable=true\n")
     logs = within(capture, TIERS[place][1])
-    where = ("--metadata", within(capture, place), *LOGS, logs, "--topic-configs", configs)
-    if "orders" not in "".join(each.name for each in logs.iterdir()):
-        where = where[:-2]
-    command, has_tier, _ = command.partition(" ")
-    assert assert_same(command, *where, *(with_tier(capture, place) if has_tier else ())).code in {0, 3}
+    where: list[object] = ["--metadata", within(capture, place), *LOGS, logs]
+    where += ["--topic-configs", configs] if any("orders" in each.name for each in logs.iterdir()) else []
+    if more:
+        where += [*with_tier(capture, place), *(each for each in more if each != "--remote")]
+    said = assert_same(command, *where)
+    assert said.code in {0, 3}
+    assert "--budget" not in more or "ended the run early" in said.json[-1]["found"]
 
 
 def with_tier(capture: Capture, place: str) -> list[object]:
@@ -99,7 +113,7 @@ REPORTS = {place: 3 if place.startswith(("untiered", "unclean")) else 0 for plac
 """The exit code of a report by capture."""
 
 
-@pytest.mark.parametrize("place", REPORTS)
+@pytest.mark.parametrize("place", rest_in_matrix([*SOME, *OTHERS], tried=2))
 def test_reports(
     place: str, capture: Capture, tmp_path: Path, require_same_report: Callable[..., str]
 ) -> None:
@@ -128,6 +142,31 @@ def test_rows_of_reports(show: str, capture: Capture, tmp_path: Path) -> None:
     assert {row["topic"] for row in said.json} == {"orders"}
 
 
+@pytest.mark.parametrize(
+    ("place", "sources"),
+    [
+        *(("tiered-cluster/before", sources) for sources in ("logs", "tier", "brokers")),
+        ("unclean-leader/after/broker-1", "logs"),
+    ],
+)
+def test_changed_settings(
+    place: str, sources: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, logs = (within(capture, each) for each in TIERS[place])
+    configs = tmp_path / "topics.properties"
+    configs.write_text("".join(f"{name}.retention.bytes=2097152\n" for name in BESIDE[place]))
+    where: list[object] = ["--metadata", within(capture, place), "--remote", remote]
+    if sources == "brokers":
+        cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], False, [])
+        monkeypatch.setattr(Resources, "cluster", cluster)
+        where += ["--bootstrap-server", "broker1:9092"]
+    else:
+        where += ["--topic-configs", configs, *(["--log-dir", logs] if sources == "logs" else [])]
+    change = ("--what-if", "*.retention.ms=2d", "--what-if", "*.retention.bytes=1M")
+    said = assert_same("report", *change, "--price-per-gb-month", 1, *where, "--now", PAST_MS, "-o", "json")
+    assert {row["topic"] for row in said.json} > BESIDE[place].keys()
+
+
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_reports_of_spoilt_tiers(
     is_damaged: bool, writable: Callable[[str], Path], require_same_report: Callable[..., str]
@@ -144,20 +183,32 @@ def test_a_clock_that_is_behind_is_refused(capture: Capture) -> None:
     assert assert_same("report", *where, *logs).code == 4
 
 
-@pytest.mark.parametrize("command", ["status", "verify", "verify --remote"])
-@pytest.mark.parametrize("spoils", [DAMAGE, MISPLACED], ids=["damage", "misplaced"])
-def test_spoilt(
-    command: str, spoils: tuple[str, ...], writable: Callable[[str], Path], no_segments: list[FoldResult]
-) -> None:
+@pytest.mark.parametrize(
+    ("spoils", "command", "count"),
+    [
+        (DAMAGE, "status", 5),
+        (DAMAGE, "verify", 3),
+        (DAMAGE, "verify --deep", 11),
+        (DAMAGE, "verify --topic clicks", 6),
+        (MISPLACED, "verify --budget 8MB --seed 5", 6),
+    ],
+)
+def test_spoilt(spoils: tuple[str, ...], command: str, count: int, writable: Callable[[str], Path]) -> None:
     tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
     for name in spoils:
         CASES[name].spoil(tier)
-    command, has_tier, _ = command.partition(" ")
-    more = ("--remote", tier.remote) if has_tier else ()
-    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *more)
-    assert said.code == (7 if spoils is DAMAGE else 3)
-    assert said.out.strip()
-    assert len(no_segments) > 1
+    command, *more = command.split()
+    where = ("--remote", tier.remote, *more) if more else ()
+    said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *where)
+    assert (said.code, len(said.json)) == (7 if spoils is DAMAGE else 3, count)
+
+
+def test_another_tiers_metadata(capture: Capture) -> None:
+    """No object belongs to the metadata: there is one error instead of findings."""
+    remote = within(capture, TIERS["tiered-cluster/after"][0])
+    said = assert_same("verify", "--metadata", within(capture, METADATA[2]), "--remote", remote, "-o", "csv")
+    assert said.code == 5
+    assert "has no object of the finished segments" in said.err
 
 
 def test_deleted_segments_that_left_objects(writable: Callable[[str], Path]) -> None:
@@ -209,8 +260,8 @@ def test_what_is_copied_or_deleted_while_the_store_is_listed(
     assert kinds() == {"missing_object", "orphan"}
     audit = SparkRunner.audit
 
-    def slowly(self: SparkRunner, state: TierState, *, with_totals: bool) -> Audit:
-        found = audit(self, state, with_totals=with_totals)
+    def slowly(self: SparkRunner, state: TierState, candidates: Candidates | None) -> Audit:
+        found = audit(self, state, candidates)
         tier.append(again, update(oldest, S.DELETE_SEGMENT_STARTED, at_ms=now_ms))
         return found
 
@@ -302,6 +353,9 @@ class LoggedCluster:
             local_log_bytes=sum(each.size_bytes for each in log.segments),
         )
 
+    def partition_offsets(self, _partitions: Collection[TopicPartition]) -> None:
+        raise AuthenticationError("offsets are not shown to this user", hint="ask for the right")
+
     def batch_bytes(self, partition: TopicPartition, first: int, end: int, *, bytes_max: int) -> int:
         self.measured.append((partition, first))
         log = next(each for each in self.found if each.topic_partition == partition)
@@ -343,3 +397,30 @@ def test_plans_of_delete(is_damaged: bool, writable: Callable[[str], Path]) -> N
     said = assert_same("delete", "--metadata", tier.metadata, "--remote", tier.remote, "-o", "csv")
     assert said.code == (7 if is_damaged else 0)
     assert "delete_partition" in said.out
+
+
+@pytest.mark.parametrize("with_logs", [True, False])
+def test_plans_of_rebuild(
+    with_logs: bool, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sets of a partition with all of its metadata are compared where its segments are."""
+    before, remote = (within(capture, f"tiered-cluster/{name}") for name in ("before", "before-remote"))
+    new = Spoilt(tmp_path / "new", remote)
+    where = ("--metadata", new.metadata, "--remote", remote)
+    assert tierctl("rebuild", *where, "--topic", "orders", "--apply").code == 0
+    first, second, *_ = Spoilt(before, remote).segments("clicks")
+    for each in (first, second):
+        new.append(replace(each, state=S.COPY_SEGMENT_STARTED), update(each, S.COPY_SEGMENT_FINISHED))
+    derived, compared = TierSets.derived, list[set[str]]()
+
+    def noting(self: TierSets, listed: Sequence[ListedSet], **more: Any) -> list[ObjectSet]:
+        compared.append({each.partition.topic for each in listed})
+        return derived(self, listed, **more)
+
+    monkeypatch.setattr(TierSets, "derived", noting)
+    said = assert_same("rebuild", *where, *(("--log-dir", before) if with_logs else ()), "-o", "csv")
+    assert said.code == 0
+    lost = {step["segment_id"] for step in DictReader(said.lines) if step["topic"] == "clicks"}
+    assert lost
+    assert not lost & {first.segment_id, second.segment_id}
+    assert compared[0] - compared[1] == ({"orders"} if with_logs else set())

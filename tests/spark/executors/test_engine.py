@@ -1,4 +1,7 @@
-"""copy, sweep and delete have the same results on threads and on every kind of Spark, byte for byte."""
+"""copy, sweep and delete have the same results on threads and on every kind of Spark, byte for byte.
+
+tests/spark/scenes.py and test_engine_s3.py use local[2].
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +10,7 @@ import pytest
 
 from tests.apply.worlds import World, check_deleted, check_durable, objects_of
 from tests.cli.shell import tierctl
-from tests.spark.clusters import Engine
+from tests.spark.clusters import ENGINES, Engine
 from tests.spark.worlds import (
     Capture,
     End,
@@ -93,6 +96,7 @@ def on_threads(
     return {scene.__name__: scene(tierctl, capture, folder / scene.__name__) for scene in SCENES}
 
 
+@pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.strip("_"))
 def test_it_ends_as_on_threads(
     engine: Engine,

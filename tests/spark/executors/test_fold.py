@@ -1,6 +1,7 @@
 """The state that executors fold equals the state of a fold in this process, with all anomalies."""
 
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import pytest
 from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.transport import Executors
-from tierctl.spark.fold import SparkFold, fold_topic
+from tierctl.spark.fold import SparkFold
 from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import decode, encode
@@ -18,6 +19,7 @@ from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, damaged, small_pieces, within
+from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,18 +29,20 @@ __all__ = ["small_pieces"]
 COUNT = 6
 
 
-def folded_here(uri: str) -> TierState:
-    manager = manager_at(uri)
-    state = manager.refresh()
-    manager.close()
-    return state
+def folded(uri: str, how: SparkFold | None = None) -> TierState:
+    with closing(manager_at(uri, fold_runner=how)) as manager:
+        return manager.refresh()
+
+
+def folded_there(uri: str, spark: "SparkSession") -> TierState:
+    return folded(uri, SparkFold(Executors(spark), TopicLocation(uri=uri)))
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("place", METADATA)
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
 def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
     uri = within(capture, place).as_uri()
-    assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(folded_here(uri))
+    assert picture(folded_there(uri, spark)) == picture(folded(uri))
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +70,11 @@ def absurd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.usefixtures("small_pieces")
 def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", tmp_path: Path) -> None:
     uri = absurd.as_uri()
-    here = folded_here(uri)
+    here = folded(uri)
     assert here.quarantined
     assert here.anomaly_count
     assert any("in metadata partition" in q.error.message for q in here.quarantined)
-    assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(here)
+    assert picture(folded_there(uri, spark)) == picture(here)
     bulk = SparkFold(Executors(spark), TopicLocation(uri=uri))
     folders = [tmp_path / name for name in ("here", "there")]
     states = []
@@ -85,7 +89,7 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
 
 def test_a_damaged_metadata_partition_is_folded_whole(spark: "SparkSession", tmp_path: Path) -> None:
     uri = damaged(tmp_path).as_uri()
-    assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(folded_here(uri))
+    assert picture(folded_there(uri, spark)) == picture(folded(uri))
 
 
 def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
@@ -99,7 +103,7 @@ def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
     topic.append([(home, encode(update(0))), (home, encode(started(1)))])
     topic.close()
     state = manager.refresh()
-    assert picture(state) == picture(folded_here(tmp_path.as_uri()))
+    assert picture(state) == picture(folded(tmp_path.as_uri()))
     manager.close()
 
 

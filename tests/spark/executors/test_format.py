@@ -8,6 +8,7 @@ from tierctl.spark.executors import rendered_events as spark_format
 
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
+from tests.support.amounts import rest_in_matrix
 
 __all__ = ["small_pieces"]
 
@@ -25,7 +26,7 @@ WAYS = (
 )
 
 
-@pytest.mark.parametrize("place", METADATA)
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
 def test_captures(place: str, capture: Capture) -> None:
     assert assert_same("format", "--metadata", within(capture, place)).lines
 

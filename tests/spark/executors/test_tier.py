@@ -18,7 +18,6 @@ from tierctl.spark.executors.transport import Executors
 from tierctl.storage.stores.base import RemoteObject
 
 from tests.spark.executors.bulk import within
-from tests.spark.recovery import TIERS, tier_of
 from tests.storage.test_object_sets import AIVEN_DAMAGE, KAFKA_DAMAGE
 
 Capture = Callable[[str], Path]
@@ -70,22 +69,6 @@ def both(remote: Path, **more: Any) -> Read:
     here, there = (read(remote, engine, **more) for engine in (EngineName.LOCAL, EngineName.SPARK))
     assert there == here
     return here
-
-
-@pytest.mark.parametrize("name", TIERS)
-def test_captures(name: str, capture: Capture) -> None:
-    found = both(tier_of(capture, name))
-    assert all(each.segment is not None for each in found.sets)
-    is_sealed = name == "encrypted"
-    assert all((each.lineage is None) is is_sealed for each in found.sets)
-    assert [bool(said) for said in found.said] == [is_sealed, is_sealed]
-
-
-def test_a_private_key_is_a_file_that_executors_read(capture: Capture) -> None:
-    remote = tier_of(capture, "encrypted")
-    found = both(remote, aiven_private_key=(str(next(remote.parent.glob("keys/*private*"))),))
-    assert all(each.lineage for each in found.sets)
-    assert all(found.snapshots.values())
 
 
 @pytest.mark.parametrize(

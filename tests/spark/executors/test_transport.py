@@ -5,6 +5,8 @@ import os
 import pickle
 import threading
 import tokenize
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -35,11 +37,39 @@ if TYPE_CHECKING:
 
 
 def test_what_a_piece_raises_is_raised_here(spark: "SparkSession") -> None:
-    results = Executors(spark, tasks_max=2).run(refuse_odd, [0, 2, 3, 4])
+    results = Executors(spark).run(refuse_odd, [0, 2, 3, 4])
     assert [next(results), next(results)] == [0, 2]
     with pytest.raises(CorruptInputError, match="number at byte 3: expected even, found 3") as e:
         next(results)
     assert (e.value.at, e.value.expected, e.value.hint) == (3, "even", "add one")
+
+
+def test_items_are_spread_over_tasks(spark: "SparkSession") -> None:
+    executors = Executors(spark)
+    found = list(executors.run_spread(count_up, [0, 300], doubled, title="counting"))
+    assert len(found) == 4 * executors.slots
+    assert all(len(each) > 20 for each in found)
+    assert sorted(chain(*found)) == [2 * each for each in range(300)]
+    for divide, gather in ((refuse_odd_numbers, doubled), (count_up, refuse_many)):
+        with pytest.raises(CorruptInputError, match="expected even, found 3"):
+            list(executors.run_spread(divide, [2, 3], gather, title="counting"))
+
+
+def count_up(number: int) -> Iterator[int]:
+    yield from range(number)
+
+
+def doubled(items: Iterator[int]) -> list[int]:
+    return [2 * each for each in items]
+
+
+def refuse_odd_numbers(number: int) -> Iterator[int]:
+    yield 0
+    yield refuse_odd(number)
+
+
+def refuse_many(items: Iterator[int]) -> list[int]:
+    return [refuse_odd(each + 3) for each in items]
 
 
 def refuse_odd(number: int) -> int:
@@ -94,7 +124,7 @@ def test_jobs_are_shown_with_the_command(spark: "SparkSession") -> None:
 
 def test_no_result_is_an_error(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """A task without a response must not count as an empty result."""
-    executors = Executors(spark, tasks_max=2)
+    executors = Executors(spark)
     collected = Executors._collect
 
     def shortened(*args: Any, **more: Any) -> pa.Table:

@@ -247,6 +247,10 @@ class TierDigest:
             return decisions.kept_columns(part)
         return decisions.columns(part, self.now_ms)
 
+    def answer(self) -> Self:
+        """Implement `Digest.answer`."""
+        return self
+
     def merge(self, other: Self) -> None:
         """Implement `Digest.merge`."""
         self.ages.merge(other.ages)

@@ -26,6 +26,7 @@ from tierctl.commands.sweep.decide import changed_configs, retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
@@ -497,7 +498,8 @@ def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
             for line in skip_lines(gathered.skipped):
                 resources.progress.say(line)
             return _result(resources, gathered, prices, is_damaged=gathered.damaged > 0)
-    with mutation(request_as(SweepRequest, request), progress or SilentProgress()) as run:
+    sweeping, progress = request_as(SweepRequest, request), progress or SilentProgress()
+    with mutation(sweeping, progress, kept=Kept.FACTS) as run:
         gathered = _gather(run, changes)
         is_damaged = run.histories.report(run.metadata.state)
         return _result(run.resources, gathered, prices, is_damaged=is_damaged or bool(run.unreadable))

@@ -27,8 +27,8 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
-from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.plan.decisions import EXPIRED, DecisionColumns, LocalRetention
+from tierctl.pipeline.warehouse import WarehouseSpec
+from tierctl.plan.decisions import EXPIRED, LocalRetention
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -78,56 +78,24 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     """Return the facts of the selected partitions that have segments; raises as `plan_retention`."""
     state = inputs.state
     skipped: dict[Skip, None] = {}
-    outlooks: list[_Decided] = []
+    outlooks: list[_FactsDigest] = []
     for configs in (inputs.configs, asked.changed):
-        decided = _Decided(configs, inputs.now_ms)
-        plan = inputs.plan(configs, explained=asked.selection, digest=decided)
-        outlooks.append(decided)
+        digest = _FactsDigest.of(inputs, asked, configs)
+        plan = inputs.plan(configs, explained=asked.selection, digest=digest)
+        outlooks.append(digest)
         # Where the change gives a topic its first setting, only the outlook before it lacks settings.
         own = (skip for skip in plan.skipped if skip.topic in configs or skip.topic not in asked.changed)
         skipped |= dict.fromkeys(skip for skip in own if skip.topic_id_partition in asked.selection)
-    gathering = _Gathering(inputs, asked, *outlooks)
-    selected = [
-        part
-        for part in state.by_metadata_partition()
-        if part.topic_id_partition in asked.selection and part.segment_count
-    ]
+    before, after = (each.facts for each in outlooks)
+    selected = [part for part in state if part.topic_id_partition in asked.selection and part.segment_count]
+    keys = [part.topic_id_partition.key for part in selected if part.delete_state is None]
     return GatheredFacts(
-        facts=tuple(gathering.facts(part) for part in selected if part.delete_state is None),
+        facts=tuple(replace(after[key], unchanged=before[key].unchanged) for key in keys),
         skipped=tuple(skip for skip in skipped if not _is_removed(inputs, skip)),
         removed=sum(part.delete_state is not None for part in selected),
         damaged=len(state.quarantined) + (0 if state.accepts_missing else len(state.missing)),
         counts_objects=asked.objects is not None,
     )
-
-
-@dataclass(slots=True)
-class _Decided:
-    """The `Digest` of decisions with one set of settings, by topic, and the log starts that they raise."""
-
-    configs: Mapping[str, TopicConfig]
-    now_ms: int
-    columns: dict[_Key, DecisionColumns] = field(init=False, default_factory=dict)
-    log_starts: dict[_Key, int] = field(init=False, default_factory=dict)
-
-    def empty(self) -> Self:
-        """Implement `Digest.empty`."""
-        return replace(self)
-
-    def add(self, part: PartitionState, decisions: PartitionDecisions) -> None:
-        """Implement `Digest.add`: deletes of brokers raise the log start, too."""
-        key = part.topic_id_partition.key
-        self.columns[key] = decisions.columns(part, self.now_ms)
-        deleted = () if decisions.kept is None else decisions.kept.of_kinds(EXPIRED)
-        starts = [each.end_offset + 1 for each in deleted if each.end_offset is not None]
-        starts += [start for s in decisions.steps if (start := s.details.get("new_log_start_offset"))]
-        if starts:
-            self.log_starts[key] = max(starts)
-
-    def merge(self, other: Self) -> None:
-        """Implement `Digest.merge`."""
-        self.columns |= other.columns
-        self.log_starts |= other.log_starts
 
 
 def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:
@@ -141,25 +109,51 @@ def object_counts(remote: RemoteStorageManager) -> ObjectCounts:
     return ObjectCounts(always=always, transactions=remote.layout.keys_per_segment - always)
 
 
-class _Gathering:
-    def __init__(
-        self, inputs: RetentionInputs, asked: FactsRequest, unchanged: _Decided, changed: _Decided
-    ) -> None:
-        self._inputs = inputs
-        self._asked = asked
-        self._unchanged = unchanged
-        self._changed = changed
-        self._newest = {} if inputs.cluster is not None else newest_replicas(inputs.logs)
-        self._logs: dict[_Key, list[LocalLog]] = defaultdict(list)
-        for log in inputs.logs:
-            self._logs[log.topic_id_partition.key].append(log)
+@dataclass(slots=True, kw_only=True)
+class _FactsDigest:
+    """The `Digest` of the facts of each partition if `configs` are the settings, both now and changed.
 
-    def facts(self, part: PartitionState) -> PartitionFacts:
+    `logs` are all replicas of a partition in the log directories, of which the newest decides, unless there
+    are `views` of leaders.
+    """
+
+    configs: Mapping[str, TopicConfig]
+    now_ms: int
+    objects: ObjectCounts | None
+    unreadable: Collection[TopicPartition]
+    views: Mapping[_Key, LeaderView] | None
+    logs: Mapping[_Key, Sequence[LocalLog]]
+    facts: dict[_Key, PartitionFacts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, inputs: RetentionInputs, asked: FactsRequest, configs: Mapping[str, TopicConfig]) -> Self:
+        """Return a digest without partitions."""
+        logs: dict[_Key, list[LocalLog]] = defaultdict(list)
+        for log in inputs.logs:
+            logs[log.topic_id_partition.key].append(log)
+        return cls(
+            configs=configs,
+            now_ms=inputs.now_ms,
+            objects=asked.objects,
+            unreadable=asked.unreadable,
+            views=None if inputs.cluster is None else inputs.cluster.views,
+            logs=logs,
+        )
+
+    def empty(self) -> Self:
+        """Implement `Digest.empty`."""
+        return replace(self, facts={})
+
+    def add(self, part: PartitionState, decisions: PartitionDecisions) -> None:
+        """Implement `Digest.add`."""
+        if part.delete_state is not None or not part.segment_count:
+            return
         partition = part.topic_id_partition
-        columns = PartitionColumns(part, self._asked.objects)
+        columns = PartitionColumns(part, self.objects)
         local_only_bytes = self._local_only_bytes(part)
-        first_ms, later = columns.growth(self._inputs.now_ms)
-        return PartitionFacts(
+        first_ms, later = columns.growth(self.now_ms)
+        outlook = self._outlook(part, columns, decisions, local_only_bytes)
+        self.facts[partition.key] = PartitionFacts(
             topic=partition.topic,
             topic_id=partition.topic_id,
             partition=partition.partition,
@@ -167,47 +161,58 @@ class _Gathering:
             first_ms=first_ms,
             later=later,
             local_only_bytes=local_only_bytes,
-            unchanged=self._outlook(part, columns, self._unchanged, local_only_bytes),
-            changed=self._outlook(part, columns, self._changed, local_only_bytes),
+            unchanged=outlook,
+            changed=outlook,
             local=self._local(part),
         )
 
+    def answer(self) -> Self:
+        """Implement `Digest.answer`."""
+        return replace(self, configs={}, unreadable=(), views=None, logs={})
+
+    def merge(self, other: Self) -> None:
+        """Implement `Digest.merge`."""
+        self.facts |= other.facts
+
     def _outlook(
-        self, part: PartitionState, columns: PartitionColumns, decided: _Decided, local_only_bytes: int | None
+        self,
+        part: PartitionState,
+        columns: PartitionColumns,
+        decisions: PartitionDecisions,
+        local_only_bytes: int | None,
     ) -> Outlook:
         partition = part.topic_id_partition
-        config = decided.configs.get(partition.topic, TopicConfig())
+        config = self.configs.get(partition.topic, TopicConfig())
         is_size_known = config.retention_bytes < 0 or local_only_bytes is not None
         return outlook(
             columns,
-            decided.columns[partition.key],
+            decisions.columns(part, self.now_ms),
             config,
-            now_ms=self._inputs.now_ms,
-            is_known=is_size_known and partition.topic_partition not in self._asked.unreadable,
-            log_start_offset=decided.log_starts.get(partition.key),
+            now_ms=self.now_ms,
+            is_known=is_size_known and partition.topic_partition not in self.unreadable,
+            log_start_offset=_new_log_start(decisions),
         )
 
     def _local_only_bytes(self, part: PartitionState) -> int | None:
         key = part.topic_id_partition.key
-        if self._inputs.cluster is not None:
-            view = self._inputs.cluster.views.get(key)
+        if self.views is not None:
+            view = self.views.get(key)
             return None if view is None else view.local_only_bytes
-        log = self._newest.get(key)
+        log = newest_replicas(self.logs.get(key, ())).get(key)
         return None if log is None else view_of_log(part, log).local_only_bytes
 
     def _local(self, part: PartitionState) -> LocalFacts | None:
-        """Return what local retention with the changed settings leaves of the partition's replicas."""
-        logs = self._logs.get(part.topic_id_partition.key, [])
+        """Return what local retention with the settings leaves of the partition's replicas."""
+        logs = self.logs.get(part.topic_id_partition.key, ())
         if not logs:
             return None
-        limits = LocalRetention.of(self._changed.configs.get(part.topic_id_partition.topic, TopicConfig()))
-        now_ms = self._inputs.now_ms
-        later_ms = now_ms + HORIZONS_DAYS[-1] * DAY_MS
+        limits = LocalRetention.of(self.configs.get(part.topic_id_partition.topic, TopicConfig()))
+        later_ms = self.now_ms + HORIZONS_DAYS[-1] * DAY_MS
         highest = [
             find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset).offset
             for log in logs
         ]
-        left = (limits.left(log, copied, now_ms) for log, copied in zip(logs, highest, strict=True))
+        left = (limits.left(log, copied, self.now_ms) for log, copied in zip(logs, highest, strict=True))
         # At `later_ms`, all segments that are rolled now will be replicated and copied.
         by_then = (replace(log, high_watermark=log.log_end_offset) for log in logs)
         later = (limits.left(log, log.log_end_offset, later_ms) for log in by_then)
@@ -219,6 +224,14 @@ class _Gathering:
             left_bytes=_size(left),
             later_bytes=_size(later),
         )
+
+
+def _new_log_start(decisions: PartitionDecisions) -> int | None:
+    """Return the log start that the deletions raise, those of brokers as well; None if none does."""
+    deleted = () if decisions.kept is None else decisions.kept.of_kinds(EXPIRED)
+    starts = [each.end_offset + 1 for each in deleted if each.end_offset is not None]
+    starts += [start for s in decisions.steps if (start := s.details.get("new_log_start_offset"))]
+    return max(starts, default=None)
 
 
 def _size(logs: Iterable[Sequence[LocalSegment]]) -> int:

@@ -49,7 +49,7 @@ from tierctl.plan.safety import WRONG_TIER
 from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder, spooled
 from tierctl.storage.object_sets import (
@@ -139,9 +139,31 @@ class TierSets:
         """
         with self.resources.progress.bar("listing the tier", unit="objects") as advance:
             found = self._list(advance, others=others)
+        self._require_any(found)
+        return found
+
+    @property
+    def shared_spec(self) -> TierSpec:
+        """How executors open the tier, which share its limits."""
+        return self.spec.resolved(self.remote).shared(lambda: self.resources.executors.slots)
+
+    def sets_in(self, folders: Collection[str]) -> list[ListedSet]:
+        """Return the sets in some folders, which executors list."""
+        spec, executors = self.spec.resolved(self.remote), self.resources.executors
+        with self.resources.progress.bar("listing partitions", unit="objects") as advance:
+            return list(spark_tier.sets_in_folders(executors, spec, sorted(folders), advance))
+
+    def partitions_by_folder(self) -> dict[str, frozenset[TopicIdPartition]]:
+        """Return which partitions have sets in each folder, listed by executors; raise as `listed`."""
+        executors, spec = self.resources.executors, self.spec.resolved(self.remote)
+        with self.resources.progress.bar("listing the tier", unit="objects") as advance:
+            found = spark_tier.partitions_by_folder(executors, spec, self.remote, advance)
+        self._require_any([each for each in found.values() if each])
+        return found
+
+    def _require_any(self, found: Collection[object]) -> None:
         if not found:
             raise NotFoundError(f"{tier_name(self.remote)} has no object of a segment", hint=WRONG_TIER)
-        return found
 
     def listed_of(self, partitions: Collection[tuple[Uuid, int]]) -> list[ListedSet]:
         """Return the sets of these partitions, by topic id and partition."""
@@ -164,7 +186,7 @@ class TierSets:
         """
         # The objects of a topic may have been copied under another topic id: segment ids alone are not
         # unique.
-        known = {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in finished}
+        known = _by_key(finished)
         unknown = [each for each in listed if _key(each) not in known]
         found = {_key(each.listed): each for each in self._derive(unknown)}
         refused = [each for each in found.values() if each.lacks_rights]
@@ -284,6 +306,24 @@ def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid, int]:
     return (listed.partition.key, listed.segment_id, listed.start_offset)
 
 
+def _by_key(
+    segments: Iterable[RemoteLogSegmentMetadata],
+) -> dict[tuple[tuple[Uuid, int], Uuid, int], RemoteLogSegmentMetadata]:
+    """Return the segments by the keys of their sets."""
+    return {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in segments}
+
+
+def known_sets(
+    listed: Sequence[ListedSet], segments: Iterable[RemoteLogSegmentMetadata]
+) -> list[ObjectSet] | None:
+    """Return the sets with the metadata of their finished segments; None if one has no such segment."""
+    known = _by_key(each for each in segments if each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    found = [known.get(_key(each)) for each in listed]
+    if None in found:
+        return None
+    return [ObjectSet(listed=each, segment=segment) for each, segment in zip(listed, found, strict=True)]
+
+
 _NO_LEADER = "it has no leader now, so its log start is unknown: wait until it has one"
 _NO_DIRECTORY = (
     "no log directory has this partition, but others of its topic: name the log directories of all replicas"
@@ -352,7 +392,7 @@ def inputs_of(
     return PartitionInputs(
         partition=partition,
         sets=sets,
-        known={} if part is None else known_states(part),
+        known={} if part is None else states_of(part.cache.list_remote_log_segments()),
         leader=leader,
         local_holes=_local_holes(sets, leader),
         why_no_log=logs.missing.get(partition),
@@ -360,9 +400,9 @@ def inputs_of(
     )
 
 
-def known_states(part: PartitionState) -> dict[Uuid, RemoteLogSegmentState]:
-    """Return the states of a partition's segments in the metadata, by segment id."""
-    return {segment.segment_id: segment.state for segment in part.cache.list_remote_log_segments()}
+def states_of(segments: Iterable[RemoteLogSegmentMetadata]) -> dict[Uuid, RemoteLogSegmentState]:
+    """Return the states of segments by their ids."""
+    return {segment.segment_id: segment.state for segment in segments}
 
 
 def _local_holes(sets: Sequence[ObjectSet], log: Log | None) -> dict[int, LocalHole]:

@@ -15,7 +15,7 @@ from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.commands.restore.inventory import TierSets, known_states
+from tierctl.commands.restore.inventory import TierSets, states_of
 from tierctl.commands.restore.new_logs import (
     NewLog,
     NewLogs,
@@ -199,7 +199,7 @@ def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
         targets=targets,
         target=target,
         renamed=[run.remote.renamed(segment, target) for segment in chain] if target else [],
-        known={} if part is None else known_states(part),
+        known={} if part is None else states_of(part.cache.list_remote_log_segments()),
     )
 
 

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 
@@ -17,17 +18,25 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
-from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of, require_read_logs
+from tierctl.commands.restore.inventory import (
+    DecidingLogs,
+    TierSets,
+    inputs_of,
+    known_sets,
+    require_read_logs,
+    states_of,
+)
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.folder_writer import FolderSettings
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierctl.model import ListedSet, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
@@ -46,8 +55,10 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
+from tierctl.spark.executors.task import shared_tier
 from tierctl.state.tier_state import TierState
-from tierctl.storage.object_sets import by_partition
+from tierctl.storage.object_sets import by_partition, ordered, sets_among
+from tierctl.storage.open_tier import TierSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +404,116 @@ def rebuild(request: RebuildRequest, progress: Progress | None = None) -> Mutati
     return Rebuild.of(request, progress)
 
 
+_Key = tuple[Uuid, int]
+_Known = list[RemoteLogSegmentMetadata]
+"""All segments of a partition that are in the metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Tell which partitions a rebuild does nothing about; `logs` and the options decide as in its plan."""
+
+    logs: DecidingLogs
+    asked: AskedLogStart | None
+    after_hole: bool
+
+    def __call__(self, state: TierState, listed: Sequence[ListedSet], known: _Known) -> bool:
+        """Return whether the sets of a partition are of finished segments, and its plan is empty.
+
+        Without the log that decides, the objects themselves are read.
+        """
+        partition = listed[0].partition
+        sets = known_sets(listed, known) if partition in self.logs.leaders else None
+        if sets is None:
+            return False
+        inputs = replace(inputs_of(partition, sets, logs=self.logs), known=states_of(known))
+        found = plan_rebuild(state, [inputs], self.asked, after_hole=self.after_hole)
+        return not (found.plan.steps or found.plan.skipped or found.refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsettled:
+    """The question for `TierState.map_parts` which partitions are not `settled`: their sets and segments.
+
+    `folders` are those in the tier of each partition.
+    """
+
+    spec: TierSpec
+    folders: Mapping[_Key, Sequence[str]]
+    settled: Settled
+
+    def __call__(self, state: TierState) -> Iterator[tuple[_Key, list[ListedSet], _Known]]:
+        """Yield each such partition; raise RemoteStorageError for a folder that can't be listed."""
+        remote = shared_tier(self.spec)
+        for part in state.by_metadata_partition():
+            key = part.topic_id_partition.key
+            objects = chain.from_iterable(map(remote.list_objects, self.folders.get(key, ())))
+            listed = _sets_of({key}, sets_among(remote, objects))
+            known = list(part.cache.list_remote_log_segments()) if listed else []
+            if listed and not self.settled(state, listed, known):
+                yield key, listed, known
+
+
+def _sets_of(keys: Collection[_Key], sets: Iterable[ListedSet]) -> list[ListedSet]:
+    """Return the sets of some partitions, in order; one that was listed with two folders occurs once."""
+    found = ordered(each for each in sets if each.partition.key in keys)
+    return [each for each, following in zip_longest(found, found[1:]) if each != following]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildSources:
+    """What a rebuild compares: the sets of objects in the tier, and the segments in the metadata.
+
+    `listed` has all sets. It is None if executors have the segments: `folders` are those that they have
+    listed, with the partitions whose sets are there.
+    """
+
+    tier: TierSets
+    state: TierState
+    listed: Sequence[ListedSet] | None
+    folders: Mapping[str, Collection[TopicIdPartition]]
+
+    @classmethod
+    def of(cls, tier: TierSets, state: TierState) -> Self:
+        """List the tier; raise as `TierSets.listed`."""
+        if state.elsewhere is None:
+            return cls(tier=tier, state=state, listed=tier.listed(), folders={})
+        return cls(tier=tier, state=state, listed=None, folders=tier.partitions_by_folder())
+
+    @property
+    def partitions(self) -> set[TopicIdPartition]:
+        """The partitions that have sets."""
+        if self.listed is not None:
+            return {each.partition for each in self.listed}
+        return {each for found in self.folders.values() for each in found}
+
+    def to_decide(
+        self, wanted: Collection[TopicIdPartition], settled: Settled
+    ) -> tuple[list[ListedSet], dict[_Key, _Known]]:
+        """Return the sets of the partitions in `wanted`, and their segments.
+
+        If executors have the segments, settled partitions are left out.
+        """
+        keys = {partition.key for partition in wanted}
+        known: dict[_Key, _Known] = {}
+        if self.listed is not None:
+            for key in keys & self.state.partitions.keys():
+                known[key] = list(self.state.partitions[key].cache.list_remote_log_segments())
+            return [each for each in self.listed if each.partition.key in keys], known
+        folders: dict[_Key, list[str]] = {key: [] for key in keys}
+        for folder, partitions in self.folders.items():
+            for key in keys & {each.key for each in partitions}:
+                folders[key].append(folder)
+        question = Unsettled(spec=self.tier.shared_spec, folders=folders, settled=settled)
+        listed: list[ListedSet] = []
+        for key, own, segments in self.state.map_parts(question, keys):
+            listed += own
+            known[key] = segments
+        lost = keys - self.state.partitions.keys()
+        more = self.tier.sets_in({folder for key in lost for folder in folders[key]})
+        return ordered([*listed, *_sets_of(lost, more)]), known
+
+
 class Rebuild(Change[RebuildRequest]):
     """One run of `rebuild`."""
 
@@ -402,6 +523,7 @@ class Rebuild(Change[RebuildRequest]):
     logs_decide = True
     writes_logs = True
     may_be_new = True
+    kept = Kept.FACTS
     changes_tier = False
 
     @classmethod
@@ -425,9 +547,9 @@ class Rebuild(Change[RebuildRequest]):
         run, request = self.run, self.request
         state = run.metadata.refresh()
         tier = TierSets.to_change(run)
-        listed = tier.listed()
+        sources = RebuildSources.of(tier, state)
         logs = run.logs
-        in_tier = {each.partition for each in listed}
+        in_tier = sources.partitions
         if run.cluster is None:
             require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")
         selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
@@ -435,15 +557,16 @@ class Rebuild(Change[RebuildRequest]):
         deleted = _deleted(run, chosen)
         wanted = set(chosen) - deleted.keys()
         deciding = DecidingLogs.of(run, sorted(wanted), logs)
-        sets = tier.derived(
-            [each for each in listed if each.partition in wanted],
-            finished=list(_finished(state, wanted)) if deciding.leaders else (),
-            with_lineages=True,
-        )
-        found_sets = by_partition(sets).items()
-        inputs = (inputs_of(partition, own, state, deciding) for partition, own in found_sets)
-        inputs = (replace(each, unsound=tier.unsound(each.serving)) for each in inputs)
         asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
+        settled = Settled(deciding, asked, after_hole=request.after_hole)
+        listed, known = sources.to_decide(wanted, settled)
+        finished = [each for own in known.values() for each in own if each.state is _FINISHED]
+        sets = tier.derived(listed, finished=finished if deciding.leaders else (), with_lineages=True)
+        inputs = (
+            replace(inputs_of(partition, own, logs=deciding), known=states_of(known.get(partition.key, ())))
+            for partition, own in by_partition(sets).items()
+        )
+        inputs = (replace(each, unsound=tier.unsound(each.serving)) for each in inputs)
         found = self._found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
         skipped = (
             *(Skip.of(partition, reason) for partition, reason in deleted.items()),
@@ -531,14 +654,6 @@ def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[To
     else:
         return {}
     return {partition: reason for partition, reason in reasons.items() if reason is not None}
-
-
-def _finished(
-    state: TierState, partitions: Collection[TopicIdPartition]
-) -> Iterator[RemoteLogSegmentMetadata]:
-    for part in state:
-        if part.topic_id_partition in partitions:
-            yield from (s for s in part.cache.list_remote_log_segments() if s.state is _FINISHED)
 
 
 def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:

@@ -91,30 +91,25 @@ class DeepReadsAsked:
 def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
     """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
     earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
-
-    def last_run(key: _Key, segment_id: Uuid) -> ReadingRun | None:
-        run = earlier.get(key, {}).get(segment_id)
-        return run if run is not None and now_ms - KEPT_MS < run.at_ms <= now_ms else None
-
+    recent = {
+        key: {each: run for each, run in runs.items() if now_ms - KEPT_MS < run.at_ms <= now_ms}
+        for key, runs in earlier.items()
+    }
     sample = None
     if asked.is_sample:
         seed = randbelow(_SEED_MAX) if asked.seed is None else asked.seed
-
-        def by_another_sample(key: _Key, segment_id: Uuid) -> bool:
-            # A run that is repeated with its seed reads the same segments again.
-            run = last_run(key, segment_id)
-            return run is not None and run.seed != seed
-
         sample = Sample(
             percent=100.0 if asked.percent is None else asked.percent,
             seed=seed,
             budget_bytes=asked.budget_bytes,
-            was_read=by_another_sample,
+            # A run that is repeated with its seed reads the same segments again.
+            was_read={
+                key: frozenset(each for each, run in runs.items() if run.seed != seed)
+                for key, runs in recent.items()
+            },
         )
-    is_kept = asked.state_dir is not None
-    return DeepReads(
-        sample=sample, was_read=(lambda *segment: last_run(*segment) is not None) if is_kept else None
-    )
+    was_read = {key: frozenset(runs) for key, runs in recent.items()}
+    return DeepReads(sample=sample, was_read=None if asked.state_dir is None else was_read)
 
 
 @contextmanager
@@ -125,11 +120,11 @@ def reads_recorded(
     try:
         yield
     finally:
-        if asked.state_dir is not None and reads.read:
+        if asked.state_dir is not None and reads.done.ids:
             seed = None if reads.sample is None else reads.sample.seed
             record_read_segments(
                 asked.state_dir,
-                reads.read,
+                reads.done.ids,
                 ReadingRun(now_ms, seed),
                 is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
             )
@@ -513,8 +508,7 @@ def _findings(
     is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        kept = Kept.SEGMENTS if is_deep else Kept.FACTS
-        metadata = whole_metadata(resources, kept=kept) if read is None else read
+        metadata = whole_metadata(resources, kept=_kept(request)) if read is None else read
         state = metadata.refresh() if read is None else read.state
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
@@ -559,6 +553,12 @@ def _findings(
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
+
+
+def _kept(request: VerifyRequest) -> Kept:
+    """Return what the driver keeps: the record of reads leaves out segments that are no longer there."""
+    is_recorded = request.state_dir is not None and (request.deep or request.reads_asked.is_sample)
+    return Kept.SEGMENTS if is_recorded else Kept.FACTS
 
 
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:

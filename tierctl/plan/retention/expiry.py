@@ -263,6 +263,10 @@ class Digest(Protocol):
         """Add a partition, whose segments may be read during this call."""
         ...
 
+    def answer(self) -> Self:
+        """Return this digest without what only `add` needs: executors return it."""
+        ...
+
     def merge(self, other: Self, /) -> None:
         """Add the partitions of `other`."""
         ...
@@ -309,7 +313,7 @@ class _Inputs:
             decisions.kept = None
             yield decisions
         if digest is not None:
-            yield digest
+            yield digest.answer()
 
     def explains(self, partition: TopicIdPartition) -> bool:
         """Return whether the plan has the segments of `partition` that stay."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -10,9 +9,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import numpy as np
-
-from tierctl.checks.deep import PartitionTask, SegmentsTask, Task, TaskRunner
+from tierctl.checks.cross_check import DeepTasks, OfPartition
+from tierctl.checks.deep import Candidate, Candidates, ReadCounts, SegmentsTask, Task, TaskRunner
 from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.objects import Audit, StoreAudit, Suspect, earliest, flag_writers
@@ -26,7 +24,7 @@ from tierctl.model.progress import Advance
 from tierctl.spark.executors.task import shared_tier, shared_topic
 from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, grouped
 from tierctl.state.segment_ids import SegmentIds
-from tierctl.state.tier_state import PartitionState, Question, TierState
+from tierctl.state.tier_state import PartitionState, Question, Spread, TierState
 from tierctl.storage import object_sets as sets
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.layouts.kafka import owner_of_folder, segment_object_name
@@ -35,8 +33,6 @@ from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
-FOLDERS_PER_SLOT: Final = 4
-"""With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""
 ITEMS_PER_JOB = 100_000
 """The results of one job are in memory as bytes, about 1 KiB for the metadata of a segment."""
 REQUEST_US: Final = 20_000
@@ -102,18 +98,29 @@ def list_object_sets(
 ) -> list[ListedSet]:
     """Return what `storage.object_sets.list_object_sets` returns; one input lists one folder of `remote`."""
     listing: Sequence[str | RemoteObject] = (
-        folders_to_list(executors, remote) if partitions is None else list(folders_of(remote, partitions))
+        partition_folders(remote) if partitions is None else list(folders_of(remote, partitions))
     )
     here = [each for each in listing if isinstance(each, RemoteObject)]
     found = sets.sets_among(remote, here, advance, others=others)
     folders = [each for each in listing if isinstance(each, str)]
+    return sets.ordered([*found, *sets_in_folders(executors, spec, folders, advance, others=others)])
+
+
+def sets_in_folders(
+    executors: Executors,
+    spec: TierSpec,
+    folders: Sequence[str],
+    advance: Advance,
+    *,
+    others: Callable[[RemoteObject], object] = id,
+) -> Iterator[ListedSet]:
+    """Yield the sets in folders, each of which is an input; `others` and `advance` as for `sets_among`."""
     function = partial(_list_folder, spec.shared(lambda: executors.slots))
     for own, unknown, count in executors.run(function, folders):
-        found += own
+        yield from own
         for each in unknown:
             others(each)
         advance(count)
-    return sets.ordered(found)
 
 
 def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[RemoteObject], int]:
@@ -125,19 +132,35 @@ def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[Rem
     return found, others, sum(counts)
 
 
-def folders_to_list(executors: Executors, remote: RemoteStorageManager) -> list[str | RemoteObject]:
-    """Return folders of `remote` for executors to list, and the objects outside of them, ordered by key."""
-    listing = remote.list_folder().by_key()
-    return listing if len(listing) >= FOLDERS_PER_SLOT * executors.slots else _inner(remote, listing)
+def partitions_by_folder(
+    executors: Executors, spec: TierSpec, remote: RemoteStorageManager, advance: Advance
+) -> dict[str, frozenset[TopicIdPartition]]:
+    """Return the partitions that have sets of objects in each folder of `remote`."""
+    listing = partition_folders(remote)
+    folders = {each for each in listing if isinstance(each, str)}
+    # Objects beside the folders of partitions are listed with the folder that they are in.
+    folders |= {
+        each.key[: each.key.rindex("/") + 1]
+        for each in listing
+        if not isinstance(each, str) and "/" in each.key
+    }
+    function, ordered = partial(_partitions_in, spec.shared(lambda: executors.slots)), sorted(folders)
+    found: dict[str, frozenset[TopicIdPartition]] = {}
+    for folder, (partitions, count) in zip(ordered, executors.run(function, ordered), strict=True):
+        found[folder] = partitions
+        advance(count)
+    return found
+
+
+def _partitions_in(spec: TierSpec, folder: str) -> tuple[frozenset[TopicIdPartition], int]:
+    """Return the partitions that have sets in a folder, and the number of objects of sets."""
+    found, _, count = _list_folder(spec, folder)
+    return frozenset(each.partition for each in found), count
 
 
 def partition_folders(remote: RemoteStorageManager) -> list[str | RemoteObject]:
     """Return the folders of partitions, other folders, and the objects outside of them, ordered by key."""
-    return _inner(remote, remote.list_folder().by_key())
-
-
-def _inner(remote: RemoteStorageManager, listing: Sequence[str | RemoteObject]) -> list[str | RemoteObject]:
-    """Return `listing` with the contents of the folders of topics in place of these."""
+    listing = remote.list_folder().by_key()
     topics = [each for each in listing if isinstance(each, str) and _is_topic(each)]
     found = in_order(remote.list_folder, topics, threads=_LISTING_THREADS, ahead=_LISTING_THREADS)
     inner = dict(zip(topics, found, strict=True))
@@ -154,10 +177,10 @@ def _is_topic(folder: str) -> bool:
 
 
 SEGMENTS_AT_ONCE = 1_000_000
-"""The number of segments that one job sends to executors; each takes about 100 bytes."""
+"""The number of segments that one job examines; those that the driver has take about 100 bytes each."""
 _OBJECTS_PER_SEGMENT = 5
 # Approximate microseconds on an executor: tasks are combined by their estimated duration.
-_OBJECT_US, _SEGMENT_US, _CHECKED_BYTES_PER_US = 10, 20, 200
+_OBJECT_US, _SEGMENT_US = 10, 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +189,7 @@ class PartitionAudit:
 
     `others` are, by folder, the objects that belong to none of these. `claimed` are the keys of the objects
     of other folders that do. `listed` counts the objects in its folders, `aiven` and `kafka` those that only
-    that layout has. `totals` are those of `Audit`, empty if they are not asked for.
+    that layout has. `candidates` are those of `Audit`.
     """
 
     others: Mapping[str, Sequence[RemoteObject]]
@@ -175,7 +198,7 @@ class PartitionAudit:
     listed: int
     aiven: int
     kafka: int
-    totals: array[int]
+    candidates: Sequence[Candidate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +212,7 @@ class FolderAudits:
     spec: TierSpec
     folders: Mapping[PartitionKey, Sequence[str]]
     flagged_since: Mapping[int, int]
-    with_totals: bool
+    candidates: Candidates | None
     more: Mapping[PartitionKey, Sequence[RemoteObject]] = field(default_factory=dict)
 
     def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, PartitionAudit]]:
@@ -204,14 +227,15 @@ class FolderAudits:
         tally, folders = audit.tally, self.folders.get(key, ())
         others = {folder: list(audit.unaccounted(remote.list_objects(folder))) for folder in folders}
         listed = tally.objects + sum(map(len, others.values()))
+        claimed = [each.key for each in self.more.get(key, ()) if tally.add_listed(each)]
         return PartitionAudit(
             others=others,
-            claimed=[each.key for each in self.more.get(key, ()) if tally.add_listed(each)],
+            claimed=claimed,
             suspects=list(audit.suspects(self.flagged_since)),
             listed=listed,
             aiven=tally.aiven,
             kafka=tally.kafka,
-            totals=array("q", tally.totals_by_row(key).tobytes() if self.with_totals else b""),
+            candidates=list(audit.candidates(self.candidates)),
         )
 
 
@@ -271,12 +295,16 @@ class SparkRunner:
         """Implement `Elsewhere`: send executors the tables of the metadata partitions."""
         parts = (part_of(state, [number]) for number in sorted(metadata_partitions))
         for job in grouped(parts, _segments_in, SEGMENTS_AT_ONCE):
+            if isinstance(question, Spread):
+                spread = question.divide, job, question.gather
+                yield from self.executors.run_spread(*spread, title="reading segments")
+                continue
             for answers in self.executors.run(
                 partial(answer, question), job, cost=_asking_us, min_task_cost=_LEAST_US
             ):
                 yield from answers
 
-    def audit(self, state: TierState, *, with_totals: bool) -> Audit:
+    def audit(self, state: TierState, candidates: Candidates | None) -> Audit:
         """Implement `RemoteRunner.audit`: each partition's folders are listed where its segments are.
 
         An object in another folder than its own is sent to the partition that it names.
@@ -292,7 +320,7 @@ class SparkRunner:
             spec=self.spec,
             folders=folders,
             flagged_since=earliest(spread.map_parts(flag_writers)),
-            with_totals=with_totals,
+            candidates=candidates,
         )
         audits = dict(spread.map_in_order(question))
         others = {folder: found for each in audits.values() for folder, found in each.others.items()}
@@ -307,19 +335,65 @@ class SparkRunner:
             claimed |= {key for each in audits.values() for key in each.claimed}
         is_mostly_aiven = sum(each.aiven - each.kafka for each in audits.values()) > 0
         suspects = (suspect for each in audits.values() for suspect in each.suspects)
-        totals = {partition.key: each.totals for partition, each in audits.items()}
         unaccounted = _in_order(listing, others)
         return Audit(
             unaccounted=(each for each in unaccounted if each.key not in claimed),
             suspects=lambda: (each.in_aiven() if is_mostly_aiven else each for each in suspects),
-            totals_by_row=lambda key: np.frombuffer(totals[key], np.int64),
+            candidates=lambda: (candidate for each in audits.values() for candidate in each.candidates),
         )
 
-    def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
-        """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
-        function = partial(check, self.spec)
-        for job in grouped(tasks, _segments_of, SEGMENTS_AT_ONCE):
-            yield from self.executors.run(function, job, cost=_checking_us, min_task_cost=_LEAST_US)
+    def findings(self, state: TierState, tasks: DeepTasks, done: ReadCounts) -> Iterator[list[Finding]]:
+        """Implement `RemoteRunner.findings`: tasks are made where the segments are, and then distributed.
+
+        A job examines the partitions with SEGMENTS_AT_ONCE segments, so that findings come and are counted
+        while segments are read.
+        """
+        parts = (part for part in state if part.topic_id_partition in tasks.checks.selection)
+        for job in grouped(parts, lambda part: part.segment_count + 1, SEGMENTS_AT_ONCE):
+            chosen = frozenset(part.topic_id_partition for part in job)
+            own = replace(tasks, checks=replace(tasks.checks, selection=chosen))
+            read = ReadTasks(spec=self.spec, was_read=done.was_read, keeps=done.keeps)
+            question = Spread(partial(divided, self.spec, own), read)
+            found: list[tuple[OfPartition, list[Finding]]] = []
+            for some, counts in state.map_parts(question, {each.key for each in chosen}):
+                found += some
+                done.merge(counts)
+            order = {part.topic_id_partition: number for number, part in enumerate(job)}
+            for _, findings in sorted(found, key=lambda each: (order[each[0][0]], each[0][1])):
+                yield findings
+
+
+Work = tuple[OfPartition, SegmentsTask | list[Finding]]
+
+
+def divided(spec: TierSpec, tasks: DeepTasks, state: TierState) -> Iterator[Work]:
+    """Yield the segments of `state` that are to be read, and the findings of the other tasks."""
+    for place, task in tasks(state):
+        if isinstance(task, SegmentsTask):
+            yield place, task
+        elif findings := check(spec, task):
+            yield place, findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTasks:
+    """Carry out what `divided` yields: return the findings, and the segments that were read."""
+
+    spec: TierSpec
+    was_read: Mapping[PartitionKey, Collection[Uuid]]
+    keeps: bool
+
+    def __call__(self, work: Iterable[Work]) -> tuple[list[tuple[OfPartition, list[Finding]]], ReadCounts]:
+        """Return the findings with their places; raises as `check`."""
+        done = ReadCounts(self.was_read, self.keeps)
+        found = []
+        for place, task in work:
+            findings = check(self.spec, task) if isinstance(task, SegmentsTask) else task
+            if isinstance(task, SegmentsTask):
+                done.add(task, findings)
+            if findings:
+                found.append((place, findings))
+        return found, done.answer()
 
 
 def _key_of(folder: str) -> PartitionKey | None:
@@ -358,21 +432,9 @@ def _segments_in(state: TierState) -> int:
     return sum(part.segment_count for part in state.partitions.values()) + 1
 
 
-def _segments_of(task: Task) -> int:
-    if isinstance(task, PartitionTask):
-        return len(task.readable.cache) + 1
-    return len(task.segments) * 10 + sum(len(log.segments) for log in task.logs)
-
-
 def _asking_us(state: TierState) -> int:
     requests = len(state.partitions) * REQUEST_US
     return requests + _segments_in(state) * (_SEGMENT_US + _OBJECTS_PER_SEGMENT * _OBJECT_US)
-
-
-def _checking_us(task: Task) -> int:
-    if isinstance(task, PartitionTask):
-        return REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
-    return len(task.segments) * REQUEST_US + task.size_bytes // _CHECKED_BYTES_PER_US
 
 
 def deleted_among(

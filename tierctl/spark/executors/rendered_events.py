@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -16,7 +15,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.pages import Filter, Page, Printer
 from tierctl.report.formatters.records import load
 from tierctl.report.formatters.sources import from_chunk
-from tierctl.spark.executors.transport import Executors
+from tierctl.spark.executors.transport import Executors, one_ahead
 
 RECORDS_PER_JOB = 200_000
 """The records of one job. The lines of two jobs may wait to be printed; a line has about 300 bytes."""
@@ -106,16 +105,12 @@ def _one_after_another(
         )
         return [page for pages in found for page in pages]
 
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            running = pool.submit(pages_of, next(jobs, ()))
-            for job in jobs:
-                following = None if is_short else pool.submit(pages_of, job)
-                yield from running.result()
-                running = following or pool.submit(pages_of, job)
-            yield from running.result()
-        finally:
-            over.set()
+    found = map(pages_of, jobs) if is_short else one_ahead(pages_of, jobs)
+    try:
+        for pages in found:
+            yield from pages
+    finally:
+        over.set()
 
 
 def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:

@@ -9,10 +9,11 @@ import pickle
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -77,6 +78,7 @@ _PACKAGES = (
     "storage.throttle",
     "spark.executors.checked_segments",
     "commands.insight.tier_digest",
+    "commands.insight.what_if_facts",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
@@ -254,6 +256,8 @@ SLICE_BYTES = 8 << 20
 TASKS = "task"
 """The column of a job's input: the pickled list of (number, input) of one task."""
 
+_ITEMS_PER_BATCH = 64
+
 RESULTS = pa.schema(
     [
         ("number", pa.int32()),
@@ -309,12 +313,14 @@ class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
     `is_retried` states that an earlier job may have processed the inputs. With `measures` the reads of tiers
-    are counted. `limit_factor` is that of the driver, which creates the task.
+    are counted. With `gathers` there is one input, which iterates over what `DivideTask` yielded.
+    `limit_factor` is that of the driver, which creates the task.
     """
 
     function: TaskFunction[Any, Any]
     is_retried: bool = False
     measures: bool = False
+    gathers: bool = False
     limit_factor: int = field(default_factory=lambda: limits().factor)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -324,7 +330,7 @@ class SparkTask:
         processed_bytes: list[int] = []
         measure_fetches(self.measures)
         with self.function.opened(processed_bytes.append) as function:
-            for number, each in inputs_of(batches):
+            for number, each in [_gathered(batches)] if self.gathers else inputs_of(batches):
                 data, is_error = outcome(function, each)
                 facts = {"number": number, "is_error": is_error, "is_retried": is_retried}
                 transfers = take_transfers()
@@ -334,6 +340,40 @@ class SparkTask:
                 }
                 yield from result_rows(data, facts, first)
                 processed_bytes.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivideTask:
+    """The callable for `DataFrame.mapInArrow`: yields a row for each item that `function` returns."""
+
+    function: Callable[[Any], Iterable[Any]]
+    limit_factor: int = field(default_factory=lambda: limits().factor)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of TASKS; instead of the items of an input that failed, one with the error."""
+        use_limit_factor(self.limit_factor)
+        for _, each in inputs_of(batches):
+            try:
+                items = iter(self.function(each))
+                while rows := [pickle.dumps(item) for item in islice(items, _ITEMS_PER_BATCH)]:
+                    yield pa.RecordBatch.from_arrays([pa.array(rows, pa.binary())], [TASKS])
+            except TierctlError as e:
+                yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(e)], pa.binary())], [TASKS])
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[Any]]:
+    """Return the number of this task, and the items in its rows, of which an error is raised."""
+
+    def items() -> Iterator[Any]:
+        for batch in batches:
+            for row in batch.column(TASKS):
+                item = pickle.loads(row.as_py())
+                if isinstance(item, TierctlError):
+                    raise item
+                yield item
+
+    context = task_context()
+    return 0 if context is None else context.partitionId(), items()
 
 
 def inputs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:

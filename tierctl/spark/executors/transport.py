@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
     RESULTS_DDL,
     TASKS,
+    DivideTask,
     PlainFunction,
     SparkTask,
     TaskFunction,
@@ -316,9 +317,12 @@ def require_usable(found: Probed[Any]) -> None:
 
 
 Input = TypeVar("Input")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _TASKS_PER_SLOT = 2
+# Distributed items may take minutes each, so that a lost executor should lose few.
+_SPREAD_PER_SLOT = 4
 # With this number of rows Spark creates as many tasks as it can run at the same time.
 _PROBE_ROWS = 1 << 12
 
@@ -357,13 +361,11 @@ class InputResult(Generic[Result]):
 class Executors:
     """The executors of a Spark session.
 
-    `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
     `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
     of tiers. Attempts that returned no result do not count. Spark shows jobs with the name of `command`.
     """
 
     session: SparkSession
-    tasks_max: int | None = None
     command: str = ""
     measures: bool = False
     on_transfers: Callable[[Transfers], None] = _no_transfers
@@ -451,10 +453,33 @@ class Executors:
         results = self._collect(runner, tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
+    def run_spread(
+        self,
+        divide: Callable[[Input], Iterable[Item]],
+        inputs: Sequence[Input],
+        gather: Callable[[Iterator[Item]], Result],
+        *,
+        title: str,
+    ) -> Iterator[Result]:
+        """Yield the results of `gather`, in no order, each for some of the items that `divide` returns.
+
+        Spark distributes the items of all inputs evenly: they go from one executor to another, and only the
+        results come here. Both functions are as that of `run`; raise as `run`.
+        """
+        if not inputs:
+            return
+        runner = SparkTask(function=PlainFunction(gather), measures=self.measures, gathers=True)
+        tasks = self._tasks(inputs, [1] * len(inputs), 1)
+        results = self._collect(
+            runner, tasks, stopped=_never, title=title, what=title, divide=DivideTask(function=divide)
+        )
+        for result in input_results(results).values():
+            yield _value(result)
+
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
         count = min(len(inputs), -(-sum(costs) // min_task_cost))
         if count > 1:
-            count = min(count, self.tasks_max or _TASKS_PER_SLOT * self.slots)
+            count = min(count, _TASKS_PER_SLOT * self.slots)
         tasks: list[list[tuple[int, Input]]] = [[] for _ in range(max(count, 1))]
         for number, task in enumerate(balanced(costs, len(tasks))):
             tasks[task].append((number, inputs[number]))
@@ -489,16 +514,37 @@ class Executors:
         stopped: Callable[[], bool],
         title: str | None,
         what: str,
+        divide: DivideTask | None = None,
     ) -> pa.Table:
-        """Return the rows of RESULTS of one Spark job."""
+        """Return the rows of RESULTS of one Spark job; with `divide`, `runner` receives what that yields."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
-            frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
-            results = collect(frame, stopped=stopped, title=self.titled(what))
+            frame = self.session.createDataFrame(rows)
+            if divide is not None:
+                items = frame.mapInArrow(divide, f"{TASKS} BINARY")
+                frame = items.repartition(_SPREAD_PER_SLOT * self.slots)
+            results = collect(frame.mapInArrow(runner, RESULTS_DDL), stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results
+
+
+def one_ahead(do: Callable[[Input], Result], jobs: Iterable[Input]) -> Iterator[Result]:
+    """Yield the results of `do` in order; the next job runs on another thread while a result is used.
+
+    Jobs do not run side by side, because Spark's settings belong to the session. Closing the generator waits
+    for a running job.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running: Future[Result] | None = None
+        for job in jobs:
+            following = pool.submit(do, job)
+            if running is not None:
+                yield running.result()
+            running = following
+        if running is not None:
+            yield running.result()
 
 
 def grouped(

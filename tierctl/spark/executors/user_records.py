@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -24,7 +23,7 @@ from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
 from tierctl.report.render import View
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.executors.transport import Executors
+from tierctl.spark.executors.transport import Executors, one_ahead
 from tierctl.storage.open_tier import TierSpec
 
 SPLIT_BYTES = 8 << 20
@@ -169,22 +168,14 @@ class _Printer:
 
     def run(self, steps: Iterator[PrintStep]) -> Iterator[Output]:
         jobs = self._jobs(steps)
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                job = next(jobs, None)
-                running = self._submit(pool, job or [])
-                while job is not None:
-                    following, ahead = None, None
-                    if not self._is_short and (following := next(jobs, None)) is not None:
-                        ahead = self._submit(pool, following)
-                    yield from self._print(job, running)
-                    if self._left == 0:
-                        return
-                    if self._is_short and (following := next(jobs, None)) is not None:
-                        ahead = self._submit(pool, following)
-                    job, running = following, ahead or running
-            finally:
-                self._over.set()
+        found = map(self._rendered, jobs) if self._is_short else one_ahead(self._rendered, jobs)
+        try:
+            for job, results in found:
+                yield from self._print(job, iter(results))
+                if self._left == 0:
+                    return
+        finally:
+            self._over.set()
 
     def _jobs(self, steps: Iterator[PrintStep]) -> Iterator[list[PrintStep]]:
         """Group steps into jobs; with `rows_max` the first has one step, and each next one twice as many."""
@@ -200,9 +191,9 @@ class _Printer:
         if job:
             yield job
 
-    def _submit(self, pool: ThreadPoolExecutor, job: Sequence[PrintStep]) -> Future[list[Rendered]]:
+    def _rendered(self, job: Sequence[PrintStep]) -> tuple[Sequence[PrintStep], list[Rendered]]:
         work = [RenderInput(step.task, rows_max=self._left) for step in job if step.task is not None]
-        return pool.submit(self._run, work)
+        return job, self._run(work)
 
     def _run(self, work: Sequence[RenderInput]) -> list[Rendered]:
         found = self._executors.run(
@@ -214,8 +205,7 @@ class _Printer:
         )
         return list(found)
 
-    def _print(self, job: Sequence[PrintStep], running: Future[list[Rendered]]) -> Iterator[Output]:
-        results = iter(running.result())
+    def _print(self, job: Sequence[PrintStep], results: Iterator[Rendered]) -> Iterator[Output]:
         for step in job:
             yield Output(problems=step.problems)
             if step.ended is not None:

@@ -67,7 +67,7 @@ from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
 from tierctl.read.tasks import read_task
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.sources.log_options import LogOptions, Mode
+from tierctl.spark.sources.load_options import LogOptions, Mode
 from tierctl.spark.sources.log_plan import (
     PARTITION_COLUMNS,
     POSITION_COLUMNS,

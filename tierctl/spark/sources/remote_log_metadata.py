@@ -52,7 +52,7 @@ from pyspark.sql.types import StructType
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.given import Given
+from tierctl.spark.sources.load_options import Given
 from tierctl.spark.sources.metadata_splits import COLUMNS, SCHEMA, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.pushdown import FilteredReader, selected_columns

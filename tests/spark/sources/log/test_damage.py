@@ -9,7 +9,7 @@ import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.spark import register
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.remote_log import rows_of, schema_of

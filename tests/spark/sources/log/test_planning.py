@@ -11,7 +11,7 @@ from tierctl.errors import NotFoundError, RemoteTierMissing, TierctlError, Usage
 from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark.sources import log_plan
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import LogTask, NameCheck, Share, plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.remote_log import rows_of, schema_of

@@ -12,7 +12,7 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.predicates import Predicate, Window
 from tierctl.spark.sources.remote_log import SCHEMA, rows_of

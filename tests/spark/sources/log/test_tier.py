@@ -4,18 +4,25 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.spark import register
 from tierctl.spark.executors.task import shared_tier, take_transfers
-from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import LogTask, plan_tasks
 from tierctl.spark.sources.remote_log import SCHEMA, rows_of
 from tierctl.storage.throttle import Direction, Limit
+from tierctl.wire.batches.batch_head import CompressionType, compress
 
+from tests.cli.shell import tierctl
+from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import day, made_tier
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MIB = 1 << 20
 PARTITION = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
@@ -95,3 +102,24 @@ def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
 def test_a_limit_that_is_no_rate(text: str, tier: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="no number of bytes per second"):
         tasks(tier | {"throttle_fetch": text})
+
+
+LARGE = 65 << 20
+
+
+def test_the_limit_factor_reaches_executors(tmp_path: Path, spark: "SparkSession") -> None:
+    register(spark)
+    world = World(tmp_path)
+    stored = compress(CompressionType.ZSTD, record_bytes(bytes(LARGE)))
+    world.segment(0, batch_of(b"", CompressionType.ZSTD, offset=0, stored=stored), end_offset=0)
+    options = {"metadata": str(world.metadata), "remote": str(world.remote), "mode": "PERMISSIVE"}
+    source = spark.read.format("remote_log").options(**options)
+    (refused,) = source.load().select("value", "error").collect()
+    assert refused.value is None
+    assert "--limit-factor raises this limit" in refused.error
+    (row,) = source.option("limit_factor", "2").load().selectExpr("length(value) as size", "error").collect()
+    assert (row.size, row.error) == (LARGE, None)
+    fetch = ("fetch", *world.where, "--binary", "sha256", "--engine", "spark", "--master", "local[2]")
+    assert (tierctl(*fetch).code, tierctl(*fetch).lines) == (7, [])
+    raised = tierctl(*fetch, "--limit-factor", 2)
+    assert (raised.code, len(raised.lines)) == (0, 1), raised.err

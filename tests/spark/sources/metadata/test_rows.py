@@ -276,17 +276,8 @@ def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
             rows(uri)
 
 
-@pytest.fixture(params=["s3", "hdfs"])
-def elsewhere(request: pytest.FixtureRequest) -> str:
-    """Return an empty folder of a store."""
-    if request.param == "hdfs":
-        return f"{request.getfixturevalue('hdfs')}/backup/kafka-1"
-    server: S3Server = request.getfixturevalue("s3_server")
-    return f"s3://{server.bucket()}/backup/kafka-1"
-
-
-def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, elsewhere: str) -> None:
-    folder = capture("tiered-cluster") / "after"
+def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, s3_server: S3Server) -> None:
+    folder, elsewhere = capture("tiered-cluster") / "after", f"s3://{s3_server.bucket()}/backup/kafka-1"
     store = open_store(elsewhere)
     files = {path.relative_to(folder).as_posix(): hashed_file(path) for path in folder.rglob("*.*")}
     store.put_all({name: file for name, file in files.items() if name.endswith(".log")})

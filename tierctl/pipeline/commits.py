@@ -38,7 +38,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
-from tierctl.pipeline.warehouse.layout import (
+from tierctl.pipeline.warehouse import (
     BUCKET,
     COMMITS,
     COMMITS_SCHEMA,
@@ -49,8 +49,9 @@ from tierctl.pipeline.warehouse.layout import (
     TableFile,
     Warehouse,
     no_op,
+    stored_file,
+    write_rows,
 )
-from tierctl.pipeline.warehouse.parquet import stored_file, write_rows
 
 # One Delta table: its versions, commits of files that tasks have stored, compaction and vacuum.
 #
