@@ -37,7 +37,6 @@ from tierctl.model.settings.known import (
     unknown_name_text,
     unknown_names,
 )
-from tierctl.model.settings.registry import shown
 from tierctl.model.settings.scopes import Origin, Setting, SettingSource, StatedSettings, Table
 from tierctl.report.texts import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
@@ -57,9 +56,15 @@ class PropertiesFile:
     problems: list[SettingProblem] = field(default_factory=list)
 
     def problem(
-        self, kind: ProblemKind, key: str, message: str, *, expected: str, found: str, hint: str,
+        self,
+        kind: ProblemKind,
+        key: str,
+        message: str,
+        hint: str,
+        *,
+        why: str | None = None,
         severity: Severity | None = None,
-    ) -> SettingProblem:  # fmt: skip
+    ) -> SettingProblem:
         """Return a problem with the line that states `key`."""
         origin = self.settings.origin(key)
         return SettingProblem(
@@ -68,25 +73,21 @@ class PropertiesFile:
             line=origin.line if origin else None,
             setting=key,
             message=message,
-            expected=expected,
-            found=found,
             hint=hint,
+            why=why,
             of_severity=severity,
         )
 
     def wrong_value(self, key: str, row: Setting[object]) -> SettingProblem | None:
         """Return the problem of the value of `key`, a setting of `row`; None if Kafka accepts it."""
-        text = self.settings[key]
         try:
-            row.parse(text)
+            row.parse(self.settings[key])
         except UsageError as e:
             return self.problem(
                 ProblemKind.WRONG_VALUE,
                 key,
                 e.message if key == row.name else e.message.replace(row.name, key, 1),
-                expected=row.values,
-                found=shown(key, repr(text)),
-                hint=f"write {row.values}"
+                f"write {row.values}"
                 + ("" if row.default is None else f"; without the line it is {row.default}"),
             )
         return None
@@ -104,9 +105,7 @@ class PropertiesFile:
             ProblemKind.NOT_IN_VERSION,
             key,
             f"{key}: Kafka {brokers.version} does not have it, it exists {versions}",
-            expected=f"settings of Kafka {brokers.version}",
-            found=key,
-            hint="remove it, or state the brokers' version with --kafka-version",
+            "remove it, or state the brokers' version with --kafka-version",
         )
 
 
@@ -142,8 +141,6 @@ def unreadable(path: Path, error: OSError, *, named_by: SettingProblem | None = 
         line=None if named_by is None else named_by.line,
         setting=None if named_by is None else named_by.setting,
         message=f"{path} can't be read: {why}" if named_by else f"can't be read: {why}",
-        expected="a file that this user may read",
-        found=why,
         hint="correct the path, or run the check as a user who may read the file (sudo -u kafka)",
     )
 
@@ -153,10 +150,8 @@ def _malformed(path: Path, line: MalformedLine) -> SettingProblem:
         kind=ProblemKind.MALFORMED,
         file=path,
         line=line.line,
+        # The line itself may contain a password.
         message=f"expected {line.expected}",
-        expected=line.expected,
-        # The line may contain a password.
-        found="another escape",
         hint="write a literal backslash twice",
     )
 
@@ -172,9 +167,6 @@ def _duplicates(path: Path, properties: list[Property]) -> Iterator[SettingProbl
                 line=each.line,
                 setting=each.key,
                 message=f"{each.key} is stated twice: line {before.line} has no effect",
-                expected="one line for each setting",
-                found=f"lines {before.line} and {each.line}"
-                + (", with the same value" if before.value == each.value else ", with different values"),
                 hint="remove the wrong line",
                 of_severity=Severity.WARNING,
             )
@@ -191,9 +183,7 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
             ProblemKind.MISSPELT if unknown.is_misspelt else ProblemKind.UNKNOWN_SETTING,
             unknown.name,
             unknown_name_text(unknown),
-            expected="the name of a broker's setting",
-            found=unknown.name,
-            hint=did_you_mean(unknown.nearest, "remove it: brokers ignore it"),
+            did_you_mean(unknown.nearest, "remove it: brokers ignore it"),
             severity=None if unknown.is_misspelt else Severity.WARNING,
         )
     found = list(_rows(file, broker.TABLE, "", brokers))
@@ -223,9 +213,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
             ProblemKind.MISSPELT if unknown.is_misspelt else ProblemKind.UNKNOWN_SETTING,
             unknown.name,
             f"tierctl does not use {unknown.name}",
-            expected="a client's setting that tierctl uses",
-            found=unknown.name,
-            hint=did_you_mean(unknown.nearest, "no action is needed if other clients use it"),
+            did_you_mean(unknown.nearest, "no action is needed if other clients use it"),
             severity=None if unknown.is_misspelt else Severity.INFO,
         )
     found = list(_rows(file, clients.CLIENTS, "", brokers))
@@ -253,18 +241,14 @@ def check_topics_file(
                 ProblemKind.UNKNOWN_SETTING,
                 key,
                 error.message.removeprefix(": "),
-                expected="TOPIC.SETTING=VALUE",
-                found=key,
-                hint=str(error.hint),
+                str(error.hint),
             )
         elif not is_legal_topic_name(name):
             yield file.problem(
                 ProblemKind.WRONG_VALUE,
                 key,
                 f"{name!r} is no topic name",
-                expected="TOPIC.SETTING=VALUE",
-                found=name,
-                hint="letters, digits, dots, - and _; at most 249",
+                "letters, digits, dots, - and _; at most 249",
             )
         else:
             topics.setdefault(name, {})[key] = setting
@@ -304,9 +288,7 @@ def _check_topic(
             f"{name}.{topic.REMOTE_STORAGE_ENABLE.name}",
             f"topic {name} has remote.storage.enable=true, but --broker-config has "
             "remote.log.storage.system.enable=false",
-            expected="remote.log.storage.system.enable=true",
-            found="false",
-            hint="brokers refuse this: enable tiering in --broker-config, or disable it for the topic",
+            "brokers refuse this: enable tiering in --broker-config, or disable it for the topic",
         )
 
 
@@ -356,10 +338,9 @@ def _contradictions(
         yield file.problem(
             ProblemKind.CONTRADICTION,
             stated[0],
-            f"{of}{found.found}: {found.kind.row.meaning}",
-            expected=found.kind.row.fix,
-            found=found.found,
-            hint=found.kind.row.fix,
+            f"{of}{found.found}",
+            found.kind.row.fix,
+            why=found.kind.row.meaning,
             severity=found.kind.row.severity,
         )
 
@@ -373,9 +354,7 @@ def _superseded(file: PropertiesFile) -> Iterator[SettingProblem]:
             ProblemKind.CONTRADICTION,
             name,
             f"{name} has no effect beside {stated[0]}",
-            expected=f"one of {', '.join(row.name for row in rows)}",
-            found=", ".join(stated),
-            hint="remove the wrong line",
+            "remove the wrong line",
             severity=Severity.WARNING,
         )
 
@@ -387,7 +366,7 @@ def _key_files(file: PropertiesFile, begin: str, end: str) -> Iterator[SettingPr
             try:
                 os.close(open_regular(Path(value)))
             except OSError as e:
-                named_by = file.problem(ProblemKind.UNREADABLE, key, "", expected="", found="", hint="")
+                named_by = file.problem(ProblemKind.UNREADABLE, key, "", "")
                 yield unreadable(Path(value), e, named_by=named_by)
 
 
@@ -405,8 +384,6 @@ def _refused(file: PropertiesFile, read: Callable[[], object]) -> Iterator[Setti
             line=origin.line if origin else None,
             setting=named,
             message=message,
-            expected="settings that tierctl accepts together",
-            found=message,
             hint=e.hint or "correct the setting",
         )
 
@@ -674,22 +651,6 @@ def check_file(check: DoctorCheck, subject: str, problems: Iterable[SettingProbl
         severity = problem.severity
         is_good = is_good and severity is Severity.INFO
         where = problem.place or subject
-        yield fault(check, where, _found(problem), severity=severity, why=_why(problem), fix=problem.hint)
+        yield fault(check, where, problem.message, severity=severity, why=problem.why, fix=problem.hint)
     if is_good:
         yield ok(check, subject, "its settings are known, valid and free of contradictions")
-
-
-def _found(problem: SettingProblem) -> str:
-    """Return the facts: the part of a contradiction's message before its meaning."""
-    return (
-        problem.message.partition(f"{problem.found}: ")[0] + problem.found
-        if _why(problem)
-        else problem.message
-    )
-
-
-def _why(problem: SettingProblem) -> str | None:
-    """Return the meaning that ends the message of a contradiction; None for the meaning of the check."""
-    if problem.kind is not ProblemKind.CONTRADICTION:
-        return None
-    return problem.message.partition(f"{problem.found}: ")[2] or None

@@ -33,7 +33,6 @@ from tierctl.model.progress import Progress
 from tierctl.model.selection import named_partition
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem
-from tierctl.model.settings.registry import shown
 from tierctl.model.settings.scopes import Origin, SettingSource
 
 _FILES = ("broker_config", "command_config", "topic_configs")
@@ -272,8 +271,6 @@ def _profile_problems(
                     line=stated.line,
                     setting=key.replace("_", "-"),
                     message=f"{key.replace('_', '-')}: {message}",
-                    expected=f"a value of --{key.replace('_', '-')}",
-                    found=shown(key, str(stated.value)),
                     hint=f"see the option --{key.replace('_', '-')} in the help of a command",
                 )
 
@@ -327,8 +324,6 @@ def own_settings(ctx: typer.Context) -> commands.OwnSettings:
                 kind=ProblemKind.UNREADABLE,
                 file=settings.file,
                 message=str(error.message).removeprefix(f"{settings.file}: "),
-                expected="a file tierctl.toml that this user may read",
-                found=error.message,
                 hint=error.hint or "correct --config-file, or the permissions of the file",
             )
         )

@@ -127,8 +127,6 @@ class ProfilesFile:
             line=None if self.chosen is None else self.chosen.line,
             setting="profile",
             message=f"no profile {name!r}",
-            expected=f"one of the known profiles: {known}",
-            found=name,
             hint=f"known profiles: {known}",
         )
 
@@ -176,10 +174,6 @@ def _of_toml(file: Path, problem: TomlProblem) -> SettingProblem:
         file=file,
         line=problem.line,
         message=problem.message,
-        expected=f"one line, as line {problem.first_line}"
-        if is_repeated
-        else "TOML: key = value, or [table]",
-        found=problem.message.removeprefix("not TOML: "),
         hint="remove one of them" if is_repeated else 'write texts in quotes: key = "value"',
     )
 
@@ -208,16 +202,12 @@ class _Reader:
             self.problems.append(self._misplaced(entry))
         elif top == "profile" and (rest or not isinstance(entry.value, str)):
             self.problems.append(
-                self._wrong(
-                    entry, "'profile' must be a name", "a name", "the table of a profile is [profiles.NAME]"
-                )
+                self._wrong(entry, "'profile' must be a name", "the table of a profile is [profiles.NAME]")
             )
         elif top == "profile":
             self.chosen = ProfileValue(entry.value, entry.line)
         elif not rest or (len(rest) == 1 and entry.value != {}):
-            self.problems.append(
-                self._wrong(entry, "'profiles' must be tables", "tables", "write [profiles.NAME]")
-            )
+            self.problems.append(self._wrong(entry, "'profiles' must be tables", "write [profiles.NAME]"))
         else:
             profile = self.profiles.setdefault(rest[0], {})
             if len(rest) > 1:
@@ -230,9 +220,7 @@ class _Reader:
         if not self._keys.is_setting(key):
             yield self._unknown(entry, key)
         elif text is None:
-            yield self._wrong(
-                entry, f"{key}: expected {_TYPES}", _TYPES, "write the value as on the command line"
-            )
+            yield self._wrong(entry, f"{key}: expected {_TYPES}", "write the value as on the command line")
         elif key in profile:
             yield self._repeated(entry, profile[key].line)
         else:
@@ -244,7 +232,6 @@ class _Reader:
             entry,
             ProblemKind.UNKNOWN_SETTING,
             f"no key {entry.path[0]!r} outside of the profiles",
-            "profile = NAME, and tables [profiles.NAME]",
             did_you_mean(nearest, "options belong below [profiles.NAME]"),
         )
 
@@ -254,7 +241,6 @@ class _Reader:
             entry,
             ProblemKind.UNKNOWN_SETTING,
             f"no option {key!r}",
-            "the name of an option of tierctl",
             did_you_mean(nearest, "see 'tierctl --help' for the options"),
         )
 
@@ -263,30 +249,25 @@ class _Reader:
             entry,
             ProblemKind.DUPLICATE,
             f"{entry.path[2]} is stated twice, with - and with _; line {first_line} states it, too",
-            f"only line {first_line}",
             "remove one of them",
         )
 
-    def _wrong(self, entry: TomlEntry, message: str, expected: str, hint: str) -> SettingProblem:
-        return self._problem(entry, ProblemKind.WRONG_VALUE, message, expected, hint)
+    def _wrong(self, entry: TomlEntry, message: str, hint: str) -> SettingProblem:
+        return self._problem(entry, ProblemKind.WRONG_VALUE, message, hint)
 
-    def _problem(
-        self, entry: TomlEntry, kind: ProblemKind, message: str, expected: str, hint: str
-    ) -> SettingProblem:
+    def _problem(self, entry: TomlEntry, kind: ProblemKind, message: str, hint: str) -> SettingProblem:
         return SettingProblem(
             kind=kind,
             file=self._file,
             line=entry.line,
             setting=entry.path[-1],
             message=message,
-            expected=expected,
-            found=".".join(entry.path),
             hint=hint,
         )
 
 
-def not_typed(found: str, key: str) -> tuple[str, str, str]:
-    """Return message, expected and hint for a setting of an option that only the command line may give."""
+def not_typed(found: str, key: str) -> tuple[str, str]:
+    """Return message and hint for a setting of an option that only the command line may give."""
     option = f"--{key.replace('_', '-')}"
     if key == "apply":
         message = f"{found}: plans are applied only where the command line says --apply"
@@ -294,7 +275,6 @@ def not_typed(found: str, key: str) -> tuple[str, str, str]:
         message = f"{found}: only the command line may give {option}"
     return (
         message,
-        "no such setting",
         f"remove it, and write {option} into the command or the cron line that is to have it",
     )
 

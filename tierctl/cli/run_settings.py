@@ -191,16 +191,14 @@ class RunSettings:
             if self.keys.is_option(key) and name == name.upper():
                 continue
             if self.keys.is_typed_only(key):
-                message, expected, hint = not_typed(f"{name} is set", key)
+                message, hint = not_typed(f"{name} is set", key)
                 kind = ProblemKind.WRONG_VALUE
             else:
                 nearest = self.keys.nearest(key)
-                message, expected = f"{name} is set, but names no option", "a variable TIERCTL_<OPTION>"
+                message = f"{name} is set, but names no option"
                 hint = did_you_mean(None if nearest is None else f"{_PREFIX}{nearest.upper()}", "unset it")
                 kind = ProblemKind.UNKNOWN_SETTING
-            yield SettingProblem(
-                kind=kind, setting=name, message=message, expected=expected, found=name, hint=hint
-            )
+            yield SettingProblem(kind=kind, setting=name, message=message, hint=hint)
 
     @property
     def file(self) -> Path | None:

@@ -258,10 +258,11 @@ class ProblemKind(RowEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingProblem:
-    """One problem: its position, what was expected there, what was found, and what to do.
+    """One problem: its position, what was found there, and what to do.
 
     `file` is None for the environment, and `line` is None if the problem has no line. `setting` is the name
-    of the setting or option. Neither text contains a secret. `severity` is the kind's if it is None.
+    of the setting or option. `why` is what a contradiction means; None for other problems. No text contains a
+    secret. `of_severity` is None for the severity of the kind.
     """
 
     kind: ProblemKind
@@ -269,9 +270,8 @@ class SettingProblem:
     line: int | None = None
     setting: str | None = None
     message: str
-    expected: str
-    found: str
     hint: str
+    why: str | None = None
     of_severity: Severity | None = None
 
     @property
