@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, check_offsets, check_segments
+from tierctl.checks.segments import LogFacts, check_latest_tiered, check_offsets, check_segments
 from tierctl.model import MetadataEvent
 from tierctl.model.choices import Severity
 from tierctl.plan.retention.expiry import plan_retention
@@ -20,31 +20,32 @@ from tests.state.folding import cache_of, folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 
 K = FindingKind
-FINE = Offsets(
+FINE = LogFacts(
+    lineage=Lineage([(0, 0)]),
+    log_start_offset=0,
+    log_end_offset=100,
     local_log_start_offset=50,
     last_stable_offset=90,
-    local_log_end_offset=100,
-    remote_log_start_offset=10,
-    remote_log_end_offset=80,
 )
 
 
 @pytest.mark.parametrize(
-    ("change", "broken"),
+    ("change", "remote", "broken"),
     [
-        ({}, []),
-        ({"remote_log_start_offset": None, "remote_log_end_offset": None}, []),
-        ({"last_stable_offset": 100, "remote_log_end_offset": 100}, []),
-        ({"last_stable_offset": 101}, ["Lz (local log end) 100 is below Ly (last stable offset) 101"]),
-        ({"local_log_start_offset": 91}, ["Ly (last stable offset) 90 is below Lx (local log start) 91"]),
-        ({"remote_log_end_offset": 91}, ["Ly (last stable offset) 90 is below Ry (remote log end) 91"]),
-        ({"remote_log_start_offset": 81}, ["Ry (remote log end) 80 is below Rx (remote log start) 81"]),
+        ({}, (10, 80), []),
+        ({}, (None, None), []),
+        ({"last_stable_offset": 100}, (10, 100), []),
+        ({"last_stable_offset": 101}, (10, 80), ["Lz (local log end) 100 is below Ly"]),
+        ({"local_log_start_offset": 91}, (10, 80), ["Ly (last stable offset) 90 is below Lx"]),
+        ({}, (10, 91), ["Ly (last stable offset) 90 is below Ry"]),
+        ({}, (81, 80), ["Ry (remote log end) 80 is below Rx"]),
     ],
     ids=["all hold", "nothing remote", "all equal", "Lz >= Ly", "Ly >= Lx", "Ly >= Ry", "Ry >= Rx"],
 )
-def test_offsets(change: dict[str, int], broken: list[str]) -> None:
-    findings = list(check_offsets(ORDERS, replace(FINE, **change)))
-    assert [finding.found for finding in findings] == broken
+def test_offsets(change: dict[str, int], remote: tuple[int | None, int | None], broken: list[str]) -> None:
+    start, end = remote
+    findings = list(check_offsets(ORDERS, replace(FINE, **change), remote_start=start, remote_end=end))
+    assert [finding.found.rpartition(" (")[0] for finding in findings] == broken
     assert all((f.check, f.severity, f.topic) == (K.OFFSETS, Severity.ERROR, "orders") for f in findings)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.segments import Retention, check_partition, facts_of_leader
+from tierctl.checks.segments import Retention, check_partition
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
@@ -150,13 +150,12 @@ def _segments_task(
 def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None) -> Iterator[Finding]:
     errors: list[TierctlError] = []
     fetcher = None if remote is None else UncachedIndexes(_Reader(remote, errors.append))
-    leader = task.leader
     yield from check_partition(
         task.readable,
         fetcher,
         errors.append,
         now_ms=task.now_ms,
-        facts=None if leader is None else facts_of_leader(task.readable.cache, leader),
+        leader=task.leader,
         retention=Retention(task.now_ms, task.config),
         copy_limit_ms=task.copy_limit_ms,
         is_sound=task.is_sound,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from tierctl.plan.retention.breaches import PartitionView, expire, local_only_by
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
-    Replica,
     choose_replica,
     lineage_from_segments,
     tier_lineage,
@@ -58,7 +58,7 @@ class LogFacts:
     """The offsets and the lineage of a partition's log, with which its remote segments are compared.
 
     `local_log_start_offset` is the base offset of the first local segment, None if no local log was read;
-    `log_end_offset` is exclusive.
+    `log_end_offset` is exclusive. `latest_tiered_offset` is the last offset that a leader considers copied.
     """
 
     lineage: Lineage
@@ -69,6 +69,21 @@ class LogFacts:
     """Size of the local segments above the tier, None if it is unknown."""
     source: str | None = None
     """Whose log it is: the leader, or a replica's log directory; None for a log that the tier implies."""
+    last_stable_offset: int | None = None
+    latest_tiered_offset: int | None = None
+
+    @classmethod
+    def of_leader(cls, log: ClusterLog) -> Self:
+        """Return the facts about the log of a running leader."""
+        return cls(
+            lineage=Lineage(log.leader_epochs),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            local_log_start_offset=log.local_log_start_offset,
+            source="the leader",
+            last_stable_offset=log.last_stable_offset,
+            latest_tiered_offset=log.latest_tiered_offset,
+        )
 
 
 def check_segments(
@@ -361,30 +376,19 @@ def sound_partitions(state: TierState, now_ms: int) -> frozenset[TopicIdPartitio
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
-    """A partition's offsets by KIP-405's names; ends are exclusive, None is unknown or no segment."""
+def check_offsets(
+    partition: TopicIdPartition, log: LogFacts, *, remote_start: int | None, remote_end: int | None
+) -> Iterator[Finding]:
+    """Check KIP-405's invariants Lz >= Ly >= Lx and Ly >= Ry >= Rx; the ends of ranges are exclusive.
 
-    local_log_start_offset: int
-    """Lx"""
-    last_stable_offset: int
-    """Ly"""
-    local_log_end_offset: int
-    """Lz"""
-    remote_log_start_offset: int | None = None
-    """Rx"""
-    remote_log_end_offset: int | None = None
-    """Ry: the offset after the last one copied"""
-
-
-def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Finding]:
-    """Check KIP-405's invariants Lz >= Ly >= Lx and Ly >= Ry >= Rx."""
+    `remote_start` and `remote_end` are None if the log has no remote segment.
+    """
     named = {
-        "Lz (local log end)": offsets.local_log_end_offset,
-        "Ly (last stable offset)": offsets.last_stable_offset,
-        "Lx (local log start)": offsets.local_log_start_offset,
-        "Ry (remote log end)": offsets.remote_log_end_offset,
-        "Rx (remote log start)": offsets.remote_log_start_offset,
+        "Lz (local log end)": log.log_end_offset,
+        "Ly (last stable offset)": log.last_stable_offset,
+        "Lx (local log start)": log.local_log_start_offset,
+        "Ry (remote log end)": remote_end,
+        "Rx (remote log start)": remote_start,
     }
     lz, ly, lx, ry, rx = named
     for upper, lower in ((lz, ly), (ly, lx), (ly, ry), (ry, rx)):
@@ -413,61 +417,57 @@ def check_latest_tiered(
     yield finding_of(partition, FindingKind.OFFSETS, severity, message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """The offsets and the lineage with which a partition's tier is compared; None if unknown.
-
-    `latest_tiered_offset` is the last offset that the leader considers copied.
-    """
-
-    offsets: Offsets | None
-    log: LogFacts | None
-    latest_tiered_offset: int | None = None
-
-
 def check_partition(
     readable: ReadablePartition,
     fetcher: IndexFetcher | None,
     report: Report,
     *,
     now_ms: int,
-    facts: PartitionFacts | None = None,
+    leader: ClusterLog | None = None,
     retention: Retention | None = None,
     copy_limit_ms: int = COPY_LIMIT_MS,
     is_sound: bool = False,
 ) -> Iterator[Finding]:
     """Yield the findings about one partition, offsets first.
 
-    Without `facts` the lineage comes from the logs; without logs from the newest segment's leader-epoch
-    index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs the log is
-    assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
-    Retention is checked only with `retention`. `is_sound`: the partition is one of `sound_partitions`.
+    Without the log of the `leader` the lineage comes from the logs; without logs from the newest segment's
+    leader-epoch index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs
+    the log is assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be
+    read. Retention is checked only with `retention`. `is_sound`: the partition is one of `sound_partitions`.
     """
-    if is_sound and facts is None and fetcher is None and not readable.logs:
+    if is_sound and leader is None and fetcher is None and not readable.logs:
         return
-    partition, segments = (
-        readable.topic_id_partition,
-        PartitionSegments.of_cache(readable.cache),
-    )
-    facts = facts or _facts(readable, segments, fetcher, report)
-    if facts.offsets is not None:
-        yield from check_offsets(partition, facts.offsets)
-        if facts.latest_tiered_offset is not None and facts.log is not None:
-            yield from check_latest_tiered(
-                partition,
-                facts.latest_tiered_offset,
-                copied=(facts.offsets.remote_log_end_offset or 0) - 1,
-                log_start_offset=facts.log.log_start_offset,
-            )
-    yield from check_segments(partition, segments, facts.log, now_ms, copy_limit_ms)
-    log_start_offset = None if facts.log is None else facts.log.log_start_offset
+    partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
+    log = _facts(readable, segments, fetcher, report) if leader is None else LogFacts.of_leader(leader)
+    if log is not None and log.last_stable_offset is not None:
+        yield from _check_all_offsets(partition, readable.cache, log)
+    yield from check_segments(partition, segments, log, now_ms, copy_limit_ms)
+    log_start_offset = None if log is None else log.log_start_offset
     yield from check_failed_copies(partition, readable.failed_copies, log_start_offset)
-    yield from _cut_replicas(readable, segments, None if facts.log is None else facts.log.source)
-    if retention is not None and facts.log is not None:
-        yield from check_retention(partition, segments, facts.log, retention)
+    yield from _cut_replicas(readable, segments, None if log is None else log.source)
+    if retention is not None and log is not None:
+        yield from check_retention(partition, segments, log, retention)
     if retention is not None and retention.config is not None:
         yield from check_local_retention(
             readable.cache, readable.logs, retention.config, now_ms, copy_limit_ms
+        )
+
+
+def _check_all_offsets(
+    partition: TopicIdPartition, cache: RemoteLogMetadataCache, log: LogFacts
+) -> Iterator[Finding]:
+    """Compare the offsets of a log that was read with each other, and with those of the tier in `cache`."""
+    first = next(segments_in_lineage(cache, log.lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(cache, log.lineage, log.log_end_offset).offset
+    yield from check_offsets(
+        partition,
+        log,
+        remote_start=None if first is None else first.from_offset,
+        remote_end=highest + 1 if highest >= 0 else None,
+    )
+    if log.latest_tiered_offset is not None:
+        yield from check_latest_tiered(
+            partition, log.latest_tiered_offset, copied=highest, log_start_offset=log.log_start_offset
         )
 
 
@@ -520,12 +520,21 @@ def _source(log: LocalLog) -> str:
 
 def _facts(
     readable: ReadablePartition, segments: PartitionSegments, fetcher: IndexFetcher | None, report: Report
-) -> PartitionFacts:
+) -> LogFacts | None:
+    """Return the facts about the newest replica's log; without one about the log that the tier implies."""
     replica = choose_replica(readable.logs)
     if replica is None:
-        lineage = _lineage_of_tier(segments, fetcher, report)
-        return PartitionFacts(offsets=None, log=_facts_of_tier(segments, lineage))
-    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(readable, replica))
+        return _facts_of_tier(segments, _lineage_of_tier(segments, fetcher, report))
+    log = replica.log
+    return LogFacts(
+        lineage=replica.lineage,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_log_start_offset=log.local_log_start_offset,
+        local_only_bytes=local_only_bytes(readable.cache, log),
+        source=_source(log),
+        last_stable_offset=replica.last_stable_offset,
+    )
 
 
 def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
@@ -540,56 +549,6 @@ def _lineage_of_tier(segments: PartitionSegments, fetcher: IndexFetcher | None, 
     if fetcher is not None:
         return tier_lineage(segments.cache, fetcher, report)
     return lineage_from_segments(segments)
-
-
-def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
-    """Return KIP-405's five offsets of a partition, from the replica whose log is used."""
-    log = replica.log
-    lineage = replica.lineage
-    first = next(segments_in_lineage(readable.cache, lineage, log.log_start_offset), None)
-    highest = find_highest_remote_offset(readable.cache, lineage, log.log_end_offset).offset
-    return Offsets(
-        local_log_start_offset=log.local_log_start_offset,
-        last_stable_offset=replica.last_stable_offset,
-        local_log_end_offset=log.log_end_offset,
-        remote_log_start_offset=first.from_offset if first else None,
-        remote_log_end_offset=highest + 1 if highest >= 0 else None,
-    )
-
-
-def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> PartitionFacts:
-    """Return the offsets of a running leader's log, together with those of the tier in the metadata."""
-    lineage = Lineage(log.leader_epochs)
-    first = next(segments_in_lineage(cache, lineage, log.log_start_offset), None)
-    highest = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
-    return PartitionFacts(
-        offsets=Offsets(
-            local_log_start_offset=log.local_log_start_offset,
-            last_stable_offset=log.last_stable_offset,
-            local_log_end_offset=log.log_end_offset,
-            remote_log_start_offset=first.from_offset if first else None,
-            remote_log_end_offset=highest + 1 if highest >= 0 else None,
-        ),
-        log=LogFacts(
-            lineage=lineage,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            local_log_start_offset=log.local_log_start_offset,
-            source="the leader",
-        ),
-        latest_tiered_offset=log.latest_tiered_offset,
-    )
-
-
-def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
-    return LogFacts(
-        lineage=replica.lineage,
-        log_start_offset=replica.log.log_start_offset,
-        log_end_offset=replica.log.log_end_offset,
-        local_log_start_offset=replica.log.local_log_start_offset,
-        local_only_bytes=local_only_bytes(readable.cache, replica.log),
-        source=_source(replica.log),
-    )
 
 
 def _facts_of_tier(segments: PartitionSegments, lineage: Lineage) -> LogFacts | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tierctl.checks.findings import Finding
-from tierctl.checks.segments import check_partition, current_lineage, facts_of_leader, sound_partitions
+from tierctl.checks.segments import check_partition, current_lineage, sound_partitions
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
@@ -77,14 +77,13 @@ def find_problems(resources: Resources) -> list[Finding]:
     logs = {} if cluster is None else reliable_leader_logs(cluster, partitions).logs
     findings: list[Finding] = []
     for readable in readables:
-        log = logs.get(readable.topic_id_partition)
         findings += check_partition(
             readable,
             _indexes(resources, readable),
             resources.problems.report,
             now_ms=resources.now_ms,
             copy_limit_ms=resources.request.copy_limit_ms,
-            facts=None if log is None else facts_of_leader(readable.cache, log),
+            leader=logs.get(readable.topic_id_partition),
             is_sound=readable.topic_id_partition in sound,
         )
     return findings
