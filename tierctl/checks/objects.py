@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from tierctl.checks.deep import Candidate, Candidates
 from tierctl.checks.findings import Finding, FindingKind, finding_of
@@ -47,7 +46,6 @@ AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
 
-_Bits = npt.NDArray[np.uint8]
 WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
 """Returns the error with which the store answers for a segment's objects; None if they are only missing."""
 
@@ -64,10 +62,12 @@ class _Listed:
     archived: bytearray
 
     @classmethod
-    def empty(cls, ids: SegmentIds, starts: array[int]) -> Self:
+    def of(cls, live: LiveSegments) -> Self:
+        """Return the segments `live` without objects."""
+        starts = array("q", live.column("start").tobytes())
         count = len(starts)
         sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
-        return cls(ids, starts, bytearray(count), sizes, totals, bytearray(count))
+        return cls(SegmentIds(live.id_words), starts, bytearray(count), sizes, totals, bytearray(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,38 @@ class Suspect:
         return replace(self, missing=AIVEN_PARTS & ~self.found, log_size_bytes=None)
 
 
-class Tally:
-    """Counts the objects of live segments in a listing, in any order.
+def flag_writers(state: TierState) -> Iterator[dict[int, int]]:
+    """Yield the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
 
-    `segments` has the live segments of each partition: their ids and start offsets.
+    The default of the field is false, so a broker that never sets it may be too old to know it. This is a
+    question for `TierState.map_parts`; `earliest` joins its answers.
+    """
+    for table in state.tables.values():
+        live = LiveSegments(table, table.live_rows())
+        with_flag = live.flags(TXN_INDEX_EMPTY) & ~live.flags(KIP405)
+        writers, times = live.column("writer")[with_flag], live.column("event_timestamp")[with_flag]
+        yield {each: int(times[writers == each].min()) for each in np.unique(writers).tolist()}
+
+
+def earliest(answers: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the earliest of the times in `answers` for each broker."""
+    since: dict[int, int] = {}
+    for answer in answers:
+        for writer, at_ms in answer.items():
+            since[writer] = min(at_ms, since.get(writer, at_ms))
+    return since
+
+
+class StoreAudit:
+    """Compares the listing of a store, or of some partitions' folders, with the live segments of `parts`.
+
+    The objects are counted in any order. It numbers the segments of each user partition in order of arrival,
+    so no event may be folded into the state between creation and the end of `suspects`.
     """
 
-    def __init__(self, segments: Mapping[PartitionKey, tuple[SegmentIds, array[int]]]) -> None:
-        self._listed = {key: _Listed.empty(*own) for key, own in segments.items()}
+    def __init__(self, parts: Iterable[PartitionState]) -> None:
+        self._parts = [(part, part.segments.columns) for part in parts]
+        self._listed = {part.topic_id_partition.key: _Listed.of(live) for part, live in self._parts}
         self._begin = "."
         """The stem of the last segment's keys, and a dot."""
         self._segment: tuple[_Listed, int, Mapping[str, int]] | None = None
@@ -108,6 +132,10 @@ class Tally:
         self.aiven = 0
         """Number of objects that only layout `aiven` has."""
         self.kafka = 0
+
+    def unaccounted(self, listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
+        """Count the objects of live segments, and yield all others, and entries with a problem."""
+        return (each for each in listed if not self.add_listed(each))
 
     def add_listed(self, found: RemoteObject) -> bool:
         """Count an entry of a listing; return False for an object of no live segment, or with a problem.
@@ -145,62 +173,15 @@ class Tally:
         row = listed.ids.find(name.segment_id.bytes)
         return None if row < 0 or listed.starts[row] != name.start_offset else (listed, row, name.parts)
 
-    def by_row(self, key: PartitionKey) -> tuple[_Bits, _Bits, Int64s]:
-        """Return, by row, the parts found of each segment, its archived parts, and the size of its log."""
-        own = self._listed[key]
-        return (
-            np.frombuffer(own.parts, np.uint8),
-            np.frombuffer(own.archived, np.uint8),
-            np.asarray(own.sizes),
-        )
-
     def totals_by_row(self, key: PartitionKey) -> Int64s:
         """Return, by row, the bytes of all objects found of each segment."""
         return np.asarray(self._listed[key].totals)
-
-
-def flag_writers(state: TierState) -> Iterator[dict[int, int]]:
-    """Yield the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
-
-    The default of the field is false, so a broker that never sets it may be too old to know it. This is a
-    question for `TierState.map_parts`; `earliest` joins its answers.
-    """
-    for table in state.tables.values():
-        live = LiveSegments(table, table.live_rows())
-        with_flag = live.flags(TXN_INDEX_EMPTY) & ~live.flags(KIP405)
-        writers, times = live.column("writer")[with_flag], live.column("event_timestamp")[with_flag]
-        yield {each: int(times[writers == each].min()) for each in np.unique(writers).tolist()}
-
-
-def earliest(answers: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return the earliest of the times in `answers` for each broker."""
-    since: dict[int, int] = {}
-    for answer in answers:
-        for writer, at_ms in answer.items():
-            since[writer] = min(at_ms, since.get(writer, at_ms))
-    return since
-
-
-class StoreAudit:
-    """Compares the listing of a store, or of some partitions' folders, with the live segments of `parts`.
-
-    It numbers the segments of each user partition in order of arrival, so no event may be folded into the
-    state between creation and the end of `suspects`.
-    """
-
-    def __init__(self, parts: Iterable[PartitionState]) -> None:
-        self._parts = [(part, part.segments.columns) for part in parts]
-        self.tally = Tally({part.topic_id_partition.key: _named(live) for part, live in self._parts})
-
-    def unaccounted(self, listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
-        """Count the objects of live segments, and yield all others, and entries with a problem."""
-        return (each for each in listed if not self.tally.add_listed(each))
 
     def candidates(self, among: Candidates | None) -> Iterator[Candidate]:
         """Yield the segments of `among`, with the bytes that were found of each."""
         if among is not None:
             for part, _ in self._parts:
-                yield from among.of(part, self.tally.totals_by_row(part.topic_id_partition.key))
+                yield from among.of(part, self.totals_by_row(part.topic_id_partition.key))
 
     def suspects(self, flagged_since: Mapping[int, int]) -> Iterator[Suspect]:
         """Yield the finished segments with missing or archived objects, or with a log of another size.
@@ -214,10 +195,12 @@ class StoreAudit:
     def _suspects(
         self, part: PartitionState, live: LiveSegments, flagged_since: Mapping[int, int]
     ) -> Iterator[Suspect]:
-        parts, all_archived, all_sizes = self.tally.by_row(part.topic_id_partition.key)
+        listed = self._listed[part.topic_id_partition.key]
         rows = np.flatnonzero(live.states == FINISHED)
         live = LiveSegments(live.table, live.rows[rows])
-        found, archived, sizes = parts[rows], all_archived[rows], all_sizes[rows]
+        found = np.frombuffer(listed.parts, np.uint8)[rows]
+        archived = np.frombuffer(listed.archived, np.uint8)[rows]
+        sizes = np.asarray(listed.sizes)[rows]
         aiven = found & _AIVEN_ONLY != 0
         needed = np.where(aiven, np.uint8(AIVEN_PARTS), np.uint8(KAFKA_PARTS))
         with_index = np.zeros(len(rows), dtype=bool)
@@ -258,22 +241,16 @@ def audit_listing(
 ) -> Audit:
     """Compare all objects of the store, by key, with the live segments of `state`."""
     audit = StoreAudit(state)
-    tally = audit.tally
 
     def suspects() -> Iterator[Suspect]:
         found = audit.suspects(earliest(flag_writers(state)))
-        return (each.in_aiven() for each in found) if tally.aiven > tally.kafka else found
+        return (each.in_aiven() for each in found) if audit.aiven > audit.kafka else found
 
     return Audit(
         unaccounted=audit.unaccounted(listed),
         suspects=suspects,
         candidates=partial(audit.candidates, candidates),
     )
-
-
-def _named(live: LiveSegments) -> tuple[SegmentIds, array[int]]:
-    """Return the ids and the start offsets of segments."""
-    return SegmentIds(live.id_words), array("q", live.column("start").tobytes())
 
 
 def suspect_findings(

@@ -224,17 +224,16 @@ class FolderAudits:
 
     def _audit(self, remote: RemoteStorageManager, part: PartitionState) -> PartitionAudit:
         key, audit = part.topic_id_partition.key, StoreAudit([part])
-        tally, folders = audit.tally, self.folders.get(key, ())
+        folders = self.folders.get(key, ())
         others = {folder: list(audit.unaccounted(remote.list_objects(folder))) for folder in folders}
-        listed = tally.objects + sum(map(len, others.values()))
-        claimed = [each.key for each in self.more.get(key, ()) if tally.add_listed(each)]
+        listed = audit.objects + sum(map(len, others.values()))
         return PartitionAudit(
             others=others,
-            claimed=claimed,
+            claimed=[each.key for each in self.more.get(key, ()) if audit.add_listed(each)],
             suspects=list(audit.suspects(self.flagged_since)),
             listed=listed,
-            aiven=tally.aiven,
-            kafka=tally.kafka,
+            aiven=audit.aiven,
+            kafka=audit.kafka,
             candidates=list(audit.candidates(self.candidates)),
         )
 
