@@ -18,7 +18,12 @@ from tests.apply.worlds import World
 from tests.support.killing import SIGKILLED, Zygote, moments
 from tests.support.signing import signing_key
 
-OWN_LABELS = tuple(label for label in LABELS if label.startswith("materialise."))
+OWN_LABELS = tuple(
+    label
+    for label in LABELS
+    if label.startswith(("materialise.", "restore.staging.", "restore.partition.", "restore.old_folder."))
+    or label == "restore.checkpoints.write"
+)
 NEW_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
 
 

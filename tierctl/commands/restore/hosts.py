@@ -13,7 +13,7 @@ the end that the plan states must be the beginning of what the plan writes.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -458,32 +458,26 @@ def require_host(saved: SavedPlan, request: MutationRequest) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OwnLogs:
-    """The steps that put back checkpoints of this host's replicas, and the replicas that forbid the plan."""
-
-    steps: Sequence[Step]
-    refused: Sequence[tuple[TopicIdPartition, str]]
-
-    @classmethod
-    def of(cls, logs: Sequence[LocalLog], saved: SavedPlan, hosts: HostsPlan) -> "_OwnLogs":
-        puts_back = saved.options.get("log_start") not in {None, DISK}
-        steps: list[Step] = []
-        refused = []
-        for log in logs:
-            partition = log.topic_id_partition
-            decided = hosts.logs.get(str(partition))
-            if decided is None:
-                continue
-            reason = _why_other(log, decided)
-            if puts_back:
-                start = decided.start_offset
-                steps += checkpoint_steps(partition, [log], decided.lineage, start_offset=start)
-            else:
-                reason = reason or _why_raised(log, saved.plan.steps)
-            if reason is not None:
-                refused.append((partition, reason))
-        return cls(steps=steps, refused=refused)
+def _of_own_logs(
+    logs: Sequence[LocalLog], saved: SavedPlan, hosts: HostsPlan
+) -> tuple[list[Step], list[tuple[TopicIdPartition, str]]]:
+    """Return the steps that put back checkpoints of this host's replicas, and which ones forbid the plan."""
+    puts_back = saved.options.get("log_start") not in {None, DISK}
+    steps: list[Step] = []
+    refused = []
+    for log in logs:
+        partition = log.topic_id_partition
+        decided = hosts.logs.get(str(partition))
+        if decided is None:
+            continue
+        reason = _why_other(log, decided)
+        if puts_back:
+            steps += checkpoint_steps(partition, [log], decided.lineage, start_offset=decided.start_offset)
+        else:
+            reason = reason or _why_raised(log, saved.plan.steps)
+        if reason is not None:
+            refused.append((partition, reason))
+    return steps, refused
 
 
 def _why_other(log: LocalLog, decided: DecidedLog) -> str | None:
@@ -532,7 +526,7 @@ class RebuildOnHost(Change[MutationRequest]):
         super().__init__(run, run.request)
         self.hosts = self._for_hosts = hosts
         self._folder = folder_of(run.request.metadata) or Path()
-        self._own = _OwnLogs.of(run.logs, saved, hosts)
+        self._steps, self._refused = _of_own_logs(run.logs, saved, hosts)
         self._plan = saved.plan
         self._planned = [step for step in saved.plan.steps if step.action is not Action.WRITE_CHECKPOINTS]
         if run.placement is None:
@@ -544,15 +538,15 @@ class RebuildOnHost(Change[MutationRequest]):
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
-        return replace(self._plan, steps=(*self._own.steps, *self._planned))
+        return replace(self._plan, steps=(*self._steps, *self._planned))
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
         del plan
         require_read_logs(self.run)
-        if self._own.refused:
+        if self._refused:
             raise refusal_of(
-                self._own.refused,
+                self._refused,
                 "make the plan on the host with the newest logs; if brokers raised a log start, with "
                 "--log-start",
             )

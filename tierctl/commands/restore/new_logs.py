@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from tierctl.apply.acts import publish_segments
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import Label, effect
+from tierctl.apply.run_context import effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
@@ -26,7 +26,7 @@ from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_log_files, read_if_exists
 from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.steps import LOG_DIR, Action, Step
+from tierctl.plan.steps import LOG_DIR, Action, Plan, Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 from tierctl.wire.batches.record_batch import encode_abort_marker
@@ -287,17 +287,6 @@ _NEW, _OLD = "new", "old"
 _NAME_MAX = 255
 
 
-class ExchangeLabels(NamedTuple):
-    """The labels of the side effects of `NewFolder.exchange`, in their order."""
-
-    old_folder: Label
-    new_folder: Label
-    staging: Label
-
-
-_RESTORE = ExchangeLabels("restore.old_folder.rename", "restore.partition.rename", "restore.staging.delete")
-
-
 @dataclass(frozen=True, slots=True)
 class NewFolder:
     """The folder of partition `name` in a log directory, in the making; `staging` is the folder around it."""
@@ -317,9 +306,10 @@ class NewFolder:
         # As UnifiedLog.logDirNameWithSuffixCappedLength.
         capped = topic[: _NAME_MAX - len(suffix) - len(partition) - 1]
         made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
-        made._make(made.staging)
-        made._write(made.staging / _MARK, name.encode())
-        made._make(made.path)
+        with effect("restore.staging.create"):
+            made._make(made.staging)
+            made._write(made.staging / _MARK, name.encode())
+            made._make(made.path)
         return made
 
     @property
@@ -385,17 +375,17 @@ class NewFolder:
         PLAIN.sync_folder(self.path)
         PLAIN.sync_folder(self.staging)
 
-    def exchange(self, labels: ExchangeLabels) -> None:
+    def exchange(self) -> None:
         """Put the folder in the place of the partition's: from the rename on, a broker loads it."""
         if self.target.exists():
-            with effect(labels.old_folder):
+            with effect("restore.old_folder.rename"):
                 PLAIN.rename(self.target, self.staging / _OLD)
                 PLAIN.sync_folder(self.staging)
                 PLAIN.sync_folder(self.log_dir)
-        with effect(labels.new_folder):
+        with effect("restore.partition.rename"):
             PLAIN.rename(self.path, self.target)
             PLAIN.sync_folder(self.log_dir)
-        with effect(labels.staging):
+        with effect("restore.staging.delete"):
             shutil.rmtree(self.staging)
 
     @property
@@ -446,9 +436,10 @@ def _left(log_dir: Path, name: str) -> Iterator[Path]:
 def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]]) -> None:
     """Write the start and the end of each log into the checkpoints of a log directory."""
     ends = {name: end for name, (_, end) in logs.items()}
-    merge_offsets(log_dir / LOG_STARTS_FILE, {name: start for name, (start, _) in logs.items()})
-    merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
-    merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+    with effect("restore.checkpoints.write"):
+        merge_offsets(log_dir / LOG_STARTS_FILE, {name: start for name, (start, _) in logs.items()})
+        merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
+        merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
 
 
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
@@ -464,11 +455,26 @@ def replace_changed(path: Path, data: bytes) -> None:
         replace_durably(path, data, backup=True)
 
 
+def require_same_steps(plan: Plan, decided: Plan, what: str) -> None:
+    """Raise SafetyRefusal if `plan`, which may be a saved one, lacks steps of the plan that was `decided`."""
+    if len(plan.steps) != len(decided.steps):
+        raise SafetyRefusal(
+            f"the saved plan differs from a new one, and {what} must be restored as a whole",
+            hint="make the plan again",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLogs:
     """The logs to write, by partition; each replaces the folder of an empty log, if there is one."""
 
     logs: Mapping[TopicIdPartition, NewLog]
+
+    def are_restored(self, outcomes: Sequence[Outcome]) -> bool:
+        """Return whether a run did all of its steps, and had one; remove the folders of killed runs."""
+        for log in self.logs.values():
+            remove_left(log.log_dir, str(log.partition.topic_partition))
+        return bool(outcomes) and all(outcome.status is Status.DONE for outcome in outcomes)
 
     def write_all(self, run: Run, steps: Sequence[Step]) -> None:
         """Write the logs of all steps; the act of RESTORE_PARTITION."""
@@ -487,10 +493,9 @@ class NewLogs:
         logs = [self.logs[step.topic_id_partition] for step in steps]
         for log in logs:
             _write_folder(log_dir, log)
-        with effect("restore.checkpoints.write"):
-            merge_checkpoints(
-                log_dir, {log.partition.topic_partition: (log.start_offset, log.tier_end) for log in logs}
-            )
+        merge_checkpoints(
+            log_dir, {log.partition.topic_partition: (log.start_offset, log.tier_end) for log in logs}
+        )
 
 
 def _write_folder(log_dir: Path, log: NewLog) -> None:
@@ -499,12 +504,11 @@ def _write_folder(log_dir: Path, log: NewLog) -> None:
     if _has_files(log_dir / name, log.files):
         remove_left(log_dir, name)
         return
-    with effect("restore.staging.create"):
-        made = NewFolder.make(log_dir, name)
+    made = NewFolder.make(log_dir, name)
     for file, data in log.files.items():
         made.write(file, data)
     made.sync()
-    made.exchange(_RESTORE)
+    made.exchange()
 
 
 def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:

@@ -23,7 +23,7 @@ from tierctl.commands.restore.new_logs import (
     TargetFolder,
     partition_sources,
     publish_behind_logs,
-    remove_left,
+    require_same_steps,
     require_writable,
     restore_step,
     target_folders,
@@ -64,50 +64,6 @@ class NewIdSource(PartitionSource):
     target: TopicIdPartition | None
     renamed: Sequence[RemoteLogSegmentMetadata]
     known: Mapping[Uuid, RemoteLogSegmentState]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewIdPlan:
-    """The plan; per refused partition, the reason; and per restored partition, the log to write."""
-
-    plan: Plan
-    refused: Mapping[TopicIdPartition, str]
-    logs: Mapping[TopicIdPartition, NewLog]
-
-
-def plan_new_ids(
-    sources: Sequence[NewIdSource], *, read: Mapping[int, int], after_hole: bool = False
-) -> NewIdPlan:
-    """Plan for each partition: copy its objects, write its local log, publish its segment events.
-
-    `read` maps each metadata partition to the offset up to which it was read. A partition is refused if the
-    tier lacks offsets of it, unless `after_hole` is set: then the log begins after the last missing offset.
-    It is also refused if its folder has records, or if the leader epoch in the folder is lower than that of
-    the records.
-    """
-    steps: list[Step] = []
-    skipped: list[Skip] = []
-    refused: dict[TopicIdPartition, str] = {}
-    logs: dict[TopicIdPartition, NewLog] = {}
-    for source in sources:
-        partition = source.inputs.partition
-        skipped += unused_of(source.inputs, source.decision.choice)
-        reason = why_refused(source.decision, after_hole=after_hole) or _why_no_target(source)
-        log = None
-        if reason is None and source.target is not None:
-            log = source.new_log(source.target, source.targets[0].log_dir, has_producers=False)
-        if log is not None and not _is_restored(source):
-            reason = _why_not_under_new_ids(source, source.targets[0], log)
-        if reason is not None:
-            refused[partition] = reason
-            skipped.append(Skip.of(partition, reason))
-        elif log is None or _is_restored(source):
-            skipped.append(Skip.of(partition, "it is restored already" if log else "the tier has no records"))
-        else:
-            logs[log.partition] = log
-            steps += _steps(source, log)
-    plan = Plan(command=NEW_IDS, steps=tuple(steps), read=read, skipped=tuple(skipped), basis=Basis())
-    return NewIdPlan(plan=plan, refused=refused, logs=logs)
 
 
 def _is_restored(source: NewIdSource) -> bool:
@@ -311,21 +267,44 @@ class NewIds(Change[RestoreNewIdsRequest]):
         log_dirs = [Path(each) for each in self.request.log_dir]
         self._sources = find_sources(self.run, log_dirs, self.request.from_ids())
         self.run.inspect_tier()
-        read = self.run.metadata.state.read
-        self._found = plan_new_ids(self._sources, read=read, after_hole=self.request.after_hole)
-        return self._found.plan
+        self._refused: dict[TopicIdPartition, str] = {}
+        self._logs: dict[TopicIdPartition, NewLog] = {}
+        steps: list[Step] = []
+        skipped: list[Skip] = []
+        for source in self._sources:
+            partition = source.inputs.partition
+            skipped += unused_of(source.inputs, source.decision.choice)
+            reason = why_refused(source.decision, after_hole=self.request.after_hole)
+            reason, log = reason or _why_no_target(source), None
+            if reason is None and source.target is not None:
+                log = source.new_log(source.target, source.targets[0].log_dir, has_producers=False)
+            if log is not None and not _is_restored(source):
+                reason = _why_not_under_new_ids(source, source.targets[0], log)
+            if reason is not None:
+                self._refused[partition] = reason
+                skipped.append(Skip.of(partition, reason))
+            elif log is None or _is_restored(source):
+                reason = "it is restored already" if log else "the tier has no records"
+                skipped.append(Skip.of(partition, reason))
+            else:
+                self._logs[log.partition] = log
+                steps += _steps(source, log)
+        self._plan = Plan(
+            command=NEW_IDS,
+            steps=tuple(steps),
+            read=self.run.metadata.state.read,
+            skipped=tuple(skipped),
+            basis=Basis(),
+        )
+        return self._plan
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
-        require_writable(self._found.refused, self.request.log_dir)
+        require_writable(self._refused, self.request.log_dir)
         names = {step.topic for step in plan.steps}
         assumed = names if self.request.assume_enabled else ()
         require_enabled(names, self._configs, named=names, assumed=assumed)
-        if len(plan.steps) != len(self._found.plan.steps):
-            raise SafetyRefusal(
-                "the saved plan differs from a new one, and a partition must be restored as a whole",
-                hint="make the plan again",
-            )
+        require_same_steps(plan, self._plan, "a partition")
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: the locks of the log directories keep brokers out."""
@@ -338,19 +317,16 @@ class NewIds(Change[RestoreNewIdsRequest]):
             if source.target is not None
             for segment in source.decision.choice.chain
         }
-        logs, copies = NewLogs(logs=self._found.logs), ObjectCopies(segments=segments)
         return {
-            Action.COPY_OBJECTS: copies.copy_all,
-            Action.RESTORE_PARTITION: logs.write_all,
+            Action.COPY_OBJECTS: ObjectCopies(segments=segments).copy_all,
+            Action.RESTORE_PARTITION: NewLogs(logs=self._logs).write_all,
             Action.PUBLISH_SEGMENT: publish_behind_logs,
             Action.DISCARD_SEGMENT: publish_behind_logs,
         }
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
         """Implement `Change.conclude`: remove folders of killed runs, print the operator's next steps."""
-        for log in self._found.logs.values():
-            remove_left(log.log_dir, str(log.partition.topic_partition))
-        if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+        if not NewLogs(logs=self._logs).are_restored(outcomes):
             return
         self.run.progress.say(
             "now start the brokers, and verify with tierctl restore check, naming the new ids with "

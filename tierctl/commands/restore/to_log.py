@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Self
@@ -135,53 +135,6 @@ class Source:
     undecided: str | None = None
     without_keys: str | None = None
     listed: Sequence[tuple[int, int]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaterialisePlan:
-    """The plan, and by partition the reasons that forbid it.
-
-    `largest_bytes` is the size of the largest segment: each task needs it, beside the log that it writes.
-    """
-
-    plan: Plan
-    refused: Mapping[TopicIdPartition, str]
-    largest_bytes: int
-
-
-def plan_materialise(
-    sources: Iterable[Source], *, read: Mapping[int, int], after_hole: bool = False
-) -> MaterialisePlan:
-    """Return a step for each log that is written, one per replica.
-
-    `read` are the offsets up to which metadata were read. A partition is refused if offsets are missing,
-    unless `after_hole` drops those below the last hole; if a folder has records, or belongs to another topic.
-    """
-    steps: list[Step] = []
-    skipped: list[Skip] = []
-    refused: dict[TopicIdPartition, str] = {}
-    largest_bytes = 0
-    for source in sources:
-        spans, note = _chosen(source, after_hole=after_hole)
-        reason = source.undecided or _why_refused(source, spans)
-        if reason is not None:
-            refused[source.partition] = reason
-            skipped.append(Skip.of(source.partition, reason))
-            continue
-        largest_bytes = max(largest_bytes, *(span.segment.segment_size_in_bytes for span in spans))
-        if note is not None:
-            skipped.append(Skip.of(source.partition, note))
-        for target in source.targets:
-            why = _why_not_into(source, spans, target)
-            if why is not None:
-                refused[source.partition] = why
-            if why is not None or is_restored(target, source, spans):
-                reason = why or f"{target.log_dir} has the records already"
-                skipped.append(Skip.of(source.partition, reason))
-            else:
-                steps.append(_step(source, spans, target))
-    plan = Plan(command=MATERIALISE, steps=tuple(steps), read=read, skipped=tuple(skipped), basis=Basis())
-    return MaterialisePlan(plan=plan, refused=refused, largest_bytes=largest_bytes)
 
 
 def _chosen(source: Source, *, after_hole: bool) -> tuple[Sequence[SegmentSpan], str | None]:
@@ -499,15 +452,49 @@ class Materialise(Change[RestoreLogRequest]):
         sources = [_source(run, request, partition, until, keys) for partition in partitions]
         self._sources = sources
         state = run.metadata.state
-        found = plan_materialise(sources, read=state.read, after_hole=request.after_hole)
-        self._found = found
+        steps, skipped = self._steps()
         decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
-        rest = unused(state, run.resources.selection, decisions, sources, found.plan.steps)
-        return replace(found.plan, skipped=(*found.plan.skipped, *rest))
+        skipped += unused(state, run.resources.selection, decisions, sources, steps)
+        return Plan(
+            command=MATERIALISE, steps=tuple(steps), read=state.read, skipped=tuple(skipped), basis=Basis()
+        )
+
+    def _steps(self) -> tuple[list[Step], list[Skip]]:
+        """Return a step for each log that is written, one per replica, and the partitions without one.
+
+        A partition is refused if offsets are missing, unless --after-hole drops those below the last hole; if
+        a folder has records, or belongs to another topic.
+        """
+        steps: list[Step] = []
+        skipped: list[Skip] = []
+        self._refused: dict[TopicIdPartition, str] = {}
+        self._largest_bytes = 0
+        """The size of the largest segment: each task needs it, beside the log that it writes."""
+        for source in self._sources:
+            spans, note = _chosen(source, after_hole=self.request.after_hole)
+            reason = source.undecided or _why_refused(source, spans)
+            if reason is not None:
+                self._refused[source.partition] = reason
+                skipped.append(Skip.of(source.partition, reason))
+                continue
+            sizes = (span.segment.segment_size_in_bytes for span in spans)
+            self._largest_bytes = max(self._largest_bytes, *sizes)
+            if note is not None:
+                skipped.append(Skip.of(source.partition, note))
+            for target in source.targets:
+                why = _why_not_into(source, spans, target)
+                if why is not None:
+                    self._refused[source.partition] = why
+                if why is not None or is_restored(target, source, spans):
+                    reason = why or f"{target.log_dir} has the records already"
+                    skipped.append(Skip.of(source.partition, reason))
+                else:
+                    steps.append(_step(source, spans, target))
+        return steps, skipped
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
-        require_writable(self._found.refused, self.request.log_dir)
+        require_writable(self._refused, self.request.log_dir)
         is_on_spark = self.run.resources.is_on_spark and bool(plan.steps)
         tasks = self.run.resources.executors.slots if is_on_spark else self.request.threads
         needed: dict[int, int] = {}
@@ -517,7 +504,7 @@ class Materialise(Change[RestoreLogRequest]):
             device = Path(log_dir).stat().st_dev
             dirs[device] = log_dir
             room_bytes = int(step.details[ROOM_BYTES])
-            needed[device] = needed.get(device, self._found.largest_bytes * tasks) + room_bytes
+            needed[device] = needed.get(device, self._largest_bytes * tasks) + room_bytes
         for device, size_bytes in needed.items():
             free_bytes = shutil.disk_usage(dirs[device]).free
             if free_bytes < size_bytes:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
@@ -19,12 +19,13 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.commands.restore.new_logs import (
     NewLog,
+    NewLogs,
     PartitionSource,
     epoch_after,
     partition_sources,
     publish_behind_logs,
     refusal_of,
-    remove_left,
+    require_same_steps,
     restore_step,
 )
 from tierctl.commands.restore.new_node import (
@@ -506,11 +507,7 @@ class Restore(Change[RestoreIntoRequest]):
             )
         self._require_owner()
         self._require_no_other_folders()
-        if len(plan.steps) != len(self._found.plan.steps):
-            raise SafetyRefusal(
-                "the saved plan differs from a new one, and a topic must be restored as a whole",
-                hint="make the plan again",
-            )
+        require_same_steps(plan, self._found.plan, "a topic")
         if plan.steps and not self.request.deletes_are_denied:
             require_objects_are_safe(
                 self.run, copy=self.request.copy_of_objects, writes_probe=self.request.apply
@@ -566,9 +563,7 @@ class Restore(Change[RestoreIntoRequest]):
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
         """Implement `Change.conclude`: remove folders of killed runs, print the operator's next steps."""
-        for log in self._found.logs.values():
-            remove_left(log.log_dir, str(log.partition.topic_partition))
-        if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+        if not NewLogs(logs=self._found.logs).are_restored(outcomes):
             return
         publish = (
             "keep consumers away, publish the metadata of the tier with tierctl rebuild --metadata "

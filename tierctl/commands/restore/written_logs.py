@@ -36,7 +36,7 @@ from tierctl.apply.run_context import (
     log_name,
 )
 from tierctl.commands.restore.left_out import Removal
-from tierctl.commands.restore.new_logs import ExchangeLabels, NewFolder, disk_error, merge_checkpoints
+from tierctl.commands.restore.new_logs import NewFolder, disk_error, merge_checkpoints
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
 from tierctl.locallog.log_end import ProducerTable
@@ -402,8 +402,7 @@ class _WrittenLog:
     def begin(self, context: RunContext) -> None:
         """Create the staging folder; raise RemoteResourceNotFound if a segment was deleted."""
         parts = _parts(self.step, context)
-        with effect("materialise.staging.create"):
-            self._made = NewFolder.make(Path(self.step.details[LOG_DIR]), str(self.new_partition))
+        self._made = NewFolder.make(Path(self.step.details[LOG_DIR]), str(self.new_partition))
         self._state = LogState(next_offset=parts[0].from_offset)
         self.parts = parts
 
@@ -450,7 +449,10 @@ class _WrittenLog:
             # exists without its list.
             with effect("materialise.left_out.write"):
                 self._write_list(self.removal, context)
-        _commit(self.folder, self.new_partition, start, end)
+        # The checkpoints are first: a broker that knew none would take deleted records back, and read the
+        # whole log again after a crash. Of an empty log they only raise the log start offset.
+        merge_checkpoints(self.folder.log_dir, {self.new_partition: (start, end)})
+        self.folder.exchange()
 
     def _write_list(self, removal: Removal, context: RunContext) -> None:
         step = self.step
@@ -549,22 +551,6 @@ def _write_parts(
             if log.outcome is None:
                 with log.attempted():
                     log.take(result)
-
-
-_MATERIALISE = ExchangeLabels(
-    "materialise.old_folder.rename", "materialise.partition.rename", "materialise.staging.delete"
-)
-
-
-def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_offset: int) -> None:
-    """Write the checkpoints of the log, then exchange the folders.
-
-    The checkpoints are first: a broker that knew none would take deleted records back, and read the whole log
-    again after a crash. Of an empty log they only raise the log start offset.
-    """
-    with effect("materialise.checkpoints.write"):
-        merge_checkpoints(made.log_dir, {partition: (start_offset, end_offset)})
-    made.exchange(_MATERIALISE)
 
 
 def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
