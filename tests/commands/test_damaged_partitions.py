@@ -113,8 +113,11 @@ def brokers(writable: Writable) -> Brokers:
     return Brokers(writable("unclean-leader/before"))
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("lost_on", [(0,), (1,), (0, 1, 2)], ids=["first", "second", "all"])
+ALL = (0, 1, 2)
+LOST = [(name, ALL) for name in LOSSES] + [(name, (at % 2,)) for at, name in enumerate(LOSSES)]
+
+
+@pytest.mark.parametrize(("name", "lost_on"), LOST, ids=str)
 def test_one_partition_is_restored(brokers: Brokers, name: str, lost_on: tuple[int, ...]) -> None:
     """A whole replica is copied to the others; without one, what precedes the damage is kept."""
     whole, known, others = brokers.logs()[0], brokers.segments(), brokers.others()

@@ -199,18 +199,6 @@ def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, tmp_path: Pa
     assert digests(remote) == before
 
 
-def test_half_sets_are_discarded_beside_the_chain(writable: Writable, tmp_path: Path) -> None:
-    remote = writable("untiered-broker/tiered-remote")
-    victim = sorted(remote.rglob("*.log"))[3]
-    half = victim.name[:21] + "AAAAAAAAAAAAAAAAAAAAAQ.log"
-    shutil.copy(victim, victim.with_name(half))
-    steps = rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
-    (discarded,) = [step for step in steps if step["action"] == "discard_segment"]
-    assert discarded["segment_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert "it has no .index" in discarded["reason"]
-    assert discarded["states"] == "COPY_SEGMENT_STARTED,DELETE_SEGMENT_STARTED"
-
-
 def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
     writable: Writable, tmp_path: Path
 ) -> None:
@@ -233,19 +221,6 @@ def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-
-
-def test_a_damaged_newest_set_is_not_given_up_while_it_may_be_the_only_copy(
-    writable: Writable, tmp_path: Path
-) -> None:
-    """If it were published with DELETE_SEGMENT_STARTED, the next sweep would delete it."""
-    root = writable("tiered-cluster")
-    remote = root / "before-remote"
-    flip_bit(logs_of(remote, "metrics")[-1])
-    where = ("--metadata", tmp_path / "new", "--remote", remote, "--topic", "metrics")
-    ran = tierctl("rebuild", *where, "--apply", "--output", "json")
-    assert {step["action"] for step in json.loads(ran.out)["steps"]} == {"publish_segment"}
-    assert "may be the only copy" in ran.err
 
 
 def metadata_bytes(broker: Path) -> dict[str, bytes]:

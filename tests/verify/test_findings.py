@@ -56,10 +56,3 @@ def test_every_kind_is_detected_by_a_check() -> None:
         if isinstance(node, ast.Attribute)
     }
     assert {kind.name for kind in FindingKind} <= used
-
-
-def test_the_man_page_lists_every_kind() -> None:
-    page = (Path(findings.__file__).parents[2] / "man" / "tierctl-findings.7").read_text()
-    listed = page.partition('.SH "FINDINGS"\n')[2].partition("\n.SH")[0]
-    named = [line for line in listed.splitlines() if line.startswith("\\fB")]
-    assert named == [f"\\fB{kind.value}\\fR \\fI{kind.row.severity}\\fR" for kind in FindingKind]

@@ -32,7 +32,7 @@ from tierctl.wire.arrays import Int64s
 from tests.cli.shell import Ran, tierctl
 from tests.plan import tier as made
 from tests.plan.tier import TOPIC_ID, segment, segment_id
-from tests.support.faults import Failing, assert_durable, each_failure, operations_of, run_and_die
+from tests.support.faults import assert_durable
 from tests.verify.cases import CASES, OTHER, S, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -267,31 +267,11 @@ OLD = {PARTITION.key: dict.fromkeys(IDS[:2], BEFORE)}
 NEW = {PARTITION.key: {IDS[0]: BEFORE, IDS[1]: AFTER, IDS[2]: AFTER}}
 
 
-def test_the_record_is_old_or_new_after_a_kill(tmp_path: Path) -> None:
-    _first(tmp_path / "count")
-    for nth in range(len(operations_of(_second(tmp_path / "count")))):
-        folder = tmp_path / str(nth)
-        _first(folder)
-        assert run_and_die(_second(folder), nth)
-        assert read_segments(folder) in (OLD, NEW)
-        _second(folder)(FileSystem())
-        assert read_segments(folder) == NEW
-
-
-def test_the_record_is_old_or_new_after_a_failed_write(tmp_path: Path) -> None:
-    _first(tmp_path / "durable")
-    assert_durable(_second(tmp_path / "durable"))
-    _first(tmp_path / "count")
-    for nth, number in each_failure(_second(tmp_path / "count")):
-        folder = tmp_path / f"{nth}-{number}"
-        _first(folder)
-        with pytest.raises(OSError, match=r"\["):
-            _second(folder)(Failing(nth, number))
-        assert read_segments(folder) in (OLD, NEW)
-
-
-def test_every_cut_of_the_record_is_told(tmp_path: Path) -> None:
+def test_the_record_is_written_durably_and_every_cut_of_it_is_told(tmp_path: Path) -> None:
     _first(tmp_path)
+    assert read_segments(tmp_path) == OLD
+    assert_durable(_second(tmp_path))
+    assert read_segments(tmp_path) == NEW
     whole = (tmp_path / READ_SEGMENTS).read_bytes()
     for size in range(len(whole) - 2):
         (tmp_path / READ_SEGMENTS).write_bytes(whole[:size])

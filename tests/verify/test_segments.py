@@ -1,8 +1,6 @@
 """`segments --check` finds each problem, and nothing in tiers without problems."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tierctl.checks.findings import Finding, FindingKind
@@ -15,7 +13,6 @@ from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
 
 from tests.plan.tier import local_log
-from tests.state.captures import lineage_of, partition, read_state
 from tests.state.folding import cache_of, folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 
@@ -242,43 +239,3 @@ def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
         options = {asked[2:].replace("-", "_"): True} if asked else {}
         plan = plan_retention(state, [own], {}, now_ms=1 << 52, **options)
         assert (segment_id(1) in {step.segment_id for step in plan.steps}) is (asked in enough)
-
-
-# The first leader's copies above the point of divergence, by stage and topic, from the capture's timeline;
-# the second leader copied the one at 432 again, with the same offsets.
-DIVERGED = {
-    "wallets": {432: "YKjh5jBvR9ebdjZhpxTgaA", 576: "Ko5", 720: "eDN", 864: "q4I", 1012: "Ii0"},
-    "payouts": {432: "vYb3dxNaR5eobyDFHg903A", 576: "uiI", 720: "Dub", 864: "b-1", 1012: "tw3"},
-}
-
-
-@pytest.mark.parametrize("topic", sorted(DIVERGED))
-@pytest.mark.parametrize(("stage", "log_start"), [("before", 0), ("after", 1010)])
-def test_unclean_election(capture: Callable[[str], Path], stage: str, log_start: int, topic: str) -> None:
-    broker = capture("unclean-leader") / stage / "broker-1"
-    part = partition(read_state(broker), topic)
-    lineage = lineage_of(broker, f"{topic}-0")
-    log = LogFacts(
-        lineage=lineage, log_start_offset=log_start, log_end_offset=1550, local_log_start_offset=1444
-    )
-    found = {
-        f.start_offset: (f.check, f.segment_id)
-        for f in check_segments(part.topic_id_partition, part.segments, log)
-    }
-    doubled, *divergent = DIVERGED[topic].items()
-    assert found.pop(doubled[0]) == (K.DOUBLED_SEGMENT, doubled[1])
-    expected = {} if stage == "after" else dict(divergent)
-    assert found.keys() == expected.keys()
-    for start_offset, (kind, found_id) in found.items():
-        assert kind is K.DIVERGENT_SEGMENT
-        assert found_id is not None
-        assert found_id.startswith(expected[start_offset])
-
-
-def test_sound_tier_of_a_real_broker_has_no_findings(capture: Callable[[str], Path]) -> None:
-    broker = capture("tiered-cluster") / "before"
-    state = read_state(broker)
-    assert len(state.partitions) > 3
-    assert state.anomaly_count == len(state.quarantined) == 0
-    for part in state:
-        assert list(check_segments(part.topic_id_partition, part.segments, None)) == []

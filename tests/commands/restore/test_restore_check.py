@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from tierctl.checks import restored
 from tierctl.checks import served as of_consumers
-from tierctl.checks.registry import RestoreCheck
 from tierctl.commands.resources import Resources
 from tierctl.kafka.record_consumer import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -437,8 +436,3 @@ def test_a_file_that_is_no_listing_is_refused(
     remote = ("--remote", capture("tiered-cluster") / "before-remote")
     assert check(monkeypatch, None, *remote, "--before", path)[0].code == 7
     assert check(monkeypatch, None, *remote, "--before", tmp_path / "none")[0].code == 10
-
-
-def test_the_man_page_lists_every_check() -> None:
-    page = (Path(__file__).parents[3] / "man" / "tierctl-restore-check.1").read_text()
-    assert [check for check in RestoreCheck if f"\\fB{check}\\fR" not in page.replace("\\-", "-")] == []

@@ -1,4 +1,4 @@
-"""A tier in S3 and nothing else: it is read, rebuilt and materialised as the folder that it is a copy of."""
+"""A tier in S3 and nothing else: it is read and rebuilt as the folder that it is a copy of."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from tierctl.storage.stores import open_store
 from tierctl.storage.stores.base import hashed_file
 
 from tests.cli.shell import tierctl
-from tests.commands.restore.test_materialise import ISOLATIONS, new_id, records, restored
+from tests.commands.restore.test_materialise import ISOLATIONS, records
 from tests.support.servers import S3Server
 
 TIERS = {
@@ -44,17 +44,3 @@ def test_every_record_comes_from_the_bucket(
     for command in ("segments", "verify"):
         ran = tierctl(command, *new, *tier)
         assert ran.code == 0, ran.err
-
-
-def test_a_topic_is_materialised_from_the_bucket(
-    capture: Callable[[str], Path], s3_server: S3Server, tmp_path: Path
-) -> None:
-    log_dir, remote = tmp_path / "broker", capture("tiered-cluster") / "before-remote"
-    log_dir.mkdir()
-    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
-    chosen = ("--topic", "payments", "--as-id", new_id("payments"))
-    tier = ("--remote", uploaded(remote, s3_server))
-    ran = tierctl("restore", "log", "--log-dir", log_dir, *tier, *chosen, "--apply")
-    assert ran.code == 0, ran.err
-    wanted = records("--rebuild", "--remote", remote, "--topic", "payments")
-    assert restored(log_dir, "payments", "read_uncommitted") == wanted

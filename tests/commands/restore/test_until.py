@@ -1,4 +1,4 @@
-"""`restore log --until` at every offset of logs in each codec, also within batches."""
+"""`restore log --until` at every offset of a log, also within batches, and within a batch of each codec."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_log_ends_before_each_offset(tmp_path: Path, compression: CompressionT
     assert copied.code == 0, copied.err
     everything = records(*tier)
     assert [each[1] for each in everything] == [at for s in SEGMENTS for batch in s for at in batch]
-    for end in range(1, END + 1):
+    for end in range(1, END + 1) if compression is CompressionType.NONE else (2, 10, 13):
         options = ("--topic", PARTITION.topic, "--as", f"then-{end}", "--as-id", new_id(f"{end:x}f"))
         ran = restore(log_dir, *tier, *options, "--until", f"{PARTITION}={end}", "--apply")
         assert ran.code == 0, ran.err

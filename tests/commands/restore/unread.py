@@ -370,30 +370,24 @@ def _others(value: Any) -> dict[str, Other]:
 
 
 _ENDS = ("endOffset", "maxTimestampMs")
-_SHARE, _SHARE_SEALED = 4, 2
-"""Of so many members of an encrypted manifest, a command meets one; decryption takes the time."""
+SHARE = 1 if TRIES_ALL else 4
+"""Each command meets one of so many mutations, and each mutation two commands."""
 
 
 def mutations(tier: Tier, turn: int) -> list[Mutation]:
-    """Return the mutations of the objects of a tier's sets that the command of number `turn` meets.
+    """Return the mutations of the objects of a tier's sets, as the command of number `turn` meets them.
 
     Of manifests, every member is changed: those that state ends in every way, the others in one, which
-    differs between commands. Without `TRIES_ALL` the commands divide the members of encrypted manifests.
+    differs between commands.
     """
     if tier.layout.capture == "tiered-cluster":
         return KAFKA_MUTATIONS
     found = []
-    is_plain = tier.layout.capture == "aiven-plain"
-    share = 1 if is_plain or TRIES_ALL else _SHARE_SEALED if tier.is_sealed else _SHARE
     members = leaves(json.loads(tier.path(tier.sets[0], ".rsm-manifest").read_bytes()))
     for number, (path, value) in enumerate(members):
-        if (number + turn) % share:
-            continue
         ways = list(_others(value).items())
-        count = len(ways) if path[-1] in _ENDS and is_plain else 1
-        # Commands of the same share must not all meet the same way.
-        first = number + turn // share
-        for way in range(first, first + count):
+        count = len(ways) if path[-1] in _ENDS else 1
+        for way in range(number + turn, number + turn + count):
             name, other = ways[way % len(ways)]
             found.append(Mutation(f"{'.'.join(path)} {name}", ".rsm-manifest", edited(path, other)))
     return [*found, *AIVEN_MUTATIONS]
