@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -42,12 +41,10 @@ from tierctl.checks.objects import (
     suspect_findings,
 )
 from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed, sound_partitions
-from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
 from tierctl.model import (
     LocalLog,
-    RemoteLogSegmentMetadata,
     SegmentObjectName,
     Selection,
     TopicConfig,
@@ -299,7 +296,10 @@ class Verification:
 
         def reported(orphan: Orphan, deleted: Collection[Uuid]) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
-            finding = orphan_finding(orphan, topic, deleted, self.now_ms, _missing_of(orphan, state))
+            name = orphan.name
+            partition = None if name is None else TopicIdPartition(name.topic_id, "", name.partition)
+            missing = [] if partition is None else missing_of(state, partition)
+            finding = orphan_finding(orphan, topic, deleted, self.now_ms, missing)
             if self._selects(finding):
                 yield finding
 
@@ -347,11 +347,11 @@ class Verification:
         live = live_segments(state, ((each.partition.key, each.segment_id) for each in suspects))
         for number, suspect in enumerate(suspects):
             if not unlisted.may_hold(suspect.partition):
+                segment = live.get((suspect.partition.key, suspect.segment_id))
                 # To find out why an object is missing takes one request each, so only the first ones are
                 # asked.
-                why_missing = partial(_why_missing, remote) if number < _EXPLAINED_MAX else _not_asked
-                segment = live.get((suspect.partition.key, suspect.segment_id))
-                yield from suspect_findings(suspect, segment, why_missing)
+                asked = remote if number < _EXPLAINED_MAX else None
+                yield from suspect_findings(suspect, segment, asked)
 
     def _listed(self, remote: RemoteStorageManager) -> Iterator[RemoteObject]:
         objects = remote.list_objects()
@@ -433,18 +433,6 @@ class Verification:
                 yield found
 
 
-def _why_missing(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> str | None:
-    try:
-        remote.objects_of(segment)
-    except (RemoteStorageError, SafetyRefusal) as e:
-        return e.message
-    return None
-
-
-def _not_asked(_segment: RemoteLogSegmentMetadata) -> None:
-    """Return no reason."""
-
-
 def orphans_among(unaccounted: Iterable[RemoteObject]) -> Iterator[Orphan | RemoteObject]:
     """Yield the objects of no live segment; consecutive objects of one segment are one orphan.
 
@@ -470,11 +458,6 @@ def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
     if not is_temporary(key):
         return Orphan(key, name)
     return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
-
-
-def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:
-    name = orphan.name
-    return [] if name is None else missing_of(state, TopicIdPartition(name.topic_id, "", name.partition))
 
 
 def _named_ids(orphans: Iterable[Orphan]) -> set[Uuid]:

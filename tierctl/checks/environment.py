@@ -23,7 +23,6 @@ from tierctl.files import why_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_log_files, parse_partition_folder
-from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
 from tierctl.model.settings.registry import holds_secret
@@ -153,24 +152,17 @@ def check_controller(
         yield fault(DoctorCheck.CONTROLLER_TIERS, name, f"it refuses a tiered topic: {refusal}")
 
 
-def check_cluster_rights(operations: frozenset[str]) -> Iterator[Result]:
-    """Yield the results about the cluster itself; `allowed` are the operations that it permits."""
-    yield from _of_one(DoctorCheck.CLUSTER_RIGHTS, "", None, operations, ON_CLUSTER)
-
-
-def check_metadata_rights(operations: frozenset[str] | TierctlError) -> Iterator[Result]:
-    """Yield the results about the metadata topic, given the operations that it allows."""
-    if isinstance(operations, TierctlError):
-        yield prevented(DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, operations)
-        return
-    yield from _of_one(
-        DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, METADATA_TOPIC, operations, ON_METADATA_TOPIC
-    )
-
-
-def _of_one(
-    check: DoctorCheck, subject: str, topic: str | None, operations: frozenset[str], needed: Sequence[Needed]
+def check_rights(
+    check: DoctorCheck,
+    topic: str | None,
+    operations: frozenset[str] | TierctlError,
+    needed: Sequence[Needed],
 ) -> Iterator[Result]:
+    """Yield the results about the cluster or a topic of it, given the operations that it allows."""
+    subject = topic or ""
+    if isinstance(operations, TierctlError):
+        yield prevented(check, subject, operations)
+        return
     if not operations:
         yield not_checked(check, subject, _UNREPORTED)
         return
@@ -524,13 +516,12 @@ def _of_scratch(folder: str, sharing: Sequence[ExecutorFacts]) -> Result:
 
 def check_reached(check: DoctorCheck, found: Iterable[tuple[str, str | TierctlError]]) -> Iterator[Result]:
     """Yield the results about one source, given host and finding of each task."""
-    yield from joined((host, _of_source(check, each)) for host, each in found)
-
-
-def _of_source(check: DoctorCheck, found: str | TierctlError) -> Result:
-    if isinstance(found, TierctlError):
-        return fault(check, "", found.message, fix=found.hint)
-    return ok(check, "", found)
+    yield from joined(
+        (host, fault(check, "", each.message, fix=each.hint))
+        if isinstance(each, TierctlError)
+        else (host, ok(check, "", each))
+        for host, each in found
+    )
 
 
 def joined(results: Iterable[tuple[str, Result]]) -> Iterator[Result]:

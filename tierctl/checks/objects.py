@@ -14,6 +14,7 @@ from tierctl.checks.deep import Candidate, Candidates
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import DANGLING_AFTER_MS
+from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentMetadata,
@@ -33,6 +34,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.arrays import Int64s
 
@@ -45,9 +47,6 @@ KAFKA_PARTS: Final = _P.LOG | _P.OFFSET | _P.TIMESTAMP | _P.LEADER_EPOCH | _P.PR
 AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
-
-WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
-"""Returns the error with which the store answers for a segment's objects; None if they are only missing."""
 
 
 @dataclass(slots=True)
@@ -254,13 +253,16 @@ def audit_listing(
 
 
 def suspect_findings(
-    suspect: Suspect, segment: RemoteLogSegmentMetadata | None, why_missing: WhyMissing
+    suspect: Suspect, segment: RemoteLogSegmentMetadata | None, remote: RemoteStorageManager | None
 ) -> Iterator[Finding]:
-    """Yield the findings about a suspect; nothing if its segment has left COPY_SEGMENT_FINISHED."""
+    """Yield the findings about a suspect; nothing if its segment has left COPY_SEGMENT_FINISHED.
+
+    `remote` is asked why objects are missing.
+    """
     if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
         return
     if suspect.missing:
-        yield _missing(suspect, segment, why_missing(segment))
+        yield _missing(suspect, segment, remote)
     if suspect.archived:
         message = f"the segment's {_names(suspect.archived)} must be restored before anything can read it"
         yield finding_of(suspect.partition, FindingKind.ARCHIVED_OBJECT, Severity.ERROR, message, segment)
@@ -270,12 +272,17 @@ def suspect_findings(
         yield finding_of(suspect.partition, FindingKind.SIZE_DIFFERS, Severity.ERROR, message, segment)
 
 
-def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata, why: str | None) -> Finding:
+def _missing(
+    suspect: Suspect, segment: RemoteLogSegmentMetadata, remote: RemoteStorageManager | None
+) -> Finding:
     message = "the store has none of the segment's objects"
     if suspect.found:
         message = f"the store lacks the segment's {_names(suspect.missing)}"
-    if why is not None:
-        message += f" ({why})"
+    try:
+        if remote is not None:
+            remote.objects_of(segment)
+    except (RemoteStorageError, SafetyRefusal) as e:
+        message += f" ({e.message})"
     return finding_of(suspect.partition, FindingKind.MISSING_OBJECT, Severity.ERROR, message, segment)
 
 

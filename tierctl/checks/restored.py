@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tierctl.checks.check import Result, decided, made, not_checked, prevented
+from tierctl.checks.check import Result, decided, fault, made, not_checked, ok, prevented
 from tierctl.checks.registry import RestoreCheck
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import read_regular, write_durably
@@ -30,7 +30,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.local import PartitionOffsets, TopicFacts
+from tierctl.model.local import PartitionOffsets
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.partition_choice import PartitionDecision
 from tierctl.plan.reasons import ReasonKind
@@ -209,18 +209,15 @@ def _deletions(log: ExpectedLog, published: PublishedLog) -> Result:
             f"{log.start_offset} may have been deleted long before"
         )
         return not_checked(RestoreCheck.DELETIONS, log.subject, reason)
-    found = f"none of {len(published.finished)} finished segments is being deleted"
-    return decided(RestoreCheck.DELETIONS, log.subject, _deletion_faults(gone), found)
-
-
-def _deletion_faults(gone: Sequence[RemoteLogSegmentMetadata]) -> Iterator[str]:
-    if gone:
-        first = min(each.start_offset for each in gone)
-        last = max(each.end_offset for each in gone)
-        yield (
-            f"{len(gone)} finished segments, offsets {first} to {last}, are deleted or being deleted: "
-            f"{_some(each.segment_id for each in gone)}"
-        )
+    if not gone:
+        found = f"none of {len(published.finished)} finished segments is being deleted"
+        return ok(RestoreCheck.DELETIONS, log.subject, found)
+    first, last = min(each.start_offset for each in gone), max(each.end_offset for each in gone)
+    found = (
+        f"{len(gone)} finished segments, offsets {first} to {last}, are deleted or being deleted: "
+        f"{_some(each.segment_id for each in gone)}"
+    )
+    return fault(RestoreCheck.DELETIONS, log.subject, found)
 
 
 def metadata_faults(log: ExpectedLog, published: PublishedLog) -> Iterator[str]:
@@ -270,21 +267,15 @@ def _next_copy(log: ExpectedLog, published: PublishedLog) -> Result:
     if not new:
         reason = "not yet: no segment was copied since; check again after the first roll"
         return not_checked(RestoreCheck.NEXT_COPY, log.subject, reason)
-    return decided(
-        RestoreCheck.NEXT_COPY,
-        log.subject,
-        next_copy_faults([(each.start_offset, each.end_offset) for each in new], end),
-        f"{len(new)} segments were copied since, from offset {min(s.start_offset for s in new)} on",
-    )
-
-
-def next_copy_faults(new: Sequence[tuple[int, int]], end: int) -> Iterator[str]:
-    """Yield the faults in the offsets of the `new` copies: they must begin at `end` and leave no gap."""
-    first = min(start for start, _ in new)
+    first = min(each.start_offset for each in new)
     if first < end:
-        yield f"a segment was copied from offset {first} on, below {end}, where the tier ended"
-    if first > end:
-        yield f"the first copy begins at offset {first}: offsets {end} to {first - 1} are not in the tier"
+        found = f"a segment was copied from offset {first} on, below {end}, where the tier ended"
+    elif first > end:
+        found = f"the first copy begins at offset {first}: offsets {end} to {first - 1} are not in the tier"
+    else:
+        found = f"{len(new)} segments were copied since, from offset {first} on"
+        return ok(RestoreCheck.NEXT_COPY, log.subject, found)
+    return fault(RestoreCheck.NEXT_COPY, log.subject, found)
 
 
 _SETTLED_S = 30
@@ -374,25 +365,23 @@ def _epochs_of_file(path: Path) -> Sequence[EpochEntry]:
 def _epochs_in(
     expected: ExpectedLog, where: str, read: Callable[[], Sequence[EpochEntry]]
 ) -> Iterator[Result]:
-    """Yield the result about the leader epochs that `read` returns; an error of it becomes the result."""
+    """Yield the result about the leader epochs that `read` returns; an error of it becomes the result.
+
+    Below the tier's end they must equal the tier's.
+    """
+    check, subject, end = RestoreCheck.LEADER_EPOCHS, expected.subject, expected.end_offset
 
     def run() -> Iterator[Result]:
         found = read()
-        text = f"{where} has {epochs_text(found)}"
-        faults = epoch_faults(expected, found, where)
-        yield decided(RestoreCheck.LEADER_EPOCHS, expected.subject, faults, text)
+        own = Lineage(found).truncate_from_start(expected.start_offset).truncate_from_end(end)
+        if own == expected.lineage:
+            yield ok(check, subject, f"{where} has {epochs_text(found)}")
+        else:
+            wanted = epochs_text(expected.lineage.entries)
+            text = f"{where} has {epochs_text(own.entries)} below offset {end}, the tier's log has {wanted}"
+            yield fault(check, subject, text)
 
-    return made([RestoreCheck.LEADER_EPOCHS], expected.subject, run)
-
-
-def epoch_faults(expected: ExpectedLog, found: Sequence[EpochEntry], where: str) -> Iterator[str]:
-    """Yield the faults in the leader epochs of a log: below the tier's end they must equal the tier's."""
-    own = Lineage(found).truncate_from_start(expected.start_offset).truncate_from_end(expected.end_offset)
-    if own != expected.lineage:
-        yield (
-            f"{where} has {epochs_text(own.entries)} below offset {expected.end_offset}, the tier's log has "
-            f"{epochs_text(expected.lineage.entries)}"
-        )
+    return made([check], subject, run)
 
 
 def epochs_text(entries: Sequence[EpochEntry]) -> str:
@@ -444,9 +433,17 @@ def check_restarts(topic: MetadataTopic, leaders: Cluster, *, own_broker_id: int
             f"metadata partitions {found.unknown} have no leader, or it does not know their leader epochs"
         )
         yield not_checked(_RESTARTS, "", reason)
-    if found.same_leader or not found.unknown:
+    if found.same_leader:
+        known = {each.leader for each in facts.partitions if each.partition in found.same_leader}
+        brokers = sorted(each for each in known if each is not None)
+        text = (
+            f"brokers {brokers} were not restarted since tierctl filled the metadata topic: metadata "
+            f"partitions {found.same_leader} still have the leader epoch of tierctl's first event"
+        )
+        yield fault(_RESTARTS, "", text)
+    elif not found.unknown:
         states = f"{found.restarted} metadata partitions have a new leader epoch since tierctl filled them"
-        yield decided(_RESTARTS, "", _not_restarted(found.same_leader, facts), states)
+        yield ok(_RESTARTS, "", states)
 
 
 def _first_offsets(topic: MetadataTopic, own_broker_id: int) -> Iterator[tuple[int, int]]:
@@ -484,16 +481,6 @@ def _compare(firsts: Mapping[int, int], leaders: Cluster) -> _Filled:
         else:
             found.same_leader.append(number)
     return found
-
-
-def _not_restarted(partitions: Sequence[int], facts: TopicFacts) -> Iterator[str]:
-    if partitions:
-        known = {each.leader for each in facts.partitions if each.partition in partitions}
-        leaders = sorted(each for each in known if each is not None)
-        yield (
-            f"brokers {leaders} were not restarted since tierctl filled the metadata topic: metadata "
-            f"partitions {list(partitions)} still have the leader epoch of tierctl's first event"
-        )
 
 
 _FORMAT = "tierctl listing 1"
@@ -576,17 +563,6 @@ def check_objects(before: Listing, after: Listing, *, since: str, expendable: fr
 
     `expendable` are the segments that rebuild published as being deleted: brokers may delete their objects.
     """
-    return decided(
-        RestoreCheck.OBJECTS,
-        "",
-        object_faults(before, after, expendable),
-        f"nothing was deleted since {since}: {before.objects} objects, {before.size_bytes} bytes; now "
-        f"{after.objects} objects, {after.size_bytes} bytes",
-    )
-
-
-def object_faults(before: Listing, after: Listing, expendable: frozenset[Uuid]) -> Iterator[str]:
-    """Yield the objects that are missing or whose size changed."""
     gone: list[str] = []
     changed: list[str] = []
     for key, (partition, sizes) in before.sets.items():
@@ -598,10 +574,16 @@ def object_faults(before: Listing, after: Listing, expendable: frozenset[Uuid]) 
             gone.append(f"{name}: {len(sizes.keys() - now.keys())} of {len(sizes)}")
         elif any(now[part] != size for part, size in sizes.items()):
             changed.append(name)
-    if gone:
-        yield f"objects of {len(gone)} segments were deleted: {_some(gone)}"
+    faults = [f"objects of {len(gone)} segments were deleted: {_some(gone)}"] if gone else []
     if changed:
-        yield f"objects of {len(changed)} segments have another size: {_some(changed)}"
+        faults.append(f"objects of {len(changed)} segments have another size: {_some(changed)}")
+    return decided(
+        RestoreCheck.OBJECTS,
+        "",
+        faults,
+        f"nothing was deleted since {since}: {before.objects} objects, {before.size_bytes} bytes; now "
+        f"{after.objects} objects, {after.size_bytes} bytes",
+    )
 
 
 def _some(names: Iterable[object]) -> str:

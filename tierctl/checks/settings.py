@@ -24,7 +24,7 @@ from tierctl.model.conflicts import (
     topic_conflicts,
 )
 from tierctl.model.ids import is_legal_topic_name
-from tierctl.model.local import PartitionFacts, TopicFacts
+from tierctl.model.local import TopicFacts
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 from tierctl.model.settings.known import (
@@ -603,11 +603,6 @@ def check_metadata_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Res
     if not (leaderless or too_few or behind):
         found = f"all replicas of {len(facts.partitions)} partitions are in sync"
         yield ok(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found)
-
-
-def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
-    """Return the number of replicas of the partition that has the fewest."""
-    return min(len(each.replicas) for each in partitions)
 
 
 def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:

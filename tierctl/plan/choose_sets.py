@@ -438,7 +438,8 @@ class _Placed:
         if end < self.log_start_offset:
             return Reason(_K.LOG_START_OFFSET, log_start_offset=self.log_start_offset)
         if not self.chain:
-            return Reason(_K.NO_CHAIN, detail=self._why_not_chained(each))
+            detail = each.why_incomplete or "its epochs are not those of the lineage"
+            return Reason(_K.NO_CHAIN, detail=detail)
         if end < self.chain[0].start_offset:
             # It is unknown whether such a set is lost or off the lineage, because no set has its offsets.
             if self.hole is None:
@@ -452,7 +453,8 @@ class _Placed:
         if self.above is not None and start > self.above.last:
             return Reason(_K.ABOVE_HOLE, first=self.above.first, last=self.above.last)
         end = self.chain[-1].end_offset
-        if each.segment is None and start > end and not self._is_local(start):
+        is_local = self.local is not None and self.local.start <= start < self.local.end
+        if each.segment is None and start > end and not is_local:
             return self._only_copy(each, start)
         # Without a log, the newest leader-epoch index states the lineage, and it may have lost entries.
         if each.segment is not None and self.local is None and each.segment.end_offset > end:
@@ -463,12 +465,6 @@ class _Placed:
         """Return the reason to leave a set with an `offset` that no other set and no given log has."""
         detail = f"incomplete: {each.why_incomplete}" if each.segment is None else str(self._reason_of(each))
         return Reason(_K.NOT_SERVED, detail=detail, start_offset=offset)
-
-    def _is_local(self, offset: int) -> bool:
-        return self.local is not None and self.local.start <= offset < self.local.end
-
-    def _why_not_chained(self, each: ObjectSet) -> str:
-        return each.why_incomplete or "its epochs are not those of the lineage"
 
     def discarded(self, each: ObjectSet) -> tuple[RemoteLogSegmentMetadata, Reason]:
         """Return the metadata of a set that is published as being deleted, and the reason."""

@@ -20,17 +20,18 @@ import typer
 
 from tierctl.checks.check import CheckResults, Examination, Result, fault, not_checked, ok, prevented
 from tierctl.checks.environment import (
+    ON_CLUSTER,
+    ON_METADATA_TOPIC,
     ExecutorFacts,
     SecretFile,
     Versions,
-    check_cluster_rights,
     check_controller,
     check_controller_clock,
     check_event_clock,
     check_leader_epochs,
     check_log_dir,
-    check_metadata_rights,
     check_reached,
+    check_rights,
     check_scratch,
     check_secrets,
     check_state_dir_access,
@@ -57,7 +58,6 @@ from tierctl.checks.settings import (
     check_topics_file,
     check_version,
     expected_partitions,
-    fewest_replicas,
     is_tiered,
     is_tiering,
     missing_metadata_topic,
@@ -394,8 +394,11 @@ class _Run:
         there = cluster.topics()
         internal = there.keys() & INTERNAL_TOPICS
         own = there.pop(METADATA_TOPIC, None)
+        of_cluster = DoctorCheck.CLUSTER_RIGHTS
         self.examination.make(
-            [DoctorCheck.CLUSTER_RIGHTS], "", lambda: check_cluster_rights(cluster.cluster_operations())
+            [of_cluster],
+            "",
+            lambda: check_rights(of_cluster, None, cluster.cluster_operations(), ON_CLUSTER),
         )
         yield from self._of_metadata_topic(cluster, own)
         named = {name for name, each in there.items() if not each.is_internal}
@@ -419,14 +422,15 @@ class _Run:
             for check in (DoctorCheck.METADATA_REPLICAS, DoctorCheck.METADATA_RIGHTS):
                 yield not_checked(check, METADATA_TOPIC, reason)
             return
-        yield from check_metadata_rights(cluster.operations([METADATA_TOPIC])[METADATA_TOPIC])
+        allowed = cluster.operations([METADATA_TOPIC])[METADATA_TOPIC]
+        yield from check_rights(DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, allowed, ON_METADATA_TOPIC)
         settings = cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
         if isinstance(settings, TierctlError):
             yield prevented(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, settings)
             yield prevented(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, settings)
             return
-        replicas = fewest_replicas(facts.partitions)
-        yield from check_metadata_settings(settings, replicas)
+        fewest_replicas = min(len(each.replicas) for each in facts.partitions)
+        yield from check_metadata_settings(settings, fewest_replicas)
         yield from check_metadata_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
 
     # The metadata topic's events

@@ -19,7 +19,6 @@ from tierctl.commands.insight.tier_digest import (
     EXPIRATIONS_MAX,
     AgeSums,
     Expirations,
-    NextExpiration,
     TierDigest,
 )
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
@@ -231,14 +230,6 @@ def age_rows(sums: Mapping[Location, AgeSums]) -> Iterator[AgeSize]:
                 )
 
 
-def expiration_rows(expirations: Iterable[NextExpiration]) -> Iterator[Expiration]:
-    """Yield a row for each of the next expirations."""
-    for each in expirations:
-        facts = each._asdict()
-        del facts["row"]
-        yield Expiration(**facts)
-
-
 def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[DayGrowth]:
     """Yield a row for each day and topic id with a copy, a deletion or an expiration, by day and topic."""
     days = changes.days.keys() | expirations.days.keys()
@@ -344,7 +335,10 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         topics=topics,
         sizes=tuple(age_rows({Location.TIER: digest.ages, Location.LOCAL: local_ages})),
         growth=tuple(growth_rows(changes, digest.expirations)),
-        expirations=tuple(expiration_rows(digest.expirations.next())),
+        expirations=tuple(
+            Expiration(**{name: fact for name, fact in each._asdict().items() if name != "row"})
+            for each in digest.expirations.next()
+        ),
         unknown_segments=changes.unknown_segments,
         undecided=tuple(skip_lines(run.histories.unreported(undecided))),
         stopped=stopped,

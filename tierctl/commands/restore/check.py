@@ -3,7 +3,7 @@
 The logs that brokers must serve are derived from the objects of the tier, without a request to a broker.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -179,16 +179,6 @@ def _lawful_start(choice: Choice, leader: Log | None) -> int:
     return found.offset if is_within else 0
 
 
-def require_one_topic(partitions: Sequence[ReadablePartition], as_topic: str | None) -> None:
-    """Raise UsageError if `as_topic` is given and `partitions` are of several topics."""
-    topics: Collection[str] = {each.topic_id_partition.topic for each in partitions}
-    if as_topic is not None and len(topics) > 1:
-        raise UsageError(
-            f"--as needs exactly one topic, selected are {', '.join(sorted(topics))}",
-            hint="check one at a time",
-        )
-
-
 _C = RestoreCheck
 
 
@@ -348,8 +338,14 @@ class _Run:
         """Derive the logs that brokers must serve from the objects of the tier."""
         derived = DerivedMetadata(self.resources)
         partitions = decided_partitions(derived, self.resources)
-        require_one_topic(partitions, self.request.as_topic)
-        naming = self._naming(cluster, derived.decisions)
+        topics, as_topic = {each.topic_id_partition.topic for each in partitions}, self.request.as_topic
+        if as_topic is not None and len(topics) > 1:
+            raise UsageError(
+                f"--as needs exactly one topic, selected are {', '.join(sorted(topics))}",
+                hint="check one at a time",
+            )
+        names = {as_topic or source.topic for source in derived.decisions}
+        naming = Naming(None if cluster is None else cluster.topics(names), as_topic)
         until = Until.parse(self.request.until)
         readable = {each.topic_id_partition: each for each in partitions}
         for source, decision in sorted(derived.decisions.items(), key=lambda each: naming.name_of(each[0])):
@@ -373,10 +369,6 @@ class _Run:
                 hint="name the cluster that was restored, or the topics with --topic or --topic-id",
             )
             self.examination.add(prevented(_C.OFFSETS, "", error))
-
-    def _naming(self, cluster: Cluster | None, sources: Collection[TopicIdPartition]) -> Naming:
-        names = {self.request.as_topic or source.topic for source in sources}
-        return Naming(None if cluster is None else cluster.topics(names), self.request.as_topic)
 
     def _is_expected(self, naming: Naming, source: TopicIdPartition) -> bool:
         """Return whether the cluster should serve a partition of the tier; add a result if it does not."""

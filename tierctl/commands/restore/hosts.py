@@ -314,12 +314,6 @@ class _Log:
         return None
 
 
-def bases_of(placement: TopicPlacement) -> Mapping[int, PartitionBase]:
-    """Return the bases of the metadata partitions."""
-    with opened_contents(placement) as contents:
-        return {number: content.base() for number, content in contents.items()}
-
-
 def _digest(digests: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
@@ -372,7 +366,8 @@ def plan_for_hosts(
         return None
     _require_deleted([folder, *request.log_dir], deleted)
     read = run.metadata.state.read
-    bases = bases_of(run.placement)
+    with opened_contents(run.placement) as contents:
+        bases = {number: content.base() for number, content in contents.items()}
     if {number: base.end_offset for number, base in bases.items()} != dict(read):
         raise SafetyRefusal(f"{folder} changed while the plan was made", hint="stop the brokers")
     hosts = HostsPlan(

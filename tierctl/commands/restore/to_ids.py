@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.run import Acts, Run
+from tierctl.apply.run import Act, Acts, Run
 from tierctl.apply.run_context import RunContext, SideEffectContext, SideEffectResult, effect
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
@@ -311,14 +311,14 @@ class NewIds(Change[RestoreNewIdsRequest]):
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""
-        segments = {
+        segments: dict[tuple[TopicIdPartition, Uuid | None], RemoteLogSegmentMetadata] = {
             (source.target, segment.segment_id): segment
             for source in self._sources
             if source.target is not None
             for segment in source.decision.choice.chain
         }
         return {
-            Action.COPY_OBJECTS: ObjectCopies(segments=segments).copy_all,
+            Action.COPY_OBJECTS: copy_act(segments),
             Action.RESTORE_PARTITION: NewLogs(logs=self._logs).write_all,
             Action.PUBLISH_SEGMENT: publish_behind_logs,
             Action.DISCARD_SEGMENT: publish_behind_logs,
@@ -336,29 +336,23 @@ class NewIds(Change[RestoreNewIdsRequest]):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectCopies:
-    """The segments to copy, by new partition and segment id; a copy keeps the segment id."""
+def copy_act(segments: Mapping[tuple[TopicIdPartition, Uuid | None], RemoteLogSegmentMetadata]) -> Act:
+    """Return the act of COPY_OBJECTS; `segments` are those to copy, by new partition and segment id."""
 
-    segments: Mapping[tuple[TopicIdPartition, Uuid], RemoteLogSegmentMetadata]
-
-    def copy_all(self, run: Run, steps: Sequence[Step]) -> None:
-        """Copy the objects of all steps; the act of COPY_OBJECTS."""
-        for wave in run.context.waves(steps):
-            run.attempt(wave, lambda each: self.copy(run.context, each))
-        run.require_all_done()
-
-    def copy(self, context: RunContext, steps: Sequence[Step]) -> list[Outcome]:
+    def copy(context: RunContext, steps: Sequence[Step]) -> list[Outcome]:
         """Copy the objects of each step's segment, several segments at a time; return an outcome per step."""
         context.engine.ready()
-        inputs = [_CopyInput(self._segment(step), step.topic_id_partition) for step in steps]
+        new = [(step.topic_id_partition, step.segment_id) for step in steps]
+        inputs = [_CopyInput(segments[key], key[0]) for key in new]
         results = context.engine.begin(_copy, inputs, context.side_effect_context())()
         return [_outcome(step, result) for step, result in zip(steps, results, strict=True)]
 
-    def _segment(self, step: Step) -> RemoteLogSegmentMetadata:
-        if step.segment_id is None:
-            raise ValueError(f"a step to copy objects names no segment: {step}")
-        return self.segments[step.topic_id_partition, step.segment_id]
+    def copy_all(run: Run, steps: Sequence[Step]) -> None:
+        for wave in run.context.waves(steps):
+            run.attempt(wave, lambda each: copy(run.context, each))
+        run.require_all_done()
+
+    return copy_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,17 +300,12 @@ def lower_offsets(run: Run, steps: Sequence[Step]) -> None:
 
     A step whose committed offset has changed is dropped.
     """
-    run.attempt(steps, _lowered)
+    for _, group in groupby(steps, key=lambda step: str(step.details[FILE])):
+        run.attempt(list(group), _lower_in_file)
 
 
-def _lowered(steps: Sequence[Step]) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for file, group in groupby(steps, key=lambda step: str(step.details[FILE])):
-        outcomes += _lower_in(Path(file), list(group))
-    return outcomes
-
-
-def _lower_in(path: Path, steps: Sequence[Step]) -> list[Outcome]:
+def _lower_in_file(steps: Sequence[Step]) -> list[Outcome]:
+    path = Path(steps[0].details[FILE])
     try:
         offsets = dict(read_committed(path).offsets)
         outcomes = []

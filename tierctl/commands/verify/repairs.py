@@ -362,9 +362,10 @@ class Repair(Change[RepairRequest]):
             age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
             first_seen_ms=_sightings(run, state, chosen),
         )
+        now_ms, alive = run.resources.now_ms, () if run.cluster is None else run.cluster.cluster.broker_ids()
         inputs = RepairInputs(
             topics=_topics(run, state),
-            dangling=_dangling(run),
+            dangling=Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=alive),
             orphans=rule,
             examined=examined,
             unexamined=unexamined,
@@ -488,11 +489,6 @@ def _topics(run: Mutation, state: TierState) -> CurrentTopics:
     if run.cluster is None:
         return CurrentTopics.of(run.logs)
     return run.cluster.current_topics(state.topics)
-
-
-def _dangling(run: Mutation) -> Dangling:
-    alive = () if run.cluster is None else run.cluster.cluster.broker_ids()
-    return Dangling(now_ms=run.resources.now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=alive)
 
 
 def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> Mapping[Uuid, int] | None:
