@@ -45,6 +45,16 @@ class Ran:
     def lines(self) -> list[str]:
         return self.out.splitlines()
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of a run with --output jsonl."""
+        return [json.loads(line) for line in self.lines]
+
+    def ok(self) -> Self:
+        """Check that the run succeeded."""
+        assert self.code == 0, self.err
+        return self
+
 
 def _as_text(line: str) -> str:
     """Return a line of stderr as it is printed without --output json."""
@@ -97,7 +107,7 @@ def rows(*args: object, code: int | None = 0, **how: Any) -> list[dict[str, Any]
     """Run one command line, which ends with `code` (None: any); return its rows."""
     ran = tierctl(*args, "--output", "jsonl", **how)
     assert code is None or ran.code == code, ran.err
-    return [json.loads(line) for line in ran.lines]
+    return ran.rows
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """A leader-epoch checkpoint that lost entries is no divergence: nothing that it lacks is deleted."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,12 +43,8 @@ def _spans(ran: Ran) -> list[tuple[str, int, int]]:
     return [(step["action"], step["start_offset"], step["end_offset"]) for step in ran.json["steps"]]
 
 
-def _rows(ran: Ran) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in ran.lines]
-
-
 def _found(ran: Ran, kind: str) -> list[dict[str, Any]]:
-    return [row for row in _rows(ran) if row["check"] == kind]
+    return [row for row in ran.rows if row["check"] == kind]
 
 
 @pytest.mark.parametrize(("stage", "entries", "lost"), CUTS)
@@ -62,7 +57,7 @@ def test_verify_names_the_replica_and_no_segment_diverged(
     [found] = _found(ran, "cut_epochs")
     assert (found["severity"], found["start_offset"], found["end_offset"]) == ("error", *lost)
     assert str(tier.logs) in found["found"]
-    assert {row["check"] for row in _rows(ran)} == {"cut_epochs"}
+    assert {row["check"] for row in ran.rows} == {"cut_epochs"}
     assert "rebuild --log-start tier" in ran.summary
     assert _found(tier.run("segments", "--check", "--topic", "orders"), "divergent_segment") == []
 
@@ -83,10 +78,10 @@ def test_sweep_refuses_the_partition_and_goes_on_with_the_others(
     for ran in (planned, applied):
         assert ran.code == 4
         assert f"skipped orders-0: {option}: refused" in ran.err
-        assert {step["partition"] for step in _rows(ran)} == {1, 2}
-    assert {step["status"] for step in _rows(applied)} == {"done"}
+        assert {step["partition"] for step in ran.rows} == {1, 2}
+    assert {step["status"] for step in applied.rows} == {"done"}
     again = tier.run("segments", "--topic", "orders")
-    assert {row["partition"] for row in _rows(again)} == {0}
+    assert {row["partition"] for row in again.rows} == {0}
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -100,7 +95,7 @@ def test_explain_predicts_what_a_broker_deletes_that_leads_with_the_cut_checkpoi
         more = ("--log-dir", shutil.copytree(tier.logs, tmp_path / "a-follower"))
     tier.cut([(4, 3667)], tmp_path / "a-follower" if stale else None)
     where = tmp_path / "a-follower" if stale else tier.logs
-    rows = _rows(tier.run("explain", "orders", 0, *more))
+    rows = tier.run("explain", "orders", 0, *more).rows
     deleted = {row["end_offset"]: row["reason"] for row in rows if row["next_action"] == "delete"}
     assert deleted.keys() == {599, 1199, 1799, 2399, 2999}
     assert all("once it leads with the cut leader epochs" in reason for reason in deleted.values())
@@ -113,7 +108,7 @@ def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Pat
     tier = Tier(writable, "after")
     follower = shutil.copytree(tier.logs, tmp_path / "a-follower")
     tier.cut([(4, 3667)], follower)
-    rows = _rows(tier.run("doctor", "--log-dir", follower))
+    rows = tier.run("doctor", "--log-dir", follower).rows
     found = {row["subject"]: row["severity"] for row in rows if row["check"] == "leader_epochs"}
     assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "error"}
 
@@ -127,11 +122,11 @@ def test_retention_waits_for_the_repair(writable: Callable[[str], Path], tmp_pat
     more = ("--topic", "orders", "--topic-configs", configs)
     ran = tier.run("sweep", *more)
     assert ran.code == 0
-    assert {step["partition"] for step in _rows(ran)} == {1, 2}
+    assert {step["partition"] for step in ran.rows} == {1, 2}
     assert "skipped orders-0: no segment at or above the log start is deleted" in ran.err
     # DeleteRecords, which an operator asks for, may delete what lies wholly below the new log start.
     asked = tier.run("sweep", *more, "--log-start-offset", "orders-0=3667")
-    assert {step["end_offset"] for step in _rows(asked) if step["partition"] == 0} >= {599, 1799, 2999}
+    assert {step["end_offset"] for step in asked.rows if step["partition"] == 0} >= {599, 1799, 2999}
 
 
 def test_entries_that_delete_records_cut_refuse_nothing(writable: Callable[[str], Path]) -> None:
@@ -140,7 +135,7 @@ def test_entries_that_delete_records_cut_refuse_nothing(writable: Callable[[str]
     where = ("--metadata", logs, "--log-dir", logs, "-o", "jsonl")
     plain, asked = (tierctl("sweep", *where, *more) for more in ((), ("--off-lineage",)))
     assert (plain.code, asked.code) == (0, 0)
-    assert _rows(asked) == _rows(plain) != []
+    assert asked.rows == plain.rows != []
     assert _found(tierctl("verify", *where), "cut_epochs") == []
 
 

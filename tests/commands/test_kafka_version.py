@@ -1,6 +1,5 @@
 """Decisions and output that depend on --kafka-version and on the broker settings of --broker-config."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,9 +53,8 @@ def test_the_lag_of_brokers_delays_copies(
         ),
         *(() if version is None else ("--kafka-version", version)),
         *("--output", "json"),
-    )
-    assert ran.code == 0, ran.err
-    assert len(json.loads(ran.out)["steps"]) == copied
+    ).ok()
+    assert len(ran.json["steps"]) == copied
 
 
 @pytest.mark.parametrize("command", ["copy", "sweep", "verify", "apply", "format"])

@@ -1,12 +1,10 @@
 """All folders of the metadata topic are gone: `rebuild` makes them as KRaft's metadata on the node say."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl import files
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.model import Uuid
@@ -14,7 +12,6 @@ from tierctl.wire.kraft import topic_record
 
 from tests.cli.shell import Ran, tierctl
 from tests.commands.test_rebuild import digests, metadata_bytes
-from tests.support.amounts import TRIES_ALL
 from tests.support.cluster_metadata import (
     make_log_dir,
     partition_record,
@@ -22,7 +19,7 @@ from tests.support.cluster_metadata import (
     write_cluster_metadata,
     write_records,
 )
-from tests.support.faults import Killing, run_and_die
+from tests.support.faults import each_kill
 
 Writable = Callable[[str], Path]
 COUNT = 3
@@ -123,32 +120,20 @@ def test_the_folders_are_made_where_the_controller_assigned_them(
     assert ran.code == 0, ran.err
     check_made(disks)
     again = disks.rebuild("--apply", "--output", "json")
-    assert (again.code, json.loads(again.out)["steps"]) == (0, []), again.err
+    assert (again.code, again.json["steps"]) == (0, []), again.err
 
 
 def test_a_kill_at_any_change_of_a_file_and_a_second_run_make_them(disks: Disks, tmp_path: Path) -> None:
-    backup = tmp_path / "lost"
-    shutil.copytree(disks.root, backup)
-    shutil.rmtree(disks.root)
+    backup = shutil.copytree(disks.root, tmp_path / "lost")
 
-    def apply(_fs: files.FileSystem) -> None:
-        # Every module has this one object, which changes files.
-        files.PLAIN.__class__ = Killing
-        files.PLAIN.__dict__.update(_left=killed, _observe=files.PLAIN._kill)
-        assert disks.rebuild("--apply").code == 0
-
-    killed = 0
-    while True:
-        shutil.copytree(backup, disks.root)
-        died = run_and_die(apply, killed)
-        ran = disks.rebuild("--apply")
-        assert ran.code == 0, (killed, ran.err)
-        check_made(disks)
-        assert disks.rebuild("--apply").code == 0
-        if not died:
-            break
-        killed += 1 if TRIES_ALL else 13
+    def reset() -> None:
         shutil.rmtree(disks.root)
+        shutil.copytree(backup, disks.root)
+
+    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), reset, step=13):
+        disks.rebuild("--apply").ok()
+        check_made(disks)
+        assert disks.rebuild("--apply").code == 0, killed
     assert killed > 60
 
 
@@ -165,8 +150,7 @@ def test_the_newest_copy_of_the_clusters_metadata_decides(disks: Disks) -> None:
     older = [topic_record(METADATA_TOPIC, disks.topic_id)]
     older += [partition_record(disks.topic_id, number, (1, 2, 3)) for number in range(COUNT - 1)]
     write_records(disks.log_dirs[1], older)
-    ran = disks.rebuild("--apply")
-    assert ran.code == 0, ran.err
+    disks.rebuild("--apply").ok()
     check_made(disks)
 
 

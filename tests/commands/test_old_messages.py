@@ -1,6 +1,5 @@
 """Every command that reads segments reads the message formats 0 and 1, which Kafka 4 tiers as they are."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,9 +92,8 @@ def tier(tmp_path: Path, logs: Path) -> tuple[object, ...]:
     (tmp_path / "metadata").mkdir()
     where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "old-tier")
     topic = ("--topic", PARTITION.topic, "--assume-enabled", "--layout", "kafka")
-    copied = tierctl("copy", *where, "--log-dir", logs, *topic, "--apply", "--output", "json")
-    assert copied.code == 0, copied.err
-    assert [each["status"] for each in json.loads(copied.out)["outcomes"]] == ["done"] * 3
+    copied = tierctl("copy", *where, "--log-dir", logs, *topic, "--apply", "--output", "json").ok()
+    assert [each["status"] for each in copied.json["outcomes"]] == ["done"] * 3
     return where
 
 
@@ -121,7 +119,7 @@ def test_every_record_is_read(tier: tuple[object, ...]) -> None:
         found = rows("fetch", *tier, "--topic", PARTITION.topic, "--partition", "0", "--offset", start)
         assert shown(found) == [row for row in EXPECTED if int(str(row["offset"])) >= start]
     verified = tierctl("verify", *tier, "--deep", "--output", "json")
-    assert (verified.code, json.loads(verified.out)) == (0, [])
+    assert (verified.code, verified.json) == (0, [])
 
 
 def test_segments_are_what_their_messages_say(tier: tuple[object, ...]) -> None:
@@ -134,9 +132,8 @@ def test_segments_are_what_their_messages_say(tier: tuple[object, ...]) -> None:
 
 def test_rebuild_publishes_them(tmp_path: Path, tier: tuple[object, ...]) -> None:
     where = ("--metadata", tmp_path / "new", "--remote", tmp_path / "old-tier")
-    ran = tierctl("rebuild", *where, "--apply", "--output", "json")
-    assert ran.code == 0, ran.err
-    steps = json.loads(ran.out)["steps"]
+    ran = tierctl("rebuild", *where, "--apply", "--output", "json").ok()
+    steps = ran.json["steps"]
     assert [(s["action"], s["start_offset"], s["end_offset"]) for s in steps] == [
         ("publish_segment", 0, 12),
         ("publish_segment", 13, 25),
@@ -150,8 +147,7 @@ def test_restored_logs_have_them(log_dir: Path, tier: tuple[object, ...]) -> Non
     everything = records(*tier)
     for end in range(1, END + 1, 4):
         chosen = ("--topic", PARTITION.topic, "--as", f"then-{end}", "--as-id", new_id(f"{end:x}f"))
-        ran = restore(log_dir, *tier, *chosen, "--until", f"{PARTITION}={end}", "--apply")
-        assert ran.code == 0, ran.err
+        restore(log_dir, *tier, *chosen, "--until", f"{PARTITION}={end}", "--apply").ok()
         found = restored(log_dir, f"then-{end}", "read_uncommitted")
         wanted = [each for each in everything if int(str(each[1])) < end]
         assert without_type(found) == without_type(wanted)
@@ -168,8 +164,7 @@ def test_records_of_a_key_are_emptied(log_dir: Path, tier: tuple[object, ...], k
     keys = {f"k{at}".encode().hex() for at in (0, 3, 8, 14, 23, 28, 32, 34)}
     more = options(key, log_dir, [f"hex:{each}" for each in keys])
     chosen = ("--topic", PARTITION.topic, "--as-id", new_id("emptied"))
-    ran = restore(log_dir, *tier, *chosen, *more, "--apply")
-    assert ran.code == 0, ran.err
+    ran = restore(log_dir, *tier, *chosen, *more, "--apply").ok()
     assert "left out 8 records with 8 of 8 keys" in ran.err
     wanted = [emptied(each, set(keys)) for each in records(*tier)]
     found = restored(log_dir, PARTITION.topic, "read_uncommitted")
@@ -195,10 +190,10 @@ def test_a_flipped_bit_costs_one_entry(
     fetched = tierctl("fetch", *tier, "--output", "jsonl")
     assert fetched.code == 7
     assert f"offsets {first} to {last} may be lost there" in fetched.err
-    found = [json.loads(line) for line in fetched.lines]
+    found = fetched.rows
     assert shown(found) == [row for row in EXPECTED if not first <= int(str(row["offset"])) <= last]
     verified = tierctl("verify", *tier, "--deep", "--output", "json")
-    (finding,) = json.loads(verified.out)
+    (finding,) = verified.json
     assert (finding["check"], finding["start_offset"]) == ("corrupt_log", start)
     assert "CRC-32" in finding["found"]
     assert "at byte" in finding["found"]

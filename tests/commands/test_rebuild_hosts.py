@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tierctl import files
 from tierctl.apply.run_context import observe
 from tierctl.cli.docs.schemas import schemas
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -25,9 +24,8 @@ from tierctl.wire.kraft import topic_record
 from tests.cli.shell import Ran, tierctl
 from tests.commands.test_rebuild import lose
 from tests.locallog import made
-from tests.support.amounts import TRIES_ALL
 from tests.support.cluster_metadata import partition_record, topic_id_in, write_cluster_metadata
-from tests.support.faults import Killing, run_and_die
+from tests.support.faults import each_kill
 
 Writable = Callable[[str], Path]
 COUNT = 3
@@ -159,8 +157,7 @@ def lose_the_newest(hosts: Hosts) -> None:
 )
 def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts], None]) -> None:
     damaged(hosts)
-    planned = hosts.plan()
-    assert planned.code == 0, planned.err
+    planned = hosts.plan().ok()
     for line in ("brokers 1, 2 have replicas", "1. copy", "to the hosts of brokers 2", "4. when the hosts"):
         assert line in planned.err
     saved = json.loads(hosts.saved.read_text())
@@ -168,8 +165,7 @@ def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts]
     digest = saved["hosts"]["sha256"]
     before = hosts.everything(3)
     for node in (2, 1):
-        ran = hosts.apply(node)
-        assert ran.code == 0, ran.err
+        ran = hosts.apply(node).ok()
         assert f"broker {node} have the planned digest {digest}" in ran.err
         assert "start no broker before the hosts of brokers 1, 2" in ran.summary
     assert hosts.content(1) == hosts.content(2)
@@ -193,25 +189,15 @@ def test_a_kill_at_any_change_of_a_file_and_a_second_run_end_in_the_same_bytes(
 ) -> None:
     assert lost.plan().code == 0
     assert lost.apply(1).code == 0
-    backup = tmp_path / "lost"
-    lost.disks[2].rename(backup)
+    backup = shutil.copytree(lost.disks[2], tmp_path / "lost")
 
-    def apply(_fs: files.FileSystem) -> None:
-        # Every module has this one object, which changes files.
-        files.PLAIN.__class__ = Killing
-        files.PLAIN.__dict__.update(_left=killed, _observe=files.PLAIN._kill)
-        assert lost.apply(2).code == 0
-
-    killed = 0
-    while True:
-        shutil.copytree(backup, lost.disks[2])
-        if not run_and_die(apply, killed):
-            break
-        killed += 1 if TRIES_ALL else 3
-        ran = lost.apply(2)
-        assert ran.code == 0, (killed, ran.err)
-        assert lost.content(2) == lost.content(1), killed
+    def reset() -> None:
         shutil.rmtree(lost.disks[2])
+        shutil.copytree(backup, lost.disks[2])
+
+    for killed in each_kill(lambda: lost.apply(2).ok(), reset, step=3):
+        lost.apply(2).ok()
+        assert lost.content(2) == lost.content(1), killed
     assert killed > 20
 
 
@@ -323,8 +309,7 @@ def test_log_starts_that_were_raised_on_another_host(lost: Hosts) -> None:
     assert (ran.code, "--log-start tier" in ran.err, lost.saved.exists()) == (4, True, False), ran.err
     assert lost.plan("--log-start", "tier").code == 0
     for node in (1, 2):
-        ran = lost.apply(node)
-        assert ran.code == 0, ran.err
+        ran = lost.apply(node).ok()
     assert lost.content(1) == lost.content(2)
     own = [lost.disks[node] / "payouts-0" / LEADER_EPOCHS_FILE for node in (1, 2, 3)]
     assert len({path.read_bytes() for path in own}) == 1

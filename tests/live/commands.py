@@ -1,11 +1,10 @@
 """Run command lines with a running broker, and list the objects in its tier."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Ran, tierctl
+from tests.cli.shell import Ran, rows, tierctl
 from tests.support.broker import Broker
 
 
@@ -19,18 +18,9 @@ def assumed(*topics: str) -> tuple[str, ...]:
     return (*(word for topic in topics for word in ("--topic", topic)), "--assume-enabled")
 
 
-def rows(*args: object) -> list[dict[str, Any]]:
-    """Return the rows of a command that must succeed."""
-    ran = tierctl(*args, "--output", "jsonl")
-    assert ran.code == 0, ran.err
-    return [json.loads(line) for line in ran.lines]
-
-
 def plan(*args: object) -> dict[str, Any]:
     """Return the plan, or with --apply the outcomes, of a command that must succeed."""
-    ran = tierctl(*args, "--output", "json")
-    assert ran.code == 0, ran.err
-    found: dict[str, Any] = json.loads(ran.out)
+    found: dict[str, Any] = tierctl(*args, "--output", "json").ok().json
     return found
 
 
@@ -97,4 +87,4 @@ def twin_of(broker: Broker, folder: Path) -> Broker:
     )
 
 
-__all__ = ["Ran", "tierctl"]
+__all__ = ["Ran", "rows", "tierctl"]

@@ -43,7 +43,7 @@ def asked(broker: Broker, *words: object) -> Ran:
 
 
 def of_plain(ran: Ran) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in ran.lines]
+    found = ran.rows
     return [row for row in found if row["topic"] == "plain" and row["partition"] == 0]
 
 

@@ -1,6 +1,5 @@
 """`copy` asks the brokers which topics are enabled for tiering."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,9 +128,8 @@ def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) 
     enabled.write_text(f"{PLAIN}.remote.storage.enable=true\n")
     ran = tierctl(*copy, "--topic", PLAIN, "--topic-configs", enabled)
     assert (ran.code, events()) == (4, 0), ran.err
-    ran = tierctl(*copy, *assumed(PLAIN))
-    assert ran.code == 0, ran.err
-    assert {outcome["status"] for outcome in json.loads(ran.out)["outcomes"]} == {"done"}
+    ran = tierctl(*copy, *assumed(PLAIN)).ok()
+    assert {outcome["status"] for outcome in ran.json["outcomes"]} == {"done"}
     assert {row["topic"] for row in rows("segments", *where(compacting)[:2])} == {PLAIN}
 
 
@@ -142,7 +140,7 @@ def test_beside_a_broker_that_tiers(broker: Broker) -> None:
         broker.create_topic(COMPACTED, tiered=True, cleanup_policy="compact,delete")
     copy = ("copy", *where(broker), "--log-dir", broker.log_dir, "-o", "json")
     ran = tierctl(*copy, "--topic", COPY_OFF)
-    assert (ran.code, json.loads(ran.out)["steps"]) == (0, []), ran.err
+    assert (ran.code, ran.json["steps"]) == (0, []), ran.err
     assert "remote.log.copy.disable=true" in ran.err
     ran = tierctl(*copy, "--topic", NOT_STATED)
     assert (ran.code, "remote.storage.enable=true is not among" in ran.err) == (4, True), ran.err

@@ -173,5 +173,5 @@ def _deletes_begun(broker: Broker, topic: str) -> dict[str, int]:
     """Return when the broker began to delete each segment, by id, in the order of the events."""
     named = ("--topic", topic, "--state", "DELETE_SEGMENT_STARTED", "--output", "jsonl")
     ran = tierctl("format", *where(broker)[:2], *named)
-    found = [json.loads(line) for line in ran.lines]
+    found = ran.rows
     return {each["segment_id"]: each["event_timestamp_ms"] for each in found}

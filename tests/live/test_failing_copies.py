@@ -1,6 +1,5 @@
 """Copies that brokers make and withdraw, because the store refuses writes, until it accepts them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ def problems(broker: Broker, code: ExitCode) -> list[dict[str, Any]]:
     words = ("status", *where(broker), "--log-dir", broker.log_dir, "--show", "problems")
     ran = tierctl(*words, "--output", "json")
     assert ran.code == code, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
+    found: list[dict[str, Any]] = ran.json
     return found
 
 
@@ -47,7 +46,7 @@ def test_a_store_that_refuses_writes(brokers: Brokers) -> None:
     assert rest.endswith(f" by broker {broker.node_id}")
     ran = tierctl("explain", "refused", 1, *where(broker), "--log-dir", broker.log_dir, "--output", "json")
     assert ran.code == ExitCode.PARTIAL
-    first = next(row for row in json.loads(ran.out) if row["location"] == "local")
+    first = next(row for row in ran.json if row["location"] == "local")
     facts = {fact["name"]: fact["value"] for fact in first["facts"]}
     assert (first["next_action"], facts["failed_by"]) == ("copy", broker.node_id)
     assert facts["failed_copies"] >= int(count)

@@ -140,7 +140,7 @@ class Disturbed:
     def check_events(self) -> None:
         """Check that no state of a segment is published twice, and that Kafka accepts every event."""
         printed = tierctl("format", "--style", "json", *self.where[:2], "--topic", self.topic)
-        events = [json.loads(line) for line in printed.lines]
+        events = printed.rows
         times = Counter((event.get("segment_id"), event["partition"], event["state"]) for event in events)
         # An event whose acknowledgement was lost is published again by the next run, as brokers do.
         assert max(times.values()) <= (1 if self.survives else 2)

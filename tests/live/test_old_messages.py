@@ -51,6 +51,5 @@ def test_the_records_of_a_broker_that_tiers_old_messages(brokers: Brokers, tmp_p
     verified = tierctl("verify", *tier, "--deep", "--log-dir", broker.log_dir)
     assert verified.code == 0, verified.out
     new = ("--metadata", tmp_path / "new", "--remote", broker.remote_dir)
-    rebuilt = tierctl("rebuild", *new, "--apply")
-    assert rebuilt.code == 0, rebuilt.err
+    tierctl("rebuild", *new, "--apply").ok()
     assert shown(rows("fetch", *new, "--topic", PARTITION.topic)) == EXPECTED

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def shown(ran: Ran) -> dict[str, dict[str, Any]]:
-    return {row["topic"]: row for row in json.loads(ran.out)}
+    return {row["topic"]: row for row in ran.json}
 
 
 def test_lag_leaks_and_runs(brokers: Brokers, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_lag_leaks_and_runs(brokers: Brokers, tmp_path: Path) -> None:
         late = (*status, "--now", "+2h", "--show", "problems", "--output", "json")
         ran = tierctl(*late)
         assert ran.code == ExitCode.PARTIAL
-        (problem,) = json.loads(ran.out)
+        (problem,) = ran.json
         assert (problem["check"], problem["subject"]) == ("open_transaction", "waiting-0")
         assert tierctl(*late, "--copy-limit", "3h").code == ExitCode.OK
         producer.commit_transaction(30)

@@ -51,7 +51,7 @@ def test_a_topic_whose_oldest_segments_have_no_events(brokers: Brokers, tmp_path
         )
         assert rows(*segments) == whole[2:]
         ran = tierctl("verify", *where(broker), "--topic", "orders", "--output", "jsonl")
-        found = [json.loads(line) for line in ran.lines]
+        found = ran.rows
         leaked = {row["segment_id"] for row in found if row["check"] == "leaked"}
         assert (ran.code, leaked) == (3, {row["segment_id"] for row in whole[:2]})
         assert {row["severity"] for row in found if row["check"] != "leaked"} <= {"info"}

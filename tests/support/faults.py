@@ -7,7 +7,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tierctl import files
 from tierctl.files import FileSystem
+
+from tests.support.amounts import TRIES_ALL
 
 
 class Failing(FileSystem):
@@ -114,3 +117,25 @@ def run_and_die(act: Callable[[FileSystem], None], nth: int) -> bool:
     if not killed and os.WEXITSTATUS(status):
         raise AssertionError("the child failed instead of being killed")
     return killed
+
+
+def each_kill(command: Callable[[], object], reset: Callable[[], object], *, step: int) -> Iterator[int]:
+    """Kill `command` at every change of a file in turn, and at last let it end; call `reset` before each.
+
+    Yield after each run the number of changes that it made. Without `TRIES_ALL`, only every `step`th kill is
+    tried.
+    """
+    made = 0
+
+    def run(_fs: FileSystem) -> None:
+        # Every module has this one object, which changes files.
+        files.PLAIN.__class__ = Killing
+        files.PLAIN.__dict__.update(_left=made, _observe=files.PLAIN._kill)
+        command()
+
+    is_killed = True
+    while is_killed:
+        reset()
+        is_killed = run_and_die(run, made)
+        yield made
+        made += 1 if TRIES_ALL else step

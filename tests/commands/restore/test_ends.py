@@ -4,7 +4,6 @@ Each case changes one segment of a captured tier without a manifest. payments ha
 its producer snapshots have the last offsets; orders has none.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ def test_offsets_that_lack_at_the_end_of_a_set(
     change(log, start)
     where = ("--metadata", tmp_path / "new", "--remote", remote, "--topic", topic, "--partition", 0)
     ran = tierctl("rebuild", *where, "--output", "json")
-    plan: dict[str, Any] = json.loads(ran.out)
+    plan: dict[str, Any] = ran.json
     assert {step["action"] for step in plan["steps"]} <= {"publish_segment"}
     assert [(step["start_offset"], step["end_offset"]) for step in plan["steps"]] == spans
     assert said in ran.out + ran.err
@@ -86,6 +85,6 @@ def test_offsets_that_lack_at_the_end_of_a_set(
         # The operator decides; what lies below the hole is left, and the run still says that it is unclear.
         after = tierctl("rebuild", *where, "--after-hole", "--output", "json")
         of_topic = PAYMENTS if topic == "payments" else ORDERS
-        planned = [(s["start_offset"], s["end_offset"], s["action"]) for s in json.loads(after.out)["steps"]]
+        planned = [(s["start_offset"], s["end_offset"], s["action"]) for s in after.json["steps"]]
         assert planned == [(*span, "publish_segment") for span in of_topic if span[0] > start]
         assert (after.code, "it may be the only copy" in after.err) == (7, True)

@@ -4,7 +4,6 @@ The capture is of a broker whose metadata topic is lost. Its second segment begi
 batch at 1581; the first segment's last batch ends at 1000.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -43,9 +42,7 @@ def where(world: Path) -> list[object]:
 
 
 def plan_of(*args: object) -> dict[str, Any]:
-    ran = tierctl(*args, "--output", "json")
-    assert ran.code == 0, ran.err
-    plan: dict[str, Any] = json.loads(ran.out)
+    plan: dict[str, Any] = tierctl(*args, "--output", "json").ok().json
     return plan
 
 
@@ -138,7 +135,7 @@ def test_the_local_log_tells_a_hole_from_a_loss(world: Path, case: str) -> None:
     change, is_compacted = WHOLE_LOCAL[case]
     change(world)
     ran = tierctl("rebuild", *where(world), "--output", "json")
-    plan = json.loads(ran.out)
+    plan = ran.json
     found = spans(plan)
     if is_compacted:
         assert (found, plan["skipped"], ran.code) == (SPANS, [], 0)
@@ -189,11 +186,10 @@ def test_a_hole_is_no_damage(world: Path, log_dir: Path, hole: str) -> None:
     assert records(*where(world)[:4]) == wanted
     for source in ((), ("--metadata", world / "logs")):
         remote = ("--remote", world / "remote", "--topic", "mid", *source)
-        ran = tierctl(
+        tierctl(
             *("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID),
             "--apply",
-        )
-        assert ran.code == 0, ran.err
+        ).ok()
         assert restored(log_dir, "new", "read_committed") == wanted
         shutil.rmtree(log_dir / "new-0")
 
@@ -202,8 +198,7 @@ def test_a_hole_is_no_damage(world: Path, log_dir: Path, hole: str) -> None:
 def test_a_restored_log_ends_in_a_hole(world: Path, log_dir: Path, end: int) -> None:
     remote = ("--remote", world / "remote", "--topic", "mid")
     command = ("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID)
-    ran = tierctl(*command, "--until", f"mid-0={end}", "--apply")
-    assert ran.code == 0, ran.err
+    tierctl(*command, "--until", f"mid-0={end}", "--apply").ok()
     everything = records("--remote", world / "remote", "--rebuild")
     found = restored(log_dir, "new", "read_committed")
     assert found == [each for each in everything if each[1] < end]
@@ -228,7 +223,7 @@ def test_damage_is_told_from_a_hole(world: Path, damage: str) -> None:
     """A damaged set is not published, no other set takes its offsets, and nothing is discarded."""
     DAMAGES[damage](world, 2261, 40)
     ran = tierctl("rebuild", *where(world), "--output", "json")
-    plan = json.loads(ran.out)
+    plan = ran.json
     assert spans(plan) in (SPANS[3:], [])
     left = [skip for skip in plan["skipped"] if skip["segment_id"] == "JHM6vqqBRguG-DrAP1R2Ug"]
     assert len(left) == 1

@@ -232,80 +232,58 @@ def other_topic_of_the_name(scene: Scene) -> None:
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NO_PROOF = {"deletes_are_denied": False}
-REFUSALS: dict[str, tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]] = {
-    "not formatted": (lambda s: (s.node / "meta.properties").unlink(), {}, SafetyRefusal, "is not formatted"),
-    "no bootstrap file": (
-        lambda s: s.bootstrap.unlink(),
-        {},
-        SafetyRefusal,
-        "neither of its bootstrap files",
-    ),
-    "a damaged bootstrap file": (cut_bootstrap, {}, TierctlError, "bootstrap file"),
-    "an old metadata.version": (older_version, {}, SafetyRefusal, "metadata.version 16, expected is 17"),
-    "a node that was started": (start, {}, SafetyRefusal, "shows that a node was started"),
-    "a broker that was started": (lambda s: (s.node / ".lock").touch(), {}, SafetyRefusal, "was started"),
-    "an elected controller": (
-        lambda s: (s.bootstrap.parent / "quorum-state").touch(),
-        {},
-        SafetyRefusal,
-        "was started",
-    ),
-    "nothing proves that objects survive": (nothing, NO_PROOF, SafetyRefusal, "it is not proven"),
-    "a copy that is the tier": (
-        nothing,
-        NO_PROOF | {"copy_of_objects": "REMOTE"},
-        SafetyRefusal,
+Refusal = tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]
+
+
+def refused(
+    why: str,
+    change: Callable[[Scene], Any] = nothing,
+    kind: type[TierctlError] = SafetyRefusal,
+    **request: Any,
+) -> Refusal:
+    """Return the case of a restore that is refused after `change`, with these fields of the request."""
+    return change, request, kind, why
+
+
+REFUSALS = {
+    "not formatted": refused("is not formatted", lambda s: (s.node / "meta.properties").unlink()),
+    "no bootstrap file": refused("neither of its bootstrap files", lambda s: s.bootstrap.unlink()),
+    "a damaged bootstrap file": refused("bootstrap file", cut_bootstrap, TierctlError),
+    "an old metadata.version": refused("metadata.version 16, expected is 17", older_version),
+    "a node that was started": refused("shows that a node was started", start),
+    "a broker that was started": refused("was started", lambda s: (s.node / ".lock").touch()),
+    "an elected controller": refused("was started", lambda s: (s.bootstrap.parent / "quorum-state").touch()),
+    "nothing proves that objects survive": refused("it is not proven", **NO_PROOF),
+    "a copy that is the tier": refused("is the tier itself", **NO_PROOF, copy_of_objects="REMOTE"),
+    "a copy that is a link to the tier": refused(
         "is the tier itself",
-    ),
-    "a copy that is a link to the tier": (
         lambda s: (s.remote.parent / "link").symlink_to(s.remote),
-        NO_PROOF | {"copy_of_objects": "LINK"},
-        SafetyRefusal,
-        "is the tier itself",
+        **NO_PROOF,
+        copy_of_objects="LINK",
     ),
-    "a copy that lacks an object": (
-        nothing,
-        NO_PROOF | {"copy_of_objects": "COPY"},
-        SafetyRefusal,
-        "differs in 1 objects",
+    "a copy that lacks an object": refused("differs in 1 objects", **NO_PROOF, copy_of_objects="COPY"),
+    "a folder of another topic": refused("has a folder of", folder_of("bills-0", OTHER_ID)),
+    "a folder of another log": refused("other files than the log", folder_of("sensors-0")),
+    "a hole": refused("--after-hole begins the log", lose_a_segment),
+    "a partition too many": refused(
+        "the tier has segments of sensors-1", lambda s: change_saved(s, partitions=1)
     ),
-    "a folder of another topic": (folder_of("bills-0", OTHER_ID), {}, SafetyRefusal, "has a folder of"),
-    "a folder of another log": (folder_of("sensors-0"), {}, SafetyRefusal, "other files than the log"),
-    "a hole": (lose_a_segment, {}, SafetyRefusal, "--after-hole begins the log"),
-    "a partition too many": (
-        lambda s: change_saved(s, partitions=1),
-        {},
-        SafetyRefusal,
-        "the tier has segments of sensors-1",
+    "a topic that was created again": refused(
+        "the topic was created again", lambda s: change_saved(s, topic_id=OTHER_ID)
     ),
-    "a topic that was created again": (
-        lambda s: change_saved(s, topic_id=OTHER_ID),
-        {},
-        SafetyRefusal,
-        "the topic was created again",
+    "settings that nobody knows": refused(
+        "settings of audit are unknown", lambda s: setattr(s, "saved", SavedTopics(topics={}))
     ),
-    "settings that nobody knows": (
-        lambda s: setattr(s, "saved", SavedTopics(topics={})),
-        {},
-        SafetyRefusal,
-        "settings of audit are unknown",
+    "the same topic with other partitions": refused(
+        "other partitions or settings", other_topic_of_the_name, topic=("sensors",)
     ),
-    "the same topic with other partitions": (
-        other_topic_of_the_name,
-        {"topic": ("sensors",)},
-        SafetyRefusal,
-        "other partitions or settings",
+    "other directories": refused(
+        "expected is node 7", lambda s: formatted_dir(s.node.parent / "other", node_id=8), log_dir="OTHER"
     ),
-    "other directories": (
-        lambda s: formatted_dir(s.node.parent / "other", node_id=8),
-        {"log_dir": "OTHER"},
-        SafetyRefusal,
-        "expected is node 7",
-    ),
-    "a topic of nobody": (nothing, {"topic": ("nobody",)}, NotFoundError, "nobody"),
-    "some partitions": (nothing, {"partition": (0,)}, UsageError, "with all its partitions"),
-    "no log directory": (nothing, {"log_dir": ()}, UsageError, "--log-dir is missing"),
-    "no file": (nothing, {"topics_file": None}, UsageError, "--topics-file is missing"),
+    "a topic of nobody": refused("nobody", kind=NotFoundError, topic=("nobody",)),
+    "some partitions": refused("with all its partitions", kind=UsageError, partition=(0,)),
+    "no log directory": refused("--log-dir is missing", kind=UsageError, log_dir=()),
+    "no file": refused("--topics-file is missing", kind=UsageError, topics_file=None),
 }
 
 

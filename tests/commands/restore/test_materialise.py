@@ -68,9 +68,8 @@ def test_every_record_of_the_captures(
     assert topics
     for topic in sorted(topics):
         arguments = (*where, *source, "--topic", topic, "--as-id", new_id(topic), "--apply")
-        ran = restore(log_dir, *arguments, "--output", "json")
-        assert ran.code == 0, ran.err
-        assert {each["status"] for each in json.loads(ran.out)["outcomes"]} == {"done"}
+        ran = restore(log_dir, *arguments, "--output", "json").ok()
+        assert {each["status"] for each in ran.json["outcomes"]} == {"done"}
         for isolation in ISOLATIONS:
             wanted = records(*where, "--metadata", metadata, "--topic", topic, "--isolation", isolation)
             assert restored(log_dir, topic, isolation) == wanted
@@ -85,8 +84,7 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path, end: int)
     where = ("--remote", remote, "--metadata", metadata, "--topic", "payments")
     ran = restore(
         log_dir, *where, "--as", "then", "--as-id", new_id("x"), "--until", f"payments-0={end}", "--apply"
-    )
-    assert ran.code == 0, ran.err
+    ).ok()
     beyond = f"--until payments-0={end}: the tier has no record from offset 3485 on"
     assert (beyond in ran.err) == (end > 3485), ran.err
     everything = records(*where, "--isolation", "read_uncommitted")
@@ -105,8 +103,7 @@ def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Pat
     where = ("--remote", remote, "--metadata", metadata, "--topic", "orders", "--partition", 0)
     everything = records(*where)
     at_ms = everything[len(everything) // 2][2]
-    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--until", at_ms, "--apply")
-    assert ran.code == 0, ran.err
+    restore(log_dir, *where, "--as-id", new_id("x"), "--until", at_ms, "--apply").ok()
     assert restored(log_dir, "orders", "read_uncommitted") == records(*where, "--to-time", at_ms)
 
 
@@ -114,11 +111,9 @@ def test_a_saved_plan_is_carried_out(capture: Capture, log_dir: Path, tmp_path: 
     _, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
     where = ("--remote", remote, "--topic", "orders")
     saved = tmp_path / "plan.json"
-    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--until", "orders-1=100", "--plan-out", saved)
-    assert ran.code == 0, ran.err
+    restore(log_dir, *where, "--as-id", new_id("x"), "--until", "orders-1=100", "--plan-out", saved).ok()
     assert not list(log_dir.glob("orders-*"))
-    applied = tierctl("apply", saved, "--remote", remote, "--log-dir", log_dir, "--apply")
-    assert applied.code == 0, applied.err
+    tierctl("apply", saved, "--remote", remote, "--log-dir", log_dir, "--apply").ok()
     assert {each[0] for each in restored(log_dir, "orders", "read_committed")} == {0, 1, 2}
     assert len([each for each in restored(log_dir, "orders", "read_committed") if each[0] == 1]) == 100
 
@@ -174,8 +169,7 @@ def test_metadata_that_begin_after_a_hole(
     shutil.rmtree(remote)
     shutil.copytree(capture("tiered-cluster") / "before-remote", remote)
     where = ("--remote", remote, "--metadata", rebuilt, "--topic", "payments", "--partition", 0)
-    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--apply")
-    assert ran.code == 0, ran.err
+    restore(log_dir, *where, "--as-id", new_id("x"), "--apply").ok()
     assert restored(log_dir, "payments", "read_uncommitted")[0][1] == 1394
 
 

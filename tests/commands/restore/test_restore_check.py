@@ -145,19 +145,39 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
 }
 
 
-def check(monkeypatch: pytest.MonkeyPatch, cluster: Cluster | None, *args: object) -> tuple[Ran, list[Any]]:
-    monkeypatch.setattr(Resources, "cluster", cluster)
-    ran = tierctl("restore", "check", *args, "--output", "jsonl")
-    return ran, [json.loads(line) for line in ran.lines]
+Check = Callable[..., tuple[Ran, list[Any]]]
 
 
-def test_a_cluster_that_serves_the_tier_is_clean(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
-) -> None:
-    cluster = deepcopy(served)
-    root = capture("tiered-cluster")
-    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
+@pytest.fixture
+def cluster(served: Cluster) -> Cluster:
+    """Return a copy of the cluster, which a test may change."""
+    return deepcopy(served)
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, capture: Callable[[str], Path]) -> Check:
+    """Return a function that checks a cluster, or the tier alone: it returns the run and its rows."""
+
+    def checked(
+        cluster: Cluster | None, *options: object, remote: Path | None = None
+    ) -> tuple[Ran, list[Any]]:
+        monkeypatch.setattr(Resources, "cluster", cluster)
+        tier = remote or capture("tiered-cluster") / "before-remote"
+        server = () if cluster is None else ("--bootstrap-server", "broker:9092")
+        ran = tierctl("restore", "check", "--remote", tier, *server, *options, "--output", "jsonl")
+        return ran, ran.rows
+
+    return checked
+
+
+def found_by(rows: list[Any], name: str) -> Any:
+    """Return the only result of a check."""
+    (found,) = [row for row in rows if row["check"] == name]
+    return found
+
+
+def test_a_cluster_that_serves_the_tier_is_clean(check: Check, cluster: Cluster) -> None:
+    ran, rows = check(cluster, *OPTIONS)
     assert ran.code == 0, ran.out
     ok = {(row["check"], row["subject"]) for row in rows if row["severity"] == "ok"}
     names = ("offsets", "leader_epochs", "records", "seeks", "election", "producers")
@@ -168,36 +188,28 @@ def test_a_cluster_that_serves_the_tier_is_clean(
 
 @pytest.mark.parametrize("log_start", [405, 1000])
 def test_delete_records_inside_a_batch_or_segment_is_no_fault(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], log_start: int
+    check: Check, cluster: Cluster, log_start: int
 ) -> None:
-    cluster = deepcopy(served)
     changed_offsets(log_start_offset=log_start)(cluster)
     first, *others = cluster.epochs[KEY]
     cluster.epochs[KEY] = (first._replace(start_offset=log_start), *others)
     for own in cluster.records.values():
         own[KEY] = [record for record in own[KEY] if record.offset >= log_start]
-    root = capture("tiered-cluster")
-    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    ran, rows = check(cluster, "--topic", "orders")
     assert [row for row in rows if row["severity"] == "error"] == []
     assert ran.code != 3
     # At the border of a segment, a leader that knew no segments may have raised it.
     changed_offsets(log_start_offset=600)(cluster)
     cluster.epochs[KEY] = (first._replace(start_offset=600), *others)
-    _, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    _, rows = check(cluster, "--topic", "orders")
     assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["severity"] == "error")
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_fault_is_found_by_its_check(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], case: str
-) -> None:
+def test_a_fault_is_found_by_its_check(check: Check, cluster: Cluster, case: str) -> None:
     fault, name, text = FAULTS[case]
-    cluster = deepcopy(served)
     fault(cluster)
-    root = capture("tiered-cluster")
-    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
+    ran, rows = check(cluster, *OPTIONS)
     assert ran.code == 3
     failed = [row for row in rows if row["severity"] == "error"]
     assert failed[0] == rows[0]
@@ -207,26 +219,18 @@ def test_a_fault_is_found_by_its_check(
     assert all(row["why"] and row["fix"] for row in failed)
 
 
-def test_no_election_is_no_clean_answer(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
-) -> None:
-    cluster = deepcopy(served)
+def test_no_election_is_no_clean_answer(check: Check, cluster: Cluster) -> None:
     cluster.elects = False
-    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders", "--election-timeout", "10ms")
+    ran, rows = check(cluster, "--topic", "orders", "--election-timeout", "10ms")
     found = [row for row in rows if row["check"] == "election"]
     assert (ran.code, {row["severity"] for row in found}) == (3, {"not_checked"})
     assert "no new leader was elected" in found[0]["found"]
 
 
-def test_copying_disabled_hides_the_tiered_offset(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
-) -> None:
-    cluster = deepcopy(served)
+def test_copying_disabled_hides_the_tiered_offset(check: Check, cluster: Cluster) -> None:
     changed_offsets(latest_tiered_offset=None)(cluster)
     cluster.is_copy_disabled = True
-    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
-    assert check(monkeypatch, cluster, *where, "--topic", "orders")[0].code == 0
+    assert check(cluster, "--topic", "orders")[0].code == 0
 
 
 RESTARTS: dict[str, tuple[tuple[EpochEntry, ...], str, str]] = {
@@ -238,25 +242,18 @@ RESTARTS: dict[str, tuple[tuple[EpochEntry, ...], str, str]] = {
 
 @pytest.mark.parametrize("case", RESTARTS)
 def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
-    monkeypatch: pytest.MonkeyPatch,
-    served: Cluster,
-    capture: Callable[[str], Path],
-    tmp_path: Path,
-    case: str,
+    check: Check, cluster: Cluster, capture: Callable[[str], Path], tmp_path: Path, case: str
 ) -> None:
     """Everything is served until brokers copy: only the leader epochs of the metadata topic show it."""
     epochs, verdict, text = RESTARTS[case]
     metadata, remote = tmp_path / "metadata", capture("tiered-cluster") / "before-remote"
     made = ("rebuild", "--metadata", metadata, "--remote", remote, "--metadata-partitions", 3)
-    ran = tierctl(*made, "--apply")
-    assert ran.code == 0, ran.err
-    cluster = deepcopy(served)
+    tierctl(*made, "--apply").ok()
     cluster.ids[METADATA_TOPIC] = metadata_topic_id(metadata)
     cluster.partitions[METADATA_TOPIC] = 3
     cluster.epochs.update({(METADATA_TOPIC, number): epochs for number in range(3)})
-    where = ("--remote", remote, "--metadata", metadata, "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
-    (found,) = [row for row in rows if row["check"] == "restarts"]
+    ran, rows = check(cluster, "--metadata", metadata, "--topic", "orders")
+    found = found_by(rows, "restarts")
     assert (found["severity"], text in found["found"]) == (verdict, True), found
     assert ran.code == (3 if verdict == "error" else 0), rows
     if verdict == "error":
@@ -266,18 +263,15 @@ def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
 
 
 def test_a_metadata_topic_that_brokers_began_says_nothing_about_restarts(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+    check: Check, cluster: Cluster, capture: Callable[[str], Path]
 ) -> None:
-    root, cluster = capture("tiered-cluster"), deepcopy(served)
-    where = ("--remote", root / "before-remote", "--metadata", root / "before")
-    server = ("--bootstrap-server", "broker:9092")
-    _, rows = check(monkeypatch, cluster, *where, *server)
-    (found,) = [row for row in rows if row["check"] == "restarts"]
-    assert "the cluster has not the metadata topic" in found["found"]
-    cluster.ids[METADATA_TOPIC] = metadata_topic_id(root / "before")
+    metadata = capture("tiered-cluster") / "before"
+    _, rows = check(cluster, "--metadata", metadata)
+    assert "the cluster has not the metadata topic" in found_by(rows, "restarts")["found"]
+    cluster.ids[METADATA_TOPIC] = metadata_topic_id(metadata)
     cluster.partitions[METADATA_TOPIC] = 5
-    _, rows = check(monkeypatch, cluster, *where, *server)
-    (found,) = [row for row in rows if row["check"] == "restarts"]
+    _, rows = check(cluster, "--metadata", metadata)
+    found = found_by(rows, "restarts")
     assert (found["severity"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
 
 
@@ -288,36 +282,38 @@ def metadata_topic_id(folder: Path) -> Uuid:
 
 @pytest.mark.parametrize("part", [".log", ".index", ".leader_epoch_checkpoint"])
 def test_a_deleted_or_changed_object_is_found(
-    monkeypatch: pytest.MonkeyPatch, writable: Callable[[str], Path], part: str
+    check: Check, writable: Callable[[str], Path], part: str
 ) -> None:
     remote = writable("tiered-cluster/before-remote")
     before = remote.parent / "before.listing"
-    ran, _ = check(monkeypatch, None, "--remote", remote, "--listing-out", before)
-    assert ran.code == 0
-    assert check(monkeypatch, None, "--remote", remote, "--before", before)[0].code == 0
+    assert check(None, "--listing-out", before, remote=remote)[0].code == 0
+    assert check(None, "--before", before, remote=remote)[0].code == 0
     victim = next(path for path in sorted(remote.rglob("*")) if path.name.endswith(part))
-    data = victim.read_bytes()
-    victim.write_bytes(data[:-1])
-    ran, rows = check(monkeypatch, None, "--remote", remote, "--before", before)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    ran, rows = check(None, "--before", before, remote=remote)
     assert (ran.code, rows[0]["check"]) == (3, "objects")
     assert "objects of 1 segments have another size: " in rows[0]["found"]
     victim.unlink()
-    ran, rows = check(monkeypatch, None, "--remote", remote, "--before", before)
+    ran, rows = check(None, "--before", before, remote=remote)
     assert (ran.code, rows[0]["check"]) == (3, "objects")
     assert "objects of 1 segments were deleted: " in rows[0]["found"]
 
 
+def second_set(remote: Path) -> list[Path]:
+    """Return the objects of the second segment of orders-1."""
+    folder = next(remote.rglob("orders-1-*"))
+    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
+    return list(folder.glob(f"{start}-*"))
+
+
 def test_what_the_tier_can_not_serve_any_more_is_found(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path]
+    check: Check, cluster: Cluster, writable: Callable[[str], Path]
 ) -> None:
     """Without the objects of a segment, the tier's log begins after a hole, and that of brokers does not."""
     remote = writable("tiered-cluster/before-remote")
-    folder = next(remote.rglob("orders-1-*"))
-    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
-    for path in folder.glob(f"{start}-*"):
+    for path in second_set(remote):
         path.unlink()
-    where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
-    ran, rows = check(monkeypatch, deepcopy(served), *where)
+    ran, rows = check(cluster, "--topic", "orders", remote=remote)
     assert ran.code == 7, "as for every other command that misses these records"
     failed = {(row["check"], row["subject"]) for row in rows if row["severity"] == "error"}
     assert ("offsets", "orders-1") in failed
@@ -327,18 +323,16 @@ def test_what_the_tier_can_not_serve_any_more_is_found(
 
 @pytest.mark.parametrize("has_twin", [False, True])
 def test_sets_that_are_not_understood_end_the_check_with_7(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path], has_twin: bool
+    check: Check, cluster: Cluster, writable: Callable[[str], Path], has_twin: bool
 ) -> None:
     """Also where the log does not need the set: nothing else may fail, and it is not known what it has."""
     remote = writable("tiered-cluster/before-remote")
-    folder = next(remote.rglob("orders-1-*"))
-    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
-    for path in folder.glob(f"{start}-*") if has_twin else ():
+    objects = second_set(remote)
+    for path in objects if has_twin else ():
         shutil.copy(path, path.with_name(path.name.replace(path.name[21:43], "TwinTwinTwinTwinTwinTQ")))
-    [epochs, *_] = folder.glob(f"{start}-*.leader_epoch_checkpoint")
+    [epochs] = [path for path in objects if path.suffix == ".leader_epoch_checkpoint"]
     epochs.write_bytes(b"7" + epochs.read_bytes()[1:])
-    where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
-    ran, rows = check(monkeypatch, deepcopy(served), *where)
+    ran, rows = check(cluster, "--topic", "orders", remote=remote)
     assert (ran.code, any("not understood" in row["found"] for row in rows)) == (7, True)
     assert ("error" in {row["severity"] for row in rows}) is not has_twin
 
@@ -352,44 +346,32 @@ LOG_LINES = {
 
 
 @pytest.mark.parametrize("line", LOG_LINES)
-def test_deletions_in_a_broker_log_are_found(
-    monkeypatch: pytest.MonkeyPatch, capture: Callable[[str], Path], tmp_path: Path, line: str
-) -> None:
+def test_deletions_in_a_broker_log_are_found(check: Check, tmp_path: Path, line: str) -> None:
     path = tmp_path / "server.log"
     path.write_text(f"[x] INFO started\n[x] INFO {line}\n")
-    remote = ("--remote", capture("tiered-cluster") / "before-remote")
-    ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
+    ran, rows = check(None, "--broker-log", path)
     assert ran.code == (0 if LOG_LINES[line] else 3)
-    (found,) = [row for row in rows if row["check"] == "broker_logs"]
-    assert (found["severity"] == "ok") is LOG_LINES[line]
-    assert check(monkeypatch, None, *remote, "--broker-log", tmp_path / "none")[0].code == 3
+    assert (found_by(rows, "broker_logs")["severity"] == "ok") is LOG_LINES[line]
+    assert check(None, "--broker-log", tmp_path / "none")[0].code == 3
     path.write_text("")
-    ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
-    (found,) = [row for row in rows if row["check"] == "broker_logs"]
-    assert (ran.code, found["severity"]) == (3, "not_checked")
+    ran, rows = check(None, "--broker-log", path)
+    assert (ran.code, found_by(rows, "broker_logs")["severity"]) == (3, "not_checked")
 
 
-def test_cut_epochs_in_a_log_directory_are_found(
-    monkeypatch: pytest.MonkeyPatch, writable: Callable[[str], Path]
-) -> None:
-    remote, logs = writable("tiered-cluster/before-remote"), writable("tiered-cluster/before")
-    where = ("--remote", remote, "--log-dir", logs)
-    assert check(monkeypatch, None, *where)[0].code == 0
+def test_cut_epochs_in_a_log_directory_are_found(check: Check, writable: Callable[[str], Path]) -> None:
+    logs = writable("tiered-cluster/before")
+    assert check(None, "--log-dir", logs)[0].code == 0
     (logs / "orders-1" / "leader-epoch-checkpoint").write_text("0\n1\n2 2000\n")
-    ran, rows = check(monkeypatch, None, *where)
+    ran, rows = check(None, "--log-dir", logs)
     failed = [(row["check"], row["subject"]) for row in rows if row["severity"] == "error"]
     assert (ran.code, failed) == (3, [("leader_epochs", "orders-1")])
 
 
-def test_a_topic_that_the_cluster_has_not_is_never_clean(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
-) -> None:
-    cluster = deepcopy(served)
+def test_a_topic_that_the_cluster_has_not_is_never_clean(check: Check, cluster: Cluster) -> None:
     del cluster.ids["metrics"]
     cluster.partitions["payments"] = 0
     cluster.ids["clicks"] = cluster.ids["orders"]
-    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
-    _, rows = check(monkeypatch, cluster, *where)
+    _, rows = check(cluster)
     left = {
         row["subject"].rpartition("-")[0]: row["found"]
         for row in rows
@@ -398,17 +380,13 @@ def test_a_topic_that_the_cluster_has_not_is_never_clean(
     assert "the cluster has no topic metrics: deleted, or not restored" in left["metrics"]
     assert "has no partition 0" in left["payments"]
     assert "has another id" in left["clicks"]
-    ran, rows = check(monkeypatch, cluster, *where, "--topic", "metrics")
+    ran, rows = check(cluster, "--topic", "metrics")
     assert (ran.code, rows[0]["severity"], rows[0]["check"]) == (3, "error", "offsets")
 
 
-def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(
-    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
-) -> None:
-    cluster = deepcopy(served)
+def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(check: Check, cluster: Cluster) -> None:
     cluster.ids.clear()
-    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
-    ran, rows = check(monkeypatch, cluster, *where)
+    ran, rows = check(cluster)
     assert (ran.code, rows[0]["check"], rows[0]["severity"]) == (3, "offsets", "not_checked")
     assert "no partition of the tier that can be compared" in rows[0]["found"]
 
@@ -428,11 +406,8 @@ def test_options_that_contradict_each_other_are_refused(capture: Callable[[str],
 
 
 @pytest.mark.parametrize("text", ["", "other\n", "tierctl listing 1\n[]\n", 'tierctl listing 1\n["x", 1]\n'])
-def test_a_file_that_is_no_listing_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capture: Callable[[str], Path], tmp_path: Path, text: str
-) -> None:
+def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text: str) -> None:
     path = tmp_path / "before"
     path.write_text(text)
-    remote = ("--remote", capture("tiered-cluster") / "before-remote")
-    assert check(monkeypatch, None, *remote, "--before", path)[0].code == 7
-    assert check(monkeypatch, None, *remote, "--before", tmp_path / "none")[0].code == 10
+    assert check(None, "--before", path)[0].code == 7
+    assert check(None, "--before", tmp_path / "none")[0].code == 10
