@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.doctor import DoctorRequest as DoctorRequest
     from tierctl.commands.insight.doctor import OwnSettings as OwnSettings
     from tierctl.commands.insight.doctor import doctor as doctor
-    from tierctl.commands.insight.erasure import KEY_OCCURRENCES as KEY_OCCURRENCES
-    from tierctl.commands.insight.erasure import KeyOccurrences as KeyOccurrences
     from tierctl.commands.insight.explain import EXPLANATIONS as EXPLANATIONS
     from tierctl.commands.insight.explain import ExplainRequest as ExplainRequest
     from tierctl.commands.insight.explain import Explanation as Explanation
@@ -104,6 +102,8 @@ if TYPE_CHECKING:
     from tierctl.commands.restore.backup_config import backup_config as backup_config
     from tierctl.commands.restore.check import RestoreCheckRequest as RestoreCheckRequest
     from tierctl.commands.restore.check import restore_check as restore_check
+    from tierctl.commands.restore.erasure import KEY_OCCURRENCES as KEY_OCCURRENCES
+    from tierctl.commands.restore.erasure import KeyOccurrences as KeyOccurrences
     from tierctl.commands.restore.to_ids import RestoreNewIdsRequest as RestoreNewIdsRequest
     from tierctl.commands.restore.to_ids import restore_new_ids as restore_new_ids
     from tierctl.commands.restore.to_log import RestoreLogRequest as RestoreLogRequest
@@ -187,7 +187,6 @@ _PUBLIC = {
         "show_config",
     ),
     "tierctl.commands.insight.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
-    "tierctl.commands.insight.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
     "tierctl.commands.insight.explain": (
         "EXPLANATIONS",
         "ExplainRequest",
@@ -227,6 +226,7 @@ _PUBLIC = {
         "backup_config",
     ),
     "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
+    "tierctl.commands.restore.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
     "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
     "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
     "tierctl.commands.restore.to_metadata": ("RebuildRequest", "rebuild"),

@@ -15,8 +15,8 @@ from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.erasure import WithoutKeys
 from tierctl.commands.restore.inventory import DerivedMetadata
-from tierctl.commands.restore.left_out import WithoutKeys
 from tierctl.commands.restore.new_logs import (
     TargetFolder,
     remove_left,

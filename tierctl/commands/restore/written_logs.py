@@ -35,7 +35,7 @@ from tierctl.apply.run_context import (
     index_names,
     log_name,
 )
-from tierctl.commands.restore.left_out import Removal
+from tierctl.commands.restore.erasure import Removal
 from tierctl.commands.restore.new_logs import NewFolder, disk_error, merge_checkpoints
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
