@@ -28,7 +28,16 @@ from tests.support.kafka import kafka
 from tests.support.kernels import both_forms
 from tests.support.killing import forked
 from tests.support.scheduling import pytest_xdist_make_scheduler
-from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
+from tests.support.servers import (
+    hdfs,
+    hdfs_session,
+    s3_server,
+    s3_session,
+    s3_tls_server,
+    s3_tls_session,
+    s3_versioned_server,
+    s3_versioned_session,
+)
 
 # The time of an example depends on the other work of the machine, so none fails a test.
 settings.register_profile(
@@ -58,6 +67,8 @@ __all__ = [
     "s3_session",
     "s3_tls_server",
     "s3_tls_session",
+    "s3_versioned_server",
+    "s3_versioned_session",
     "session_brokers",
     "spark",
     "standalone",

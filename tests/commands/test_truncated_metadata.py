@@ -49,6 +49,13 @@ def request_at(root: Path, stage: str, *sources: str) -> dict[str, Any]:
     return found
 
 
+def listed(where: dict[str, Any], **more: Any) -> tuple[list[Any], int, SilentProgress]:
+    """Return the segments that a listing has, its exit code, and what it said."""
+    progress = SilentProgress()
+    result = commands.segments(commands.SegmentsRequest(**where, **more), progress)
+    return list(result.rows), result.exit_code, progress
+
+
 def sweep(root: Path, stage: str, *sources: str, **more: Any) -> tuple[set[str], int, SilentProgress]:
     """Return the ids of the segments that a sweep would delete."""
     progress = SilentProgress()
@@ -105,28 +112,23 @@ def test_partitions_without_their_oldest_events_are_named_with_offsets(root: Pat
 )
 def test_evidence_of_a_listing(root: Path, sources: tuple[str, ...], incomplete: set[str]) -> None:
     """`orders-1` and `recopied-0` have segments from offset 0 on; expiring-0 has all its objects."""
-    progress = SilentProgress()
-    result = commands.segments(commands.SegmentsRequest(**request_at(root, "after", *sources)), progress)
-    assert len(result.rows) == 19
+    found, exit_code, progress = listed(request_at(root, "after", *sources))
+    assert len(found) == 19
     assert named(progress) == incomplete
-    assert result.exit_code == (ExitCode.CORRUPT if incomplete else ExitCode.OK)
+    assert exit_code == (ExitCode.CORRUPT if incomplete else ExitCode.OK)
 
 
 @pytest.mark.parametrize(
     ("topic", "exit_code"), [("whole", ExitCode.OK), ("expiring", ExitCode.CORRUPT)], ids=str
 )
 def test_only_selected_partitions_count(root: Path, topic: str, exit_code: ExitCode) -> None:
-    request = commands.SegmentsRequest(**request_at(root, "after"), topic=[topic])
-    assert commands.segments(request).exit_code == exit_code
+    assert listed(request_at(root, "after"), topic=[topic])[1] == exit_code
 
 
 def test_the_objects_of_another_tier_prove_nothing(root: Path, tmp_path: Path) -> None:
     (tmp_path / "kafka-tiered-storage").mkdir()
-    progress = SilentProgress()
-    where = request_at(root, "after") | {"remote": str(tmp_path)}
     with pytest.raises(RemoteTierMissing, match="finished segments"):
-        commands.segments(commands.SegmentsRequest(**where), progress)
-    assert named(progress) == set()
+        listed(request_at(root, "after"), remote=str(tmp_path))
 
 
 def copies(root: Path, **more: Any) -> tuple[list[tuple[str, int | None, int | None]], int, set[str]]:
@@ -152,15 +154,12 @@ def test_with_accept_copy_copies_again_what_the_broker_copied_again(root: Path) 
 
 def test_a_state_directory_keeps_what_the_topic_lost(root: Path, tmp_path: Path) -> None:
     """The state directory read the topic before the cut, so no history is incomplete."""
-    before = commands.SegmentsRequest(metadata=str(root / "before"), state_dir=tmp_path)
-    whole = commands.segments(before).rows
+    whole, *_ = listed(request_at(root, "before"), state_dir=tmp_path)
     for stage in ("cut", "after"):
-        progress = SilentProgress()
-        request = commands.SegmentsRequest(metadata=str(root / stage), state_dir=tmp_path)
-        result = commands.segments(request, progress)
-        assert (result.exit_code, progress.problems) == (ExitCode.OK, [])
+        found, exit_code, progress = listed(request_at(root, stage), state_dir=tmp_path)
+        assert (exit_code, progress.problems) == (ExitCode.OK, [])
         if stage == "cut":
-            assert list(result.rows) == list(whole)
+            assert found == whole
             assert copies(root, state_dir=tmp_path) == ([], ExitCode.OK, set())
 
 
@@ -188,11 +187,11 @@ def test_verify_distinguishes_leaked_objects_from_damage(root: Path) -> None:
 
 def test_verify_and_status_know_what_a_state_directory_knows(root: Path, tmp_path: Path) -> None:
     """The state directory read the topic before the cut: no object is leaked, no history is incomplete."""
-    whole = commands.segments(commands.SegmentsRequest(metadata=str(root / "before"), state_dir=tmp_path))
+    whole, *_ = listed(request_at(root, "before"), state_dir=tmp_path)
     assert verified(root, "cut", state_dir=tmp_path) == ([], ExitCode.OK)
     request = commands.StatusRequest(**request_at(root, "cut", "log_dir", "remote"), state_dir=tmp_path)
     found = commands.status(request)
-    assert (sum(row.segments for row in found.topics), found.problems) == (len(list(whole.rows)), ())
+    assert (sum(row.segments for row in found.topics), found.problems) == (len(whole), ())
 
 
 def test_verify_states_the_offsets_that_are_missing(root: Path) -> None:
@@ -217,28 +216,26 @@ def gone(root: Path, tmp_path: Path) -> Path:
 
 
 def test_without_any_event_the_metadata_partitions_are_named(gone: Path) -> None:
-    progress = SilentProgress()
-    result = commands.segments(commands.SegmentsRequest(metadata=str(gone)), progress)
-    assert (list(result.rows), result.exit_code) == ([], ExitCode.CORRUPT)
+    found, exit_code, progress = listed({"metadata": str(gone)})
+    assert (found, exit_code) == ([], ExitCode.CORRUPT)
     assert [problem.message for problem in progress.problems] == [
         f"metadata partition {number} begins at offset {end}: the events before it are gone, and no later "
         "event names a user partition"
         for number, end in ((0, 20), (1, 4), (2, 48))
     ]
     assert [problem.hint is None for problem in progress.problems] == [True, True, False]
-    with commands.verify(commands.VerifyRequest(metadata=str(gone))) as found:
-        findings = list(found)
+    with commands.verify(commands.VerifyRequest(metadata=str(gone))) as stream:
+        findings = list(stream)
     assert [(f.check.value, f.partition, f.end_offset) for f in findings] == [
         ("incomplete_history", number, end) for number, end in ((0, 19), (1, 3), (2, 47))
     ]
-    assert found.exit_code == ExitCode.CORRUPT
+    assert stream.exit_code == ExitCode.CORRUPT
 
 
 def test_without_any_event_the_logs_name_the_partitions(root: Path, gone: Path) -> None:
     """keeplocal-0 and recopied-0 have all their offsets in the local log."""
-    progress = SilentProgress()
-    request = commands.SegmentsRequest(metadata=str(gone), log_dir=[root / "before"])
-    assert commands.segments(request, progress).exit_code == ExitCode.CORRUPT
+    _, exit_code, progress = listed({"metadata": str(gone)}, log_dir=[root / "before"])
+    assert exit_code == ExitCode.CORRUPT
     assert named(progress) == {"expiring-0", "orders-0", "orders-1", "quiet-0", "whole-0"}
 
 
@@ -246,21 +243,15 @@ def test_a_state_directory_knows_a_topic_that_lost_every_event(
     root: Path, gone: Path, tmp_path: Path
 ) -> None:
     state_dir = tmp_path / "state"
-    before = commands.SegmentsRequest(metadata=str(root / "before"), state_dir=state_dir)
-    whole = list(commands.segments(before).rows)
+    whole, *_ = listed(request_at(root, "before"), state_dir=state_dir)
     for _ in range(2):
-        progress = SilentProgress()
-        result = commands.segments(
-            commands.SegmentsRequest(metadata=str(gone), state_dir=state_dir), progress
-        )
-        assert (list(result.rows), result.exit_code, progress.problems) == (whole, ExitCode.OK, [])
+        found, exit_code, progress = listed({"metadata": str(gone)}, state_dir=state_dir)
+        assert (found, exit_code, progress.problems) == (whole, ExitCode.OK, [])
 
 
 def test_a_state_directory_that_came_too_late_stays_incomplete(root: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        progress = SilentProgress()
-        request = commands.SegmentsRequest(metadata=str(root / "after"), state_dir=tmp_path)
-        commands.segments(request, progress)
+        *_, progress = listed(request_at(root, "after"), state_dir=tmp_path)
         assert named(progress) == {"expiring-0", "keeplocal-0", "orders-0"}
 
 
@@ -302,8 +293,7 @@ def test_with_accept_sweep_leaves_the_tier_that_the_broker_left(root: Path, own:
         max_fraction=1.0,
     )
     assert commands.sweep(request).exit_code == ExitCode.OK
-    left = commands.segments(commands.SegmentsRequest(metadata=own["metadata"])).rows
-    assert list(left) == list(commands.segments(commands.SegmentsRequest(metadata=str(root / "next"))).rows)
+    assert listed({"metadata": own["metadata"]})[0] == listed(request_at(root, "next"))[0]
 
 
 def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> None:

@@ -59,43 +59,24 @@ BROKER = "remote.log.storage.system.enable=true\nremote.log.storage.manager.clas
 BROKER += "listeners=PLAINTEXT://:9092\nremote.log.metadata.manager.listener.name=PLAINTEXT\n"
 
 
+TIERED = "a.remote.storage.enable=true\n"
+CHECK, MADE = DoctorCheck, "__remote_log_metadata.retention.ms="
+
+
 @pytest.mark.parametrize(
     ("check", "option", "text", "severity"),
     [
-        (DoctorCheck.BROKER_FILE, "broker_config", BROKER, OK),
-        (DoctorCheck.BROKER_FILE, "broker_config", BROKER + "log.retention.ms=x\n", PROBLEM),
-        (DoctorCheck.BROKER_FILE, "broker_config", BROKER + "log.retention.mss=1\n", WARNING),
-        (
-            DoctorCheck.BROKER_FILE,
-            "broker_config",
-            BROKER + "log.local.retention.ms=9\nlog.retention.ms=5\n",
-            PROBLEM,
-        ),
-        (
-            DoctorCheck.BROKER_FILE,
-            "broker_config",
-            BROKER + "rlmm.config.remote.log.metadata.topic.retention.ms=5\n",
-            PROBLEM,
-        ),
-        (
-            DoctorCheck.TOPIC_FILE,
-            "topic_configs",
-            "a.remote.storage.enable=true\na.local.retention.ms=1\n",
-            OK,
-        ),
-        (DoctorCheck.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\n", WARNING),
-        (
-            DoctorCheck.TOPIC_FILE,
-            "topic_configs",
-            "a.remote.storage.enable=true\na.cleanup.policy=compact\n",
-            PROBLEM,
-        ),
-        (DoctorCheck.TOPIC_FILE, "topic_configs", "a.retention.byts=1\n", PROBLEM),
-        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=-1\n", OK),
-        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=5\n", PROBLEM),
-        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "a.retention.ms=5\n", NOT_CHECKED),
-        (DoctorCheck.CLIENT_FILE, "command_config", "security.protocol=PLAINTEXT\n", OK),
-        (DoctorCheck.CLIENT_FILE, "command_config", "security.protocol=SASL\n", PROBLEM),
+        (CHECK.BROKER_FILE, "broker_config", BROKER, OK),
+        (CHECK.BROKER_FILE, "broker_config", BROKER + "log.retention.ms=x\n", PROBLEM),
+        (CHECK.BROKER_FILE, "broker_config", BROKER + "log.retention.mss=1\n", WARNING),
+        (CHECK.TOPIC_FILE, "topic_configs", TIERED + "a.local.retention.ms=1\n", OK),
+        (CHECK.TOPIC_FILE, "topic_configs", TIERED, WARNING),
+        (CHECK.TOPIC_FILE, "topic_configs", TIERED + "a.cleanup.policy=compact\n", PROBLEM),
+        (CHECK.METADATA_SETTINGS, "topic_configs", f"{MADE}-1\n", OK),
+        (CHECK.METADATA_SETTINGS, "topic_configs", f"{MADE}5\n", PROBLEM),
+        (CHECK.METADATA_SETTINGS, "topic_configs", "a.retention.ms=5\n", NOT_CHECKED),
+        (CHECK.CLIENT_FILE, "command_config", "security.protocol=PLAINTEXT\n", OK),
+        (CHECK.CLIENT_FILE, "command_config", "security.protocol=SASL\n", PROBLEM),
     ],
 )
 def test_files_of_settings(

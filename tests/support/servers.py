@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -295,6 +296,35 @@ def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server
 def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """Return the session's S3 server with TLS, with address, credentials and CA in the environment."""
     return found(s3_tls_session, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def s3_versioned_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Return the session's S3 server that supports versioning."""
+    with s3_running(tmp_path_factory.mktemp("s3-versioned"), versioned=True) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_versioned_server(s3_versioned_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """Return that server, with its address and credentials in the environment."""
+    return found(s3_versioned_session, monkeypatch)
+
+
+def keys_in(bucket: str) -> list[str]:
+    """Return the keys of a bucket of the server in the environment."""
+    return [each["Key"] for each in s3_call("list_objects_v2", bucket).get("Contents", [])]
+
+
+def s3_call(name: str, bucket: str, **more: Any) -> Any:
+    """Call a method of boto3's client about a bucket of the server in the environment."""
+    from tierctl.storage.stores.s3.client import s3_client
+
+    s3 = s3_client()
+    try:
+        return getattr(s3, name)(Bucket=bucket, **more)
+    finally:
+        s3.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The proof that brokers can't destroy the objects of a tier, on an S3 server with versioning."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,16 +8,9 @@ from tierctl.commands.restore.new_node import require_objects_are_safe
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open_tier import TierSpec, open_tier
-from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
 
-from tests.support.servers import S3Server, found, s3_running
-
-
-@pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_running(tmp_path_factory.mktemp("versioned"), versioned=True) as running:
-        yield found(running, monkeypatch)
+from tests.support.servers import S3Server, keys_in, s3_call
 
 
 def ask(bucket: str, *, writes_probe: bool = True) -> None:
@@ -30,32 +22,23 @@ def ask(bucket: str, *, writes_probe: bool = True) -> None:
         remote.close()
 
 
-def keys(bucket: str) -> list[str]:
-    s3 = s3_client()
-    listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
-    s3.close()
-    return [each["Key"] for each in listed]
-
-
-def test_versions_are_proof(server: S3Server) -> None:
-    bucket = server.bucket()
-    s3 = s3_client()
-    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+def test_versions_are_proof(s3_versioned_server: S3Server) -> None:
+    bucket = s3_versioned_server.bucket()
+    s3_call("put_bucket_versioning", bucket, VersioningConfiguration={"Status": "Enabled"})
     ask(bucket)
-    assert keys(bucket) == []
-    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
-    s3.close()
+    assert keys_in(bucket) == []
+    s3_call("put_bucket_versioning", bucket, VersioningConfiguration={"Status": "Suspended"})
     with pytest.raises(SafetyRefusal, match="has no versioning"):
         ask(bucket)
-    assert keys(bucket) == []
+    assert keys_in(bucket) == []
 
 
-def test_a_plan_writes_no_probe(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_writes_no_probe(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def put_all(*_: object) -> None:
         raise AssertionError("a plan only reads")
 
     monkeypatch.setattr(S3Store, "put_all", put_all)
-    ask(server.bucket(), writes_probe=False)
+    ask(s3_server.bucket(), writes_probe=False)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +46,23 @@ def test_a_plan_writes_no_probe(server: S3Server, monkeypatch: pytest.MonkeyPatc
 )
 @pytest.mark.parametrize("is_raised", [True, False])
 def test_only_a_denial_is_proof(
-    error: Exception, is_proof: bool, is_raised: bool, server: S3Server, monkeypatch: pytest.MonkeyPatch
+    error: Exception,
+    is_proof: bool,
+    is_raised: bool,
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def delete(_store: S3Store, asked: list[str]) -> dict[str, Exception]:
         if is_raised:
             raise error
         return dict.fromkeys(asked, error)
 
-    bucket = server.bucket()
+    bucket = s3_server.bucket()
     monkeypatch.setattr(S3Store, "delete", delete)
     if is_proof:
         for _ in range(2):
             ask(bucket)
-            (left,) = keys(bucket)
+            (left,) = keys_in(bucket)
             assert left.startswith("tier/.tierctl")
     else:
         with pytest.raises((SafetyRefusal, RemoteStorageError)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import Ran, tierctl
 from tests.commands.restore.test_materialise import TIERS, log_dir, new_id, records, restore, restored, rows
 from tests.support.amounts import rest_in_matrix
 from tests.support.signing import is_signed, signing_key
@@ -30,6 +30,32 @@ def options(key: Path, log_dir: Path, keys: list[str]) -> tuple[object, ...]:
     file = log_dir.parent / "keys"
     file.write_text("".join(f"{each}\n" for each in keys))
     return ("--without-keys", file, "--left-out", log_dir.parent / "lists", "--sign-with", key)
+
+
+Erase = Callable[..., Ran]
+
+
+@pytest.fixture
+def erase(capture: Capture, log_dir: Path, key: Path) -> Erase:
+    """Return a function that restores topic orders without the records of some keys."""
+
+    def run(keys: list[str], *more: object) -> Ran:
+        return restore(log_dir, *orders(capture), *NEW, *options(key, log_dir, keys), *(more or ("--apply",)))
+
+    return run
+
+
+NEW = ("--as-id", new_id("x"))
+
+
+def orders(capture: Capture) -> tuple[object, ...]:
+    return ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+
+
+def first_key(capture: Capture, *more: object) -> Any:
+    """Return the first key of topic orders, in hex."""
+    found = records(*orders(capture), "--metadata", capture("tiered-cluster") / "before", *more)
+    return next(each[KEY] for each in found if each[KEY] is not None)
 
 
 def listed(log_dir: Path) -> list[dict[str, Any]]:
@@ -67,8 +93,7 @@ def test_records_are_emptied_at_their_offsets(capture: Capture, log_dir: Path, k
         keys = {known[0], known[len(known) // 2], known[-1]}
         more = options(key, log_dir, [f"hex:{each}" for each in keys])
         arguments = (*where, *chosen, "--as-id", new_id(topic), *more, "--apply")
-        ran = restore(log_dir, *arguments)
-        assert ran.code == 0, ran.err
+        ran = restore(log_dir, *arguments).ok()
         wanted = [emptied(each, keys) for each in everything]
         assert restored(log_dir, topic, "read_uncommitted") == wanted != everything
         committed = records(*where, *chosen, "--isolation", "read_committed")
@@ -96,8 +121,7 @@ def test_only_the_batches_of_the_keys_change(capture: Capture, log_dir: Path, ke
     chosen = next(each[KEY] for each in before if each[KEY] is not None)
     arguments = (*remote, "--topic", "clicks", "--as-id", new_id("x"), "--apply")
     assert restore(plain, *arguments).code == 0
-    ran = restore(log_dir, *arguments, *options(key, log_dir, [f"hex:{chosen}"]))
-    assert ran.code == 0, ran.err
+    restore(log_dir, *arguments, *options(key, log_dir, [f"hex:{chosen}"])).ok()
     changed = same = 0
     for log in sorted(plain.glob("clicks-*/*.log")):
         new = batches((log_dir / log.relative_to(plain)).read_bytes())
@@ -113,13 +137,9 @@ def test_only_the_batches_of_the_keys_change(capture: Capture, log_dir: Path, ke
     assert same
 
 
-def test_the_lists_are_signed(capture: Capture, log_dir: Path, key: Path) -> None:
-    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders", "--partition", 1)
-    found = records(*remote, "--metadata", capture("tiered-cluster") / "before")
-    (chosen, *_) = (each[KEY] for each in found if each[KEY] is not None)
-    more = options(key, log_dir, [f"hex:{chosen}"])
-    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
-    assert ran.code == 0, ran.err
+def test_the_lists_are_signed(erase: Erase, capture: Capture, log_dir: Path, key: Path) -> None:
+    keys, more = [f"hex:{first_key(capture, '--partition', 1)}"], ("--partition", 1, "--apply")
+    erase(keys, *more).ok()
     path = log_dir.parent / "lists" / "orders-1.jsonl"
     signature = path.with_name("orders-1.jsonl.sig")
     assert is_signed(key, path, signature)
@@ -132,48 +152,38 @@ def test_the_lists_are_signed(capture: Capture, log_dir: Path, key: Path) -> Non
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         assert not is_signed(key, path, signature)
     # The log exists, but no list states that it has none of the keys.
-    again = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    again = erase(keys, *more)
     assert (again.code, "no signed list says" in again.err) == (4, True), again.err
     path.write_bytes(data)
-    assert restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply").code == 0
+    erase(keys, *more).ok()
 
 
 def test_a_plain_log_is_not_taken_for_one_without_the_keys(
-    capture: Capture, log_dir: Path, key: Path
+    erase: Erase, capture: Capture, log_dir: Path
 ) -> None:
-    arguments = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders", "--apply")
-    ids = ("--as-id", new_id("x"))
-    assert restore(log_dir, *arguments, *ids).code == 0
-    ran = restore(log_dir, *arguments, *ids, *options(key, log_dir, ["any"]))
+    restore(log_dir, *orders(capture), *NEW, "--apply").ok()
+    ran = erase(["any"])
     assert (ran.code, "has records, and no signed list" in ran.err) == (4, True), ran.err
 
 
-def test_keys_that_do_not_occur_are_named(capture: Capture, log_dir: Path, key: Path) -> None:
-    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
-    found = records(*remote, "--metadata", capture("tiered-cluster") / "before")
-    chosen = next(each[KEY] for each in found if each[KEY] is not None)
-    more = options(key, log_dir, ["nobody", f"hex:{chosen}", "hex:ff00", f"hex:{chosen}"])
-    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
-    assert ran.code == 0, ran.err
+def test_keys_that_do_not_occur_are_named(erase: Erase, capture: Capture) -> None:
+    chosen = f"hex:{first_key(capture)}"
+    ran = erase(["nobody", chosen, "hex:ff00", chosen]).ok()
     assert "with 1 of 3 keys" in ran.err
     assert "not found: 2 keys" in ran.err
     assert "those of lines 1, 3" in ran.err
 
 
-def test_a_saved_plan_is_of_its_keys(capture: Capture, log_dir: Path, key: Path) -> None:
-    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+def test_a_saved_plan_is_of_its_keys(erase: Erase, capture: Capture, log_dir: Path, key: Path) -> None:
     saved = log_dir.parent / "plan.json"
-    more = options(key, log_dir, ["nobody"])
-    ran = restore(log_dir, *remote, "--topic", "orders", "--as-id", new_id("x"), *more, "--plan-out", saved)
-    assert ran.code == 0, ran.err
+    erase(["nobody"], "--plan-out", saved).ok()
     assert "nobody" not in saved.read_text()
-    apply = ("apply", saved, *remote, "--log-dir", log_dir, "--apply")
+    apply = ("apply", saved, *orders(capture)[:2], "--log-dir", log_dir, "--apply")
     options(key, log_dir, ["somebody"])
     changed = tierctl(*apply)
     assert (changed.code, "does not decide it now" in changed.err) == (4, True), changed.err
     options(key, log_dir, ["nobody"])
-    done = tierctl(*apply)
-    assert done.code == 0, done.err
+    done = tierctl(*apply).ok()
     assert "not found: 1 keys" in done.err
 
 
@@ -196,16 +206,14 @@ def test_malformed_files_of_keys(
     more = options(key, log_dir, [])
     file = log_dir.parent / "keys"
     file.unlink() if content is None else file.write_bytes(content)
-    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
-    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    ran = restore(log_dir, *orders(capture), *NEW, *more, "--apply")
     assert (ran.code, why in ran.err) == (2, True), ran.err
     assert [path.name for path in log_dir.iterdir()] == ["meta.properties"]
 
 
-def test_a_file_is_no_folder_of_lists(capture: Capture, log_dir: Path, key: Path) -> None:
-    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+def test_a_file_is_no_folder_of_lists(erase: Erase, log_dir: Path) -> None:
     (log_dir.parent / "lists").write_text("not a folder")
-    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *options(key, log_dir, ["k"]), "--apply")
+    ran = erase(["k"])
     assert (ran.code, "lists is not a folder" in ran.err) == (2, True), ran.err
 
 
@@ -221,7 +229,6 @@ def test_keys_that_sign_nothing(capture: Capture, log_dir: Path, tmp_path: Path,
         form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
         path.write_bytes(generate_private_key(SECP256R1()).private_bytes(*form, serialization.NoEncryption()))
     more = options(path, log_dir, ["k"])[: 2 if what == "alone" else None]
-    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
-    ran = restore(log_dir, *remote, *more)
+    ran = restore(log_dir, *orders(capture), *more)
     why = {"missing": "can't be read", "text": "expected an unencrypted", "other": "expected an Ed25519 key"}
     assert (ran.code, why.get(what, "must be given together") in ran.err) == (2, True), ran.err
