@@ -13,7 +13,6 @@ import typer
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
-from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
@@ -234,103 +233,6 @@ _NO_SETTINGS = (
 )
 
 
-@dataclass(kw_only=True)
-class TopicFinder:
-    """Find the selected topics; `saved` is the file of `backup-config`, `configs` that of --topic-configs."""
-
-    run: Mutation
-    log_dirs: Sequence[Path]
-    saved: SavedTopics
-    configs: Mapping[str, TopicConfig]
-
-    def find(self) -> list[TopicSource]:
-        """Return the selected topics by name: those with objects in the tier, and those saved as tiered.
-
-        Raise SafetyRefusal if the id or the settings of a topic are unknown, NotFoundError for a selected
-        topic that is neither in the tier nor saved, and the errors of the tier.
-        """
-        tier = TierSets.to_change(self.run)
-        listed = tier.listed()
-        in_tier = {each.partition for each in listed}
-        self.run.resources.resolve_selection(in_tier, self._in_file())
-        chosen = self._chosen(in_tier)
-        ids = set(chosen.values())
-        wanted = [each for each in listed if each.partition.topic_id in ids]
-        found = partition_sources(tier, wanted, self.log_dirs, self.run.metadata.refresh())
-        sources = {each.inputs.partition: each for each in found}
-        return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
-
-    def _in_file(self) -> Iterator[TopicIdPartition]:
-        for saved in self.saved.topics.values():
-            yield from (TopicIdPartition(saved.topic_id, saved.topic, n) for n in range(saved.partitions))
-
-    def _chosen(self, in_tier: set[TopicIdPartition]) -> dict[str, Uuid]:
-        """Return the ids of the selected topics by name."""
-        resources = self.run.resources
-        ids: dict[str, set[Uuid]] = {}
-        for partition in in_tier:
-            if partition in resources.selection and partition.topic not in INTERNAL_TOPICS:
-                ids.setdefault(partition.topic, set()).add(partition.topic_id)
-        for saved in self.saved.topics.values():
-            is_named = saved.topic in resources.selection_request.topics
-            is_tiered = saved.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
-            if TopicIdPartition(saved.topic_id, saved.topic, 0) in resources.selection and (
-                is_named or is_tiered or saved.topic in ids
-            ):
-                others = ids.get(saved.topic, set()) - {saved.topic_id}
-                if others and saved.topic_id not in ids[saved.topic]:
-                    raise SafetyRefusal(
-                        f"{saved.topic} has id {saved.topic_id} in --topics-file, the tier has objects of "
-                        f"{', '.join(sorted(others))} only",
-                        hint="the topic was created again after the file was written: correct its id",
-                    )
-                ids[saved.topic] = {saved.topic_id}
-        several = sorted(name for name, found in ids.items() if len(found) > 1)
-        if several:
-            raise SafetyRefusal(
-                f"the tier has objects of {len(ids[several[0]])} topics named {several[0]}",
-                hint="a topic that was deleted and created again has another id: name the one to restore "
-                "with --topic-id, or in the file of --topics-file",
-            )
-        if not ids:
-            raise NotFoundError("no selected topic is tiered")
-        return {name: next(iter(found)) for name, found in ids.items()}
-
-    def _topic(
-        self, name: str, topic_id: Uuid, sources: Mapping[TopicIdPartition, PartitionSource]
-    ) -> TopicSource:
-        own = {key.partition: each for key, each in sources.items() if key.topic_id == topic_id}
-        saved, config = self.saved.topics.get(name), self.configs.get(name)
-        if saved is None and config is None:
-            raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
-        settings = dict(saved.settings) if saved is not None else {}
-        stated = () if config is None else config.stated.values()
-        settings |= {each.name: each.value for each in stated if each.source is SettingSource.FILE}
-        return TopicSource(
-            topic=name,
-            topic_id=topic_id,
-            partition_count=self._partition_count(name, saved, own),
-            settings=settings,
-            partitions=own,
-        )
-
-    def _partition_count(self, name: str, saved: SavedTopic | None, own: Mapping[int, object]) -> int:
-        in_tier = max(own, default=-1) + 1
-        if saved is None:
-            self.run.progress.warn(
-                f"{name} gets {in_tier} partitions, those with objects in the tier: a partition that was "
-                "never tiered leaves no trace, and --topic-configs has no number of partitions"
-            )
-            return in_tier
-        if in_tier > saved.partitions:
-            raise SafetyRefusal(
-                f"{name} has {saved.partitions} partitions in --topics-file, the tier has segments of "
-                f"{name}-{in_tier - 1}",
-                hint="partitions were added after the file was written: correct its number",
-            )
-        return saved.partitions
-
-
 def read_saved_topics(path: str | None) -> SavedTopics:
     """Return the topics in the `backup-config` file at `path`; None if `path` is None."""
     if path is None:
@@ -443,7 +345,8 @@ class Restore(Change[RestoreIntoRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         run, request = self.run, self.request
-        saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
+        self._saved_topics = read_saved_topics(request.topics_file).topics
+        self._configs = run.resources.topic_configs()
         for folder in request.log_dir:
             ensure_stopped(Path(folder))
         node = self._node = read_formatted_node(Path(request.into), request.log_dir)
@@ -455,13 +358,7 @@ class Restore(Change[RestoreIntoRequest]):
         if not isinstance(run.metadata, NewNodeMetadata):
             raise TypeError("the metadata of a restore are those of a new node")
         metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
-        finder = TopicFinder(
-            run=run,
-            log_dirs=list(node.directories),
-            saved=saved,
-            configs=configs,
-        )
-        self._topics = finder.find()
+        self._topics = self._find_topics()
         planner = self._found = RestorePlanner(
             broker=self._broker,
             metadata_topic=metadata_topic,
@@ -471,6 +368,93 @@ class Restore(Change[RestoreIntoRequest]):
         planner.decide(self._topics, read=run.metadata.state.read)
         self._warn()
         return planner.plan
+
+    def _find_topics(self) -> list[TopicSource]:
+        """Return the selected topics by name: those with objects in the tier, and those saved as tiered.
+
+        Raise SafetyRefusal if the id or the settings of a topic are unknown, NotFoundError for a selected
+        topic that is neither in the tier nor saved, and the errors of the tier.
+        """
+        tier = TierSets.to_change(self.run)
+        listed = tier.listed()
+        in_tier = {each.partition for each in listed}
+        self.run.resources.resolve_selection(in_tier, self._in_file())
+        chosen = self._chosen(in_tier)
+        ids = set(chosen.values())
+        wanted = [each for each in listed if each.partition.topic_id in ids]
+        found = partition_sources(tier, wanted, list(self._node.directories), self.run.metadata.refresh())
+        sources = {each.inputs.partition: each for each in found}
+        return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
+
+    def _in_file(self) -> Iterator[TopicIdPartition]:
+        for saved in self._saved_topics.values():
+            yield from (TopicIdPartition(saved.topic_id, saved.topic, n) for n in range(saved.partitions))
+
+    def _chosen(self, in_tier: set[TopicIdPartition]) -> dict[str, Uuid]:
+        """Return the ids of the selected topics by name."""
+        resources = self.run.resources
+        ids: dict[str, set[Uuid]] = {}
+        for partition in in_tier:
+            if partition in resources.selection and partition.topic not in INTERNAL_TOPICS:
+                ids.setdefault(partition.topic, set()).add(partition.topic_id)
+        for saved in self._saved_topics.values():
+            is_named = saved.topic in resources.selection_request.topics
+            is_tiered = saved.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
+            if TopicIdPartition(saved.topic_id, saved.topic, 0) in resources.selection and (
+                is_named or is_tiered or saved.topic in ids
+            ):
+                others = ids.get(saved.topic, set()) - {saved.topic_id}
+                if others and saved.topic_id not in ids[saved.topic]:
+                    raise SafetyRefusal(
+                        f"{saved.topic} has id {saved.topic_id} in --topics-file, the tier has objects of "
+                        f"{', '.join(sorted(others))} only",
+                        hint="the topic was created again after the file was written: correct its id",
+                    )
+                ids[saved.topic] = {saved.topic_id}
+        several = sorted(name for name, found in ids.items() if len(found) > 1)
+        if several:
+            raise SafetyRefusal(
+                f"the tier has objects of {len(ids[several[0]])} topics named {several[0]}",
+                hint="a topic that was deleted and created again has another id: name the one to restore "
+                "with --topic-id, or in the file of --topics-file",
+            )
+        if not ids:
+            raise NotFoundError("no selected topic is tiered")
+        return {name: next(iter(found)) for name, found in ids.items()}
+
+    def _topic(
+        self, name: str, topic_id: Uuid, sources: Mapping[TopicIdPartition, PartitionSource]
+    ) -> TopicSource:
+        own = {key.partition: each for key, each in sources.items() if key.topic_id == topic_id}
+        saved, config = self._saved_topics.get(name), self._configs.get(name)
+        if saved is None and config is None:
+            raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
+        settings = dict(saved.settings) if saved is not None else {}
+        stated = () if config is None else config.stated.values()
+        settings |= {each.name: each.value for each in stated if each.source is SettingSource.FILE}
+        return TopicSource(
+            topic=name,
+            topic_id=topic_id,
+            partition_count=self._partition_count(name, saved, own),
+            settings=settings,
+            partitions=own,
+        )
+
+    def _partition_count(self, name: str, saved: SavedTopic | None, own: Mapping[int, object]) -> int:
+        in_tier = max(own, default=-1) + 1
+        if saved is None:
+            self.run.progress.warn(
+                f"{name} gets {in_tier} partitions, those with objects in the tier: a partition that was "
+                "never tiered leaves no trace, and --topic-configs has no number of partitions"
+            )
+            return in_tier
+        if in_tier > saved.partitions:
+            raise SafetyRefusal(
+                f"{name} has {saved.partitions} partitions in --topics-file, the tier has segments of "
+                f"{name}-{in_tier - 1}",
+                hint="partitions were added after the file was written: correct its number",
+            )
+        return saved.partitions
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: raise SafetyRefusal if the node was started meanwhile."""
