@@ -12,7 +12,7 @@ deep         segments that a sample did not read
 cross_check  the order of all of these, and partitions whose oldest events are gone
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -417,8 +417,6 @@ def finding_of(
     severity: Severity,
     found: str,
     segment: RemoteLogSegmentMetadata | None = None,
-    *,
-    key: str | None = None,
 ) -> Finding:
     """Return a finding about `partition`, or about one segment of it."""
     return Finding(
@@ -430,7 +428,6 @@ def finding_of(
         segment_id=segment.segment_id if segment else None,
         start_offset=segment.start_offset if segment else None,
         end_offset=segment.end_offset if segment else None,
-        key=key,
         found=found,
     )
 
@@ -460,19 +457,6 @@ def metadata_finding(
         key=key,
         found=found,
     )
-
-
-def unsafe_offset(path: Path, metadata_partition: int, found: str) -> Finding:
-    """Return the finding about the committed offset of a metadata partition in the file."""
-    check = FindingKind.UNSAFE_COMMITTED_OFFSET
-    return metadata_finding(check, check.row.severity, found, metadata_partition, key=str(path))
-
-
-def unreadable_offsets(path: Path, error: TierctlError) -> Finding:
-    """Return the finding about a damaged file."""
-    check = FindingKind.UNREADABLE_LOG
-    found = metadata_finding(check, check.row.severity, error.message, key=str(path))
-    return replace(found, own_fix=error.hint)
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:

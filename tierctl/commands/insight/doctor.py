@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -211,16 +210,21 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> CheckRes
     Errors of brokers, stores and files become results. UsageError if the request names nothing to check.
     """
     _validate(request)
-    run = _Run(request=request, progress=progress or SilentProgress())
+    examination = Examination(DoctorCheck, skipped=frozenset(request.skip))
+    run = _Run(request=request, progress=progress or SilentProgress(), examination=examination)
     run.check_settings_files()
-    with run:
+    # An unusable settings file is already among the results; the checks that need no file are still made. A
+    # log directory that does not exist is a result, too.
+    config = None if run.settings is None else request.broker_config
+    opened = Resources(request=replace(request, broker_config=config, log_dir=()), progress=run.progress)
+    with opened as run.resources:
         run.check_spark()
         run.check_topic_names()
         run.check_cluster()
         run.check_metadata()
         run.check_store()
-    run.check_local_files()
-    return run.examination.complete()
+        run.check_local_files()
+    return examination.complete()
 
 
 def _validate(request: DoctorRequest) -> None:
@@ -266,27 +270,12 @@ class _Run:
 
     request: DoctorRequest
     progress: Progress
-    examination: Examination = field(init=False)
+    examination: Examination
     resources: Resources = field(init=False)
     settings: StatedSettings | None = None
     topic_configs: dict[str, TopicConfig] = field(default_factory=dict)
     is_tiering: bool | None = None
     """Whether the brokers tier; None if neither a file nor a cluster states it."""
-    _open: ExitStack = field(default_factory=ExitStack)
-
-    def __post_init__(self) -> None:
-        self.examination = Examination(DoctorCheck, skipped=frozenset(self.request.skip))
-
-    def __enter__(self) -> None:
-        # An unusable settings file is already among the results; the checks that need no file are still made.
-        config = None if self.settings is None else self.request.broker_config
-        # A log directory that does not exist is a result, too.
-        request = replace(self.request, broker_config=config, log_dir=())
-        self.resources = Resources(request=request, progress=self.progress)
-        self._open.enter_context(self.resources)
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
 
     # Files of settings
 

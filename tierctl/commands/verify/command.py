@@ -27,7 +27,6 @@ from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHER
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
-    SegmentName,
     Unrepaired,
     partition_text,
     unsafe_offsets,
@@ -158,7 +157,7 @@ class _Collected:
         if finding.check is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
             self.offset_files[finding.key] = None
         elif finding.check in _OF_INDEXES and partition is not None and finding.segment_id is not None:
-            self.indexes_of[str(SegmentName.of(partition, finding.segment_id))] = None
+            self.indexes_of[f"{partition_text(partition.key)}:{finding.segment_id}"] = None
         elif finding.check is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
             self.orphans_of[partition_text(partition.key)] = None
         elif finding.check in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.check.row.repair is None:

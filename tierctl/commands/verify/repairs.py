@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from tierctl.apply.acts import DeleteSegments, publish_in_waves
 from tierctl.apply.run import Acts
-from tierctl.checks.findings import Finding, FindingKind, unreadable_offsets, unsafe_offset
+from tierctl.checks.findings import Finding, FindingKind, metadata_finding
 from tierctl.commands.change import Change
 from tierctl.commands.delete import deletion_evidence, remove_partitions
 from tierctl.commands.mutation import Mutation
@@ -44,6 +44,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.choices import Severity
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
@@ -72,125 +73,10 @@ from tierctl.storage.object_sets import by_partition
 _S = RemoteLogSegmentState
 
 
-@dataclass(kw_only=True)
-class SetExaminer:
-    """Derive the metadata of object sets, and choose the sets of each partition that form its log.
-
-    `live` are the partitions whose topic id may exist.
-    """
-
-    run: Mutation
-    state: TierState
-    deciding: DecidingLogs
-    live: Collection[TopicIdPartition]
-
-    def examine(self, listed: Sequence[ListedSet]) -> Iterator[ExaminedSets]:
-        """Yield each partition's sets with the choice among them; the chosen sets are read completely."""
-        partitions = {each.partition for each in listed}
-        known = self._segments(partitions)
-        misplaced = {id(each) for each in listed if _is_misplaced(each, known[each.partition])}
-        placed = [each for each in listed if id(each) not in misplaced]
-        finished = [
-            s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
-        ]
-        sets = self._tier.derived(placed, finished=finished)
-        of_partition = by_partition(sets)
-        for partition in sorted(partitions):
-            found = self._examined(partition, of_partition.get(partition, ()), known[partition])
-            odd = [e.segment_id for e in listed if e.partition == partition and id(e) in misplaced]
-            yield replace(found, misplaced=odd)
-
-    def _segments(
-        self, partitions: Collection[TopicIdPartition]
-    ) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        found = {}
-        for partition in partitions:
-            part = self.state.partition(partition)
-            segments = () if part is None else part.cache.list_remote_log_segments()
-            found[partition] = {segment.segment_id: segment for segment in segments}
-        return found
-
-    def _examined(
-        self,
-        partition: TopicIdPartition,
-        sets: Sequence[ObjectSet],
-        known: Mapping[Uuid, RemoteLogSegmentMetadata],
-    ) -> ExaminedSets:
-        deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
-        sets = [each for each in sets if not self._is_below(partition, each, known)]
-        states = {key: segment.state for key, segment in known.items()}
-        inputs = replace(
-            inputs_of(partition, sets, logs=self.deciding),
-            known=states | dict.fromkeys(deleted.keys() - known.keys(), _S.DELETE_SEGMENT_FINISHED),
-        )
-        # The same plan stores the indexes that a segment lacks.
-        inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving, may_lack_indexes=True))
-        decision = decide_partition(inputs)
-        examined = ExaminedSets(
-            inputs=replace(inputs, known=states),
-            decision=decision,
-            is_live=partition in self.live,
-            deleted=deleted,
-            started={key: s for key, s in known.items() if s.state is _S.COPY_SEGMENT_STARTED},
-        )
-        return replace(examined, unsound={**inputs.unsound, **self._tier.unsound(examined.unfinished)})
-
-    def _is_below(
-        self, partition: TopicIdPartition, each: ObjectSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]
-    ) -> bool:
-        """Return whether the set is of a finished segment below the log start; its metadata are not lost."""
-        log = self.deciding.leaders.get(partition)
-        segment = known.get(each.listed.segment_id)
-        if log is None or segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
-            return False
-        return segment.end_offset < replica_start(log)
-
-    @cached_property
-    def _tier(self) -> TierSets:
-        return TierSets.to_change(self.run)
-
-    @cached_property
-    def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        """Return the deleted segments by partition, from the metadata topic."""
-        topic = self.run.resources.metadata_topic()
-        found: dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]] = defaultdict(dict)
-        for segment in deleted_segments(topic, topic.end_offsets()):
-            found[segment.topic_id_partition][segment.segment_id] = segment
-        return found
-
-
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:
     """Return whether the objects have the id of a known segment, but begin at another offset."""
     segment = known.get(listed.segment_id)
     return segment is not None and segment.start_offset != listed.start_offset
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentName:
-    """The name of a segment as an item of a request: `TOPIC_ID:PARTITION:SEGMENT_ID`."""
-
-    topic_id: Uuid
-    partition: int
-    segment_id: Uuid
-
-    @classmethod
-    def of(cls, partition: TopicIdPartition, segment_id: Uuid) -> Self:
-        """Return the name of a segment of `partition`."""
-        return cls(partition.topic_id, partition.partition, segment_id)
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse a name that `str` made; raise UsageError if `text` is malformed."""
-        parts = text.split(":")
-        if len(parts) != 3 or not parts[1].isdigit():
-            raise UsageError(
-                f"{text!r} is no TOPIC_ID:PARTITION:SEGMENT_ID", hint="make the plan again with --plan-out"
-            )
-        return cls(Uuid.parse(parts[0]), int(parts[1]), Uuid.parse(parts[2]))
-
-    def __str__(self) -> str:
-        """Return the name as text, for `RepairRequest.indexes_of`."""
-        return f"{self.topic_id}:{self.partition}:{self.segment_id}"
 
 
 def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Iterator[Step | Skip]:
@@ -203,10 +89,11 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
         return
     bars = run.progress.bar("deriving indexes", unit="segments", total=len(names))
     with spool_folder() as spool, bars as advance:
-        for name in map(SegmentName.parse, names):
+        for name in names:
             advance(1)
-            part = state.partitions.get((name.topic_id, name.partition))
-            segment = None if part is None else part.get(name.segment_id)
+            key, _, segment_text = name.rpartition(":")
+            part, segment_id = state.partitions.get(_parsed(key)), Uuid.parse(segment_text)
+            segment = None if part is None else part.get(segment_id)
             if part is None or segment is None or part.topic_id_partition not in run.resources.selection:
                 continue
             if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -214,21 +101,21 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
             partition = part.topic_id_partition
             reason = why_unknown(state, part)
             if reason is not None:
-                yield Skip.of(partition, reason, name.segment_id)
+                yield Skip.of(partition, reason, segment_id)
                 continue
             try:
                 found = repaired_indexes(segment, finished_segments(part), run.remote, spool)
                 if found.indexes:
                     run.remote.check_indexes(segment, found.indexes)
             except (RemoteStorageError, SafetyRefusal) as e:
-                yield Skip.of(partition, f"no index is derived: {e.message}", name.segment_id)
+                yield Skip.of(partition, f"no index is derived: {e.message}", segment_id)
                 continue
             except (CorruptInputError, AuthenticationError) as e:
                 reason = Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"no index is derived: {e.message}")
-                yield Skip.of(partition, reason, name.segment_id)
+                yield Skip.of(partition, reason, segment_id)
                 continue
             if found.why_not is not None:
-                yield Skip.of(partition, found.why_not, name.segment_id)
+                yield Skip.of(partition, found.why_not, segment_id)
             elif found.indexes:
                 yield index_step(segment, found.indexes)
 
@@ -245,11 +132,13 @@ def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
         try:
             found = check_offsets(_asked(OffsetsRequest, request, path), progress).findings
         except CorruptInputError as e:
-            yield unreadable_offsets(path, e)
+            finding = metadata_finding(FindingKind.UNREADABLE_LOG, Severity.ERROR, e.message, key=str(path))
+            yield replace(finding, own_fix=e.hint)
             continue
         for each in found:
             message = f"the committed offset {each.committed_offset} is unsafe: {each.problem}; {each.detail}"
-            yield unsafe_offset(path, each.metadata_partition, message)
+            unsafe, severity = FindingKind.UNSAFE_COMMITTED_OFFSET, Severity.WARNING
+            yield metadata_finding(unsafe, severity, message, each.metadata_partition, key=str(path))
 
 
 def lower_offset_steps(run: Mutation, files: Sequence[str]) -> list[Step]:
@@ -341,7 +230,7 @@ class Repair(Change[RepairRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         run, request = self.run, self.request
-        state = run.metadata.refresh()
+        state = self._state = run.metadata.refresh()
         listed = _listed(run, request, state)
         logs = run.logs
         run.resolve_selection(
@@ -352,11 +241,10 @@ class Repair(Change[RepairRequest]):
         chosen = [each for each in listed if each.partition in run.resources.selection]
         existence = _existence(run, request, {each.partition for each in chosen})
         live = self._live = existence.live
-        deciding = DecidingLogs.of(run, sorted(live), logs)
-        examiner = SetExaminer(run=run, state=state, deciding=deciding, live=live)
+        deciding = self._deciding = DecidingLogs.of(run, sorted(live), logs)
         unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
         judged = [each for each in chosen if each.partition.key not in unexamined]
-        examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}
+        examined = {each.inputs.partition.key: each for each in self._examine(judged)}
         rule = OrphanRule(
             now_ms=run.resources.now_ms,
             age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
@@ -386,6 +274,80 @@ class Repair(Change[RepairRequest]):
             plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen))
         )
         return replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan)))
+
+    def _examine(self, listed: Sequence[ListedSet]) -> Iterator[ExaminedSets]:
+        """Yield each partition's sets with the choice among them; the chosen sets are read completely."""
+        partitions = {each.partition for each in listed}
+        known = self._segments(partitions)
+        misplaced = {id(each) for each in listed if _is_misplaced(each, known[each.partition])}
+        placed = [each for each in listed if id(each) not in misplaced]
+        finished = [
+            s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
+        ]
+        sets = self._tier.derived(placed, finished=finished)
+        of_partition = by_partition(sets)
+        for partition in sorted(partitions):
+            found = self._examined(partition, of_partition.get(partition, ()), known[partition])
+            odd = [e.segment_id for e in listed if e.partition == partition and id(e) in misplaced]
+            yield replace(found, misplaced=odd)
+
+    def _segments(
+        self, partitions: Collection[TopicIdPartition]
+    ) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
+        found = {}
+        for partition in partitions:
+            part = self._state.partition(partition)
+            segments = () if part is None else part.cache.list_remote_log_segments()
+            found[partition] = {segment.segment_id: segment for segment in segments}
+        return found
+
+    def _examined(
+        self,
+        partition: TopicIdPartition,
+        sets: Sequence[ObjectSet],
+        known: Mapping[Uuid, RemoteLogSegmentMetadata],
+    ) -> ExaminedSets:
+        deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
+        sets = [each for each in sets if not self._is_below(partition, each, known)]
+        states = {key: segment.state for key, segment in known.items()}
+        inputs = replace(
+            inputs_of(partition, sets, logs=self._deciding),
+            known=states | dict.fromkeys(deleted.keys() - known.keys(), _S.DELETE_SEGMENT_FINISHED),
+        )
+        # The same plan stores the indexes that a segment lacks.
+        inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving, may_lack_indexes=True))
+        decision = decide_partition(inputs)
+        examined = ExaminedSets(
+            inputs=replace(inputs, known=states),
+            decision=decision,
+            is_live=partition in self._live,
+            deleted=deleted,
+            started={key: s for key, s in known.items() if s.state is _S.COPY_SEGMENT_STARTED},
+        )
+        return replace(examined, unsound={**inputs.unsound, **self._tier.unsound(examined.unfinished)})
+
+    def _is_below(
+        self, partition: TopicIdPartition, each: ObjectSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]
+    ) -> bool:
+        """Return whether the set is of a finished segment below the log start; its metadata are not lost."""
+        log = self._deciding.leaders.get(partition)
+        segment = known.get(each.listed.segment_id)
+        if log is None or segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
+            return False
+        return segment.end_offset < replica_start(log)
+
+    @cached_property
+    def _tier(self) -> TierSets:
+        return TierSets.to_change(self.run)
+
+    @cached_property
+    def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
+        """Return the deleted segments by partition, from the metadata topic."""
+        topic = self.run.resources.metadata_topic()
+        found: dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]] = defaultdict(dict)
+        for segment in deleted_segments(topic, topic.end_offsets()):
+            found[segment.topic_id_partition][segment.segment_id] = segment
+        return found
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
@@ -421,7 +383,7 @@ class Repair(Change[RepairRequest]):
 
 
 def partition_text(key: _Key) -> str:
-    """Return a partition as an item of `RepairRequest.orphans_of`."""
+    """Return a partition as an item of `RepairRequest.orphans_of`, which also begins one of `indexes_of`."""
     return f"{key[0]}:{key[1]}"
 
 
