@@ -16,8 +16,8 @@ from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
 from tierctl.model.times import iso_utc
 
 from tests.cli.shell import rows, tierctl
-from tests.live.commands import killed
 from tests.locallog.made import batch, write_log
+from tests.support.killing import SIGKILLED, Zygote
 
 Capture = Callable[..., Path]
 OPEN_SINCE_MS = 1795257348120
@@ -190,22 +190,20 @@ def test_damaged_metadata_need_an_operator(writable: Callable[[str], Path]) -> N
 
 
 @pytest.mark.parametrize(
-    ("label", "line", "names"),
+    ("line", "names"),
     [
         (
-            "copy.started.publish",
             "copy --metadata {new}/metadata --remote {new}/tier --log-dir {logs} {ledger}",
             ("dangling_copy", "dangling_copies"),
         ),
         (
-            "sweep.started.publish",
             "sweep --metadata {before} --remote {remote} --log-start-offset orders-0=1800",
             ("stuck_delete", "stuck_deletes"),
         ),
     ],
 )
 def test_what_a_killed_run_left_needs_an_operator_after_a_day(
-    label: str, line: str, names: tuple[str, str], writable: Capture, tmp_path: Path
+    line: str, names: tuple[str, str], writable: Capture, tmp_path: Path, forked: Zygote
 ) -> None:
     kind, column = names
     places = {
@@ -217,7 +215,8 @@ def test_what_a_killed_run_left_needs_an_operator_after_a_day(
     }
     (tmp_path / "metadata").mkdir()
     args = line.format(**places).split()
-    assert killed(label, "after", *args, "--apply", "--wave-size", 1)
+    kill = [f"{args[0]}.started.publish", "after", 1]
+    assert forked(*args, "--apply", "--wave-size", 1, kills=[kill]).code == SIGKILLED
     metadata = Path(args[2])
     assert shown(metadata, code=ExitCode.OK) == {}
     assert shown(metadata, "--now", "+2d", code=ExitCode.PARTIAL) == {kind: 1}

@@ -58,7 +58,7 @@ def write_log(
     end = 0
     for batches in segments:
         data = b"".join(batches)
-        base = next(scan(data)).base_offset if data else end
+        base = scan(data)[0].base_offset if data else end
         files = SegmentFiles(folder, base)
         files.log.write_bytes(data)
         offsets, times = build_indexes(scan(data), base, interval_bytes=interval_bytes)
