@@ -1,26 +1,31 @@
 """A plan and its explanation never disagree: each segment has either a step or a reason to stay."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.locallog import read_log_dirs
-from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import DecisionColumns, NextAction
+from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.retention.breaches import OFF_LINEAGE, UNREFERENCED_EPOCHS, sweep_option
 from tierctl.plan.retention.expiry import PartitionDecisions, plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
+from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState, TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
-from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
+from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, segment_id, tier
 from tests.support.topic_settings import enabled_configs
 
 EVERYTHING = Selection()
@@ -260,3 +265,47 @@ def test_a_topic_that_was_created_again_leaks() -> None:
     log = local_log([0], 60, partition=other)
     plan = plan_retention(state, [log], {}, now_ms=NOW_MS, explained=EVERYTHING)
     assert [each.reason.kind for each in plan.kept] == [K.LEAKED]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "end", "log_start", "option"),
+    [
+        (((1, 0),), 9, 10, ""),  # Of the lineage, and wholly below the log start.
+        (((1, 0),), 9, 5, None),  # Of the lineage, and read from the log start on.
+        (((2, 5),), 9, 20, OFF_LINEAGE),  # Diverged; the checkpoint will have lost its epoch.
+        (((3, 15),), 19, 20, None),  # Diverged in the epoch with which the log then begins.
+        (((0, 0),), 9, 20, ""),  # Of epochs that the checkpoint does not have any more.
+        (((0, 0),), 29, 20, UNREFERENCED_EPOCHS),
+    ],
+)
+def test_the_option_of_sweep_that_deletes_a_segment(
+    epochs: tuple[tuple[int, int], ...], end: int, log_start: int, option: str | None
+) -> None:
+    lineage = Lineage(itertools.starmap(EpochEntry, [(1, 0), (2, 10), (3, 20)]))
+    asked = segment(1, epochs[0][1], end, *epochs)
+    assert sweep_option(lineage, asked, log_start, log_end_offset=40) == option
+
+
+def test_a_cut_checkpoint_explains_the_segments_that_it_lost_and_no_others() -> None:
+    """Epochs 0 and 1 were cut: the log starts at 0, and its checkpoint begins with epoch 2 at 20."""
+    state = tier(segment(1, 0, 9, (0, 0)), segment(2, 10, 19, (1, 10)), segment(3, 20, 29, (2, 20)))
+    advance(state, segment(4, 20, 29, (1, 20)), S.COPY_SEGMENT_FINISHED)
+    log = local_log([30], 40, epochs=((2, 20),))
+    configs = {"orders": TopicConfig(retention_ms=DAY_MS)}
+    plan = plan_retention(state, [log], configs, now_ms=NOW_MS, explained=EVERYTHING)
+    kinds = {each.segment_id: each.reason.kind for each in plan.kept}
+    assert [kinds[segment_id(number)] for number in (1, 2, 4)] == [K.CUT_EPOCHS, K.CUT_EPOCHS, K.OFF_LINEAGE]
+
+
+def test_the_last_segment_of_a_tier_without_a_log_belongs_to_the_lineage() -> None:
+    state = tier(segment(1, 0, 9), segment(2, 10, 19))
+    plan = plan_retention(
+        state,
+        [],
+        {"orders": TopicConfig(retention_ms=DAY_MS)},
+        now_ms=NOW_MS,
+        lineages={PARTITION.key: (EpochEntry(0, 0),)},
+        topics=CurrentTopics.of([local_log([30], 40)]),
+        explained=EVERYTHING,
+    )
+    assert [each.reason.kind for each in plan.kept] == [K.WILL_EXPIRE, K.WILL_EXPIRE]
