@@ -273,6 +273,7 @@ def test_a_topic_that_was_created_again_leaks() -> None:
         (((1, 0),), 9, 10, ""),  # Of the lineage, and wholly below the log start.
         (((1, 0),), 9, 5, None),  # Of the lineage, and read from the log start on.
         (((2, 5),), 9, 20, OFF_LINEAGE),  # Diverged; the checkpoint will have lost its epoch.
+        (((1, 0),), 14, 20, OFF_LINEAGE),  # Its epoch ended at 10 in the log.
         (((3, 15),), 19, 20, None),  # Diverged in the epoch with which the log then begins.
         (((0, 0),), 9, 20, ""),  # Of epochs that the checkpoint does not have any more.
         (((0, 0),), 29, 20, UNREFERENCED_EPOCHS),
