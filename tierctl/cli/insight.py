@@ -173,7 +173,7 @@ def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     stderr says so and the exit code is 7. With --engine spark, executors read the metadata topic; for --all,
     this process reads it once more.
     """
-    printer = Printer.of(ctx, commands.columns_of(request))
+    printer = Printer.of(ctx, request.columns)
     result = commands.segments(request, console_of(ctx))
     printer.show(result.rows)
     printer.finish(following="tierctl verify" if request.check and result.rows else None)

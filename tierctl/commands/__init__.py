@@ -117,7 +117,6 @@ if TYPE_CHECKING:
     from tierctl.commands.segments import SegmentsRequest as SegmentsRequest
     from tierctl.commands.segments import SegmentsResult as SegmentsResult
     from tierctl.commands.segments import TopicSize as TopicSize
-    from tierctl.commands.segments import columns_of as columns_of
     from tierctl.commands.segments import segments as segments
     from tierctl.commands.submit import SubmitLine as SubmitLine
     from tierctl.commands.submit import SubmitRequest as SubmitRequest
@@ -237,7 +236,6 @@ _PUBLIC = {
         "SegmentsRequest",
         "SegmentsResult",
         "TopicSize",
-        "columns_of",
         "segments",
     ),
     "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),

@@ -118,6 +118,17 @@ class SegmentsRequest(Request):
         ),
     ] = False
 
+    @property
+    def columns(self) -> Columns:
+        """The columns of the rows that answer the request."""
+        if self.check:
+            return SEGMENT_FINDINGS
+        if self.offsets:
+            return PARTITION_OFFSETS
+        if self.sizes:
+            return TOPIC_SIZES if self.by is SizesBy.TOPIC else EPOCH_SIZES
+        return SEGMENTS
+
 
 class SegmentRow(TypedDict):
     """A segment, by the fields of its metadata; a field that its dialect does not have is None."""
@@ -317,22 +328,11 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
             exit_code = _exit_code_of_check(resources, findings)
             return SegmentsResult(rows=findings, exit_code=exit_code, columns=SEGMENT_FINDINGS)
         rows = _rows(resources, request)
-        columns = columns_of(request)
+        columns = request.columns
         return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
 
 
 SEGMENT_ROWS = (SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS)
-
-
-def columns_of(request: SegmentsRequest) -> Columns:
-    """Return the columns of the rows that answer a request."""
-    if request.check:
-        return SEGMENT_FINDINGS
-    if request.offsets:
-        return PARTITION_OFFSETS
-    if request.sizes:
-        return TOPIC_SIZES if request.by is SizesBy.TOPIC else EPOCH_SIZES
-    return SEGMENTS
 
 
 def _rows(
