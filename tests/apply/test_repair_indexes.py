@@ -13,10 +13,10 @@ from tierctl.commands.verify.act import derive_indexes, finished_segments, neigh
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 

@@ -83,7 +83,7 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.app
-    from tierctl.storage import RemoteStorageManager
+    from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
     from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
-    from tierctl.storage import RemoteStorageManager
+    from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 _PROBLEMS_SHOWN_MAX = 20
 

@@ -29,7 +29,7 @@ from tierctl.model.ids import Uuid
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState
-from tierctl.storage import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA_FILE,

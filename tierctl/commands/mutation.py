@@ -34,10 +34,9 @@ from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
 from tierctl.storage.open_tier import TierSpec
-from tierctl.storage.remote_storage_manager import RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 
 
 @dataclass(kw_only=True)

@@ -52,8 +52,9 @@ from tierctl.model.settings.known import (
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
 from tierctl.plan.safety import TierContents, check_tier
 from tierctl.read.segment import ToleratedErrors
-from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.throttle import FetchCounts
 from tierctl.wire.files.properties import read_client_file
 

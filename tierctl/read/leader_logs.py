@@ -19,8 +19,8 @@ from tierctl.plan.retention.leader_views import knows_log_start
 from tierctl.plan.safety import is_known
 from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import MissingEvents, TierState
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.object_sets import stored_segment_ids
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 
 def with_current_topic_ids(selection: Selection, cluster: Cluster | None) -> Selection:

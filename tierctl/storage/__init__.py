@@ -1,16 +1,14 @@
-"""RemoteStorageManager: remote tiers, which are layouts of segments on stores of objects.
+"""Remote tiers, which are layouts of segments on stores of objects: see `remote_storage_manager`.
 
 Other packages open tiers with `open.open_tier(TierSpec(…))` and stores with `open_store(uri)`.
 """
 
-from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import open_store, store_uri
 from tierctl.storage.stores.base import FolderListing, RemoteObject
 
 __all__ = [
     "FolderListing",
     "RemoteObject",
-    "RemoteStorageManager",
     "open_store",
     "store_uri",
 ]

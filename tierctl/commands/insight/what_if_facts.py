@@ -49,8 +49,9 @@ from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 # The facts of `report --what-if` from the tables of the pipeline, in this process or on Spark.
 #

@@ -50,7 +50,6 @@ from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log
 from tierctl.state.tier_state import TierState
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder, spooled
 from tierctl.storage.object_sets import (
     by_partition,
@@ -62,6 +61,7 @@ from tierctl.storage.object_sets import (
     read_each,
     with_lineage,
 )
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.batches.scan import BadRange
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ from tierctl.model.location import canonical_uri
 from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
-from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata

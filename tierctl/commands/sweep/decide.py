@@ -32,7 +32,7 @@ from tierctl.plan.retention.expiry import Digest, plan_retention
 from tierctl.plan.retention.leader_views import ClusterViews
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.storage import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]

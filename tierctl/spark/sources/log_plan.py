@@ -64,9 +64,9 @@ from tierctl.spark.sources.predicates import Predicate, Window, mask_of
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState
-from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 PARTITION_COLUMNS: Mapping[str, pa.DataType] = {
