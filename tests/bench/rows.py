@@ -141,5 +141,6 @@ def measures(*beginnings: str) -> pytest.MarkDecorator:
 
 
 def _marks(row: Row, contestant: str) -> list[pytest.MarkDecorator]:
-    takes_long = row.shape == LARGE or (contestant == RIVAL and row.rival in INSTALLED)
+    is_on_spark = row.key.startswith(("pipeline-", "spark-"))
+    takes_long = row.shape == LARGE or is_on_spark or (contestant == RIVAL and row.rival in INSTALLED)
     return [pytest.mark.benchmark(group=row.key), *([pytest.mark.matrix] if takes_long else [])]
