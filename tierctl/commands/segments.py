@@ -441,10 +441,9 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
     by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
     members = []
     live = {number: table.partitions["live"].tolist() for number, table in state.tables.items()}
-    is_narrow = selection.narrows
     for part in state.partitions.values():
         partition = part.topic_id_partition
-        if not live[part.metadata_partition][part.number] or (is_narrow and partition not in selection):
+        if not live[part.metadata_partition][part.number] or partition not in selection:
             continue
         topic = by_topic[partition.topic, partition.topic_id]
         topic.partitions.add(partition.partition)
