@@ -17,9 +17,21 @@ def in_order(
     At most `ahead` items after the one whose result is yielded are read. One of the threads is the caller's.
     Closing the generator waits for running calls.
     """
-    if threads <= 1:
-        yield from map(do, items)
-        return
+    yield from map(do, items) if threads <= 1 else _submitted(do, items, threads=threads, ahead=ahead)
+
+
+def one_ahead(do: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """Yield `do(item)` for each of `items`, in their order; the next one runs while a result is used.
+
+    It runs on the same other thread as the one before, so that no two calls run side by side. Raises and
+    closes as `in_order`.
+    """
+    return _submitted(do, items, threads=1, ahead=1)
+
+
+def _submitted(
+    do: Callable[[Item], Result], items: Iterable[Item], *, threads: int, ahead: int
+) -> Generator[Result, None, None]:
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[Result]] = deque()
         for item in items:

@@ -10,12 +10,13 @@ from itertools import islice
 from threading import Event
 
 from tierctl.errors import EngineError
+from tierctl.in_order import one_ahead
 from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.pages import Filter, Page, Printer
 from tierctl.report.formatters.records import load
 from tierctl.report.formatters.sources import from_chunk
-from tierctl.spark.executors.transport import Executors, one_ahead
+from tierctl.spark.executors.transport import Executors
 
 RECORDS_PER_JOB = 200_000
 """The records of one job. The lines of two jobs may wait to be printed; a line has about 300 bytes."""
@@ -105,6 +106,7 @@ def _one_after_another(
         )
         return [page for pages in found for page in pages]
 
+    # Jobs do not run side by side, because Spark's settings belong to the session.
     found = map(pages_of, jobs) if is_short else one_ahead(pages_of, jobs)
     try:
         for pages in found:

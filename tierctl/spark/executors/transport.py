@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -528,23 +528,6 @@ class Executors:
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results
-
-
-def one_ahead(do: Callable[[Input], Result], jobs: Iterable[Input]) -> Iterator[Result]:
-    """Yield the results of `do` in order; the next job runs on another thread while a result is used.
-
-    Jobs do not run side by side, because Spark's settings belong to the session. Closing the generator waits
-    for a running job.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        running: Future[Result] | None = None
-        for job in jobs:
-            following = pool.submit(do, job)
-            if running is not None:
-                yield running.result()
-            running = following
-        if running is not None:
-            yield running.result()
 
 
 def grouped(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tierctl.errors import TierctlError
+from tierctl.in_order import one_ahead
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.read import record_rows
 from tierctl.read.partition_reader import FetchedRecord
@@ -23,7 +24,7 @@ from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
 from tierctl.report.render import View
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.executors.transport import Executors, one_ahead
+from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open_tier import TierSpec
 
 SPLIT_BYTES = 8 << 20
@@ -168,6 +169,7 @@ class _Printer:
 
     def run(self, steps: Iterator[PrintStep]) -> Iterator[Output]:
         jobs = self._jobs(steps)
+        # Jobs do not run side by side, because Spark's settings belong to the session.
         found = map(self._rendered, jobs) if self._is_short else one_ahead(self._rendered, jobs)
         try:
             for job, results in found:
