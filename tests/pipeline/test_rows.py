@@ -17,7 +17,6 @@ from tierctl.pipeline.tables import PARTITION_SCHEMA, partition_batch
 from tierctl.spark.fold_rows import (
     SEGMENTS,
     batch_of_columns,
-    named_partitions,
     partition_names,
     segment_columns,
 )
@@ -67,7 +66,7 @@ def partitions_of(state: TierState) -> pa.Table:
 
 def segments_of(table: SegmentTable) -> pa.Table:
     """Return the rows of the table `segments`."""
-    names = partition_names(named_partitions(table), METADATA_PARTITION)
+    names = partition_names([*table.topic_id_partitions()], METADATA_PARTITION)
     columns = segment_columns(table, table.live_rows(), names, SEGMENTS.names)
     return pa.Table.from_batches([batch_of_columns(columns, SEGMENTS)])
 

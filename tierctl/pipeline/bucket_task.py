@@ -51,7 +51,6 @@ from tierctl.pipeline.warehouse import (
 from tierctl.spark.fold_rows import (
     batch_of_columns,
     by_metadata_partition,
-    named_partitions,
     partition_names,
     segment_columns,
 )
@@ -364,7 +363,7 @@ class _Live:
         """Yield the rows of the table `segments` of chosen segments."""
         for number in np.unique(self.owners[chosen]).tolist():
             table, own = self.tables[number], np.sort(self.rows[chosen[self.owners[chosen] == number]])
-            names = partition_names(named_partitions(table), number)
+            names = partition_names([*table.topic_id_partitions()], number)
             schema = STORED[SEGMENTS]
             yield batch_of_columns(segment_columns(table, own, names, schema.names), schema)
 

@@ -159,7 +159,7 @@ def rows_of_task(
                 yield batch_of_columns(_misplaced(astray), schema)
     known.restore_all()
     for number, table in sorted(state.tables.items()):
-        names = partition_names(named_partitions(table), number)
+        names = partition_names([*table.topic_id_partitions()], number)
         if Rows.PARTITIONS in wanted:
             yield batch_of_columns(_partition_columns(table, names), schema)
         live = table.live_rows() if Rows.SEGMENTS in wanted else np.empty(0, np.int64)
@@ -291,11 +291,6 @@ def partition_names(partitions: Sequence[TopicIdPartition], metadata_partition: 
         "partition": pa.array([each.partition for each in partitions], pa.int32()),
         "metadata_partition": pa.repeat(pa.scalar(metadata_partition, pa.int32()), len(partitions)),
     }
-
-
-def named_partitions(table: SegmentTable) -> list[TopicIdPartition]:
-    """Return the user partitions of a table, by number."""
-    return list(map(table.topic_id_partition, range(len(table.partitions))))
 
 
 def segment_columns(table: SegmentTable, rows: Int64s, names: Columns, wanted: Collection[str]) -> Columns:

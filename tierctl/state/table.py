@@ -235,7 +235,7 @@ class SegmentTable:
         name = self.topic(int(row["topic"]) if topic is None else topic)
         return TopicIdPartition(_uuid(row["id_high"], row["id_low"]), name, int(row["partition"]))
 
-    def topic_id_partitions(self, first: int) -> Iterator[TopicIdPartition]:
+    def topic_id_partitions(self, first: int = 0) -> Iterator[TopicIdPartition]:
         """Yield the user partitions from number `first` on, with the names of their first events."""
         rows = self.partitions[first:]
         ids = np.stack([rows["id_high"], rows["id_low"]], axis=1).astype(">i8").tobytes()
