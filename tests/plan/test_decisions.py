@@ -6,14 +6,14 @@ import pytest
 from tierctl.commands.insight.tier_digest import segment_kinds
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, DecisionColumns, NextAction, stop_lines
+from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, stop_lines
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import SegmentKind
 from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState
 
-from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
+from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, columns_of, local_log, segment, tier
 
 EVERYTHING = Selection()
 K = ReasonKind
@@ -69,10 +69,10 @@ def test_columns_have_the_last_decision_about_each_segment() -> None:
     plan = plan_retention(
         state, [local_log([10], 40)], {"orders": TopicConfig(retention_ms=DAY_MS)}, now_ms=NOW_MS
     )
-    assert not DecisionColumns.of(part, ()).is_decided.any()
+    assert not columns_of(part, ()).is_decided.any()
     staying = Reason(K.NO_LIMIT_REACHED, is_age_stated=True)
     kept = [Decision.kept(each, staying) for each in part.segments if each.start_offset < 20]
-    found = DecisionColumns.of(part, [*kept, *plan.decisions(NOW_MS)])
+    found = columns_of(part, [*kept, *plan.decisions(NOW_MS)])
     starts = part.segments.columns.column("start").tolist()
     assert {starts[row]: bool(found.has(EXPIRED)[row]) for row in range(3)} == {0: True, 10: False, 20: False}
     assert {starts[row]: bool(found.has(KEPT)[row]) for row in range(3)} == {0: False, 10: True, 20: False}
@@ -93,7 +93,7 @@ def test_the_page_shows_a_copy_that_may_still_run_as_a_copy(kind: ReasonKind) ->
         if each.state is not S.COPY_SEGMENT_FINISHED
     )
     states = part.segments.columns.states
-    kinds = segment_kinds(DecisionColumns.of(part, kept), states)
+    kinds = segment_kinds(columns_of(part, kept), states)
     assert part.topic_id_partition == PARTITION
     assert kinds[states != FINISHED].tolist() == [SegmentKind.COPYING.code]
     assert kinds[states == FINISHED].tolist() == [SegmentKind.UNDECIDED.code]

@@ -25,7 +25,18 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState, TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
-from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, segment_id, tier
+from tests.plan.tier import (
+    DAY_MS,
+    NOW_MS,
+    PARTITION,
+    S,
+    advance,
+    columns_of,
+    local_log,
+    segment,
+    segment_id,
+    tier,
+)
 from tests.support.topic_settings import enabled_configs
 
 EVERYTHING = Selection()
@@ -120,7 +131,7 @@ def test_the_columns_of_a_digest_are_those_of_the_explained_decisions(
     decisions = list(plan.decisions(NOW_MS))
     for part in world.state:
         whose = part.topic_id_partition
-        own = DecisionColumns.of(part, (each for each in decisions if each.partition == whose))
+        own = columns_of(part, (each for each in decisions if each.partition == whose))
         if whose in digest.found:
             assert own.kinds.tolist() == digest.found[whose].kinds.tolist()
             assert own.due_ms.tolist() == digest.found[whose].due_ms.tolist()

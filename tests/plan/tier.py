@@ -1,7 +1,7 @@
 """States of the tier for tests: folded from captured metadata logs, or built by hand."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tierctl.model import (
@@ -14,9 +14,10 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.plan.decisions import Decision, DecisionColumns
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 S = RemoteLogSegmentState
 TOPIC_ID = Uuid.from_bytes(bytes(15) + b"\x01")
@@ -131,6 +132,11 @@ def local_log(
         last_stable_offset=end if last_stable_offset is None else last_stable_offset,
         log_end_offset=log_end_offset,
     )
+
+
+def columns_of(part: PartitionState, decisions: Iterable[Decision]) -> DecisionColumns:
+    """Return the decisions about the segments of a partition as columns."""
+    return DecisionColumns.none(part.segment_count).with_decisions(part.segments, decisions)
 
 
 def through_json(plan: Plan) -> Plan:

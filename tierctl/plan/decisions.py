@@ -154,16 +154,11 @@ class DecisionColumns:
         """Return columns without a decision about any of `count` segments."""
         return cls(np.full(count, _NO_KIND, np.int64), np.full(count, NEVER, np.int64))
 
-    @classmethod
-    def of(cls, part: PartitionState, decisions: Iterable[Decision]) -> Self:
-        """Return the decisions about the segments of `part`; of two about a segment, the later one counts."""
-        return cls.none(part.segment_count).with_decisions(part.segments, decisions)
-
     def with_decisions(self, segments: PartitionSegments, decisions: Iterable[Decision]) -> Self:
-        """Return these decisions about `segments`, replaced by the given ones."""
+        """Return these decisions about `segments`, replaced by the given ones, of which the last counts."""
         found = replace(self, kinds=self.kinds.copy(), due_ms=self.due_ms.copy())
         for each in decisions:
-            place = None if each.segment_id is None else segments.place(each.segment_id)
+            place = segments.place(each.segment_id)
             if place is not None:
                 found.put(place, each.reason, each.due_ms)
         return found

@@ -401,11 +401,6 @@ class PartitionSegments:
         return None if later is None else later.segment_id
 
     @property
-    def rows(self) -> Int64s:
-        """Return the rows of all segments in the table, in order of arrival."""
-        return self._rows
-
-    @property
     def columns(self) -> LiveSegments:
         """Return the columns of all segments, in order of arrival."""
         return LiveSegments(self._table, self._rows)
@@ -583,14 +578,10 @@ class PartitionSegments:
         places: Int64s = np.searchsorted(self._rows, rows)
         return places
 
-    def place(self, segment_id: Uuid) -> int | None:
+    def place(self, segment_id: Uuid | None) -> int | None:
         """Return the place of a segment in the order of arrival; None if it is none of these."""
-        row = self._table.find(self._number, segment_id)
+        row = -1 if segment_id is None else self._table.find(self._number, segment_id)
         return None if row < 0 else int(np.searchsorted(self._rows, row))
-
-    def metadata(self, place: int) -> RemoteLogSegmentMetadata:
-        """Return the segment at a place in the order of arrival."""
-        return self._table.metadata(int(self._rows[place]))
 
     def has_copied_since(self, begun: Uuid, offset: int, epochs: Collection[int]) -> bool:
         """Return whether `offset` or a later one was copied, in one of `epochs`, since `begun` arrived.

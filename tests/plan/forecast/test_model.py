@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from tierctl.model import TopicConfig
 from tierctl.plan import forecast
-from tierctl.plan.decisions import DecisionColumns
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,
@@ -22,7 +21,7 @@ from tierctl.plan.forecast import (
     sum_of,
 )
 
-from tests.plan.tier import NOW_MS, TOPIC_ID, segment, tier
+from tests.plan.tier import NOW_MS, TOPIC_ID, columns_of, segment, tier
 
 NOTHING = Holding()
 HELD = Holding(segments=11, log_bytes=1100, objects=55)
@@ -126,7 +125,7 @@ def test_without_a_plan_nothing_is_deleted() -> None:
     columns = PartitionColumns(part, None)
     found = forecast.outlook(
         columns,
-        DecisionColumns.of(part, ()),
+        columns_of(part, ()),
         TopicConfig(retention_bytes=5, is_copy_disabled=True),
         now_ms=NOW_MS,
         is_known=True,

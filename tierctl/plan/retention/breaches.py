@@ -578,15 +578,15 @@ def kept_of(
     `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
     the reasons, by segment id, of the unfinished copies below the log start. Raises as `PartitionView.live`.
     """
-    segments, hole = view.segments, expiry.hole
-    columns = DecisionColumns.none(len(segments.columns))
-    is_kept = _without(segments, steps) & (segments.column("state") != STATES.index(DELETE_STARTED))
+    segments, live, hole = view.segments, view.segments.columns, expiry.hole
+    columns = DecisionColumns.none(len(live))
+    is_kept = _without(segments, steps) & (live.states != STATES.index(DELETE_STARTED))
     made = _by_place(segments, () if hole else expiry.by_brokers)
     is_kept_live = is_kept.copy()
     is_kept_live[list(made)] = False
     places = segments.places_of(view.live.rows)
     places = places[is_kept_live[places]]
-    why = expiry.limits.why_kept(LiveSegments(view.live.table, segments.rows[places]))
+    why = expiry.limits.why_kept(segments.of_rows(live.rows[places]))
     if hole:
         columns.fill(places, hole.kind)
     else:
@@ -595,14 +595,14 @@ def kept_of(
     at_live[places] = np.arange(len(places))
     for place in np.flatnonzero(is_kept & (at_live < 0)).tolist():
         if place not in made:
-            segment = segments.metadata(place)
+            segment = live.metadata(place)
             made[place] = Decision.kept(segment, _why_not_live(view, segment, unfinished))
     for place, decision in made.items():
         columns.put(place, decision.reason, decision.due_ms)
 
     def decide(place: int) -> Decision:
         at = int(at_live[place])
-        return made[place] if at < 0 else Decision.kept(segments.metadata(place), hole or why.reason(at))
+        return made[place] if at < 0 else Decision.kept(live.metadata(place), hole or why.reason(at))
 
     return KeptSegments(columns, decide)
 
@@ -610,18 +610,15 @@ def kept_of(
 def _without(segments: PartitionSegments, steps: Iterable[Step]) -> Bools:
     """Return which segments have no step in `steps`, in order of arrival."""
     is_without = np.ones(len(segments.columns), np.bool_)
-    is_without[[place for place in map(segments.place, _ids(steps)) if place is not None]] = False
+    places = (segments.place(step.segment_id) for step in steps)
+    is_without[[place for place in places if place is not None]] = False
     return is_without
-
-
-def _ids(steps: Iterable[Step]) -> Iterator[Uuid]:
-    return (step.segment_id for step in steps if step.segment_id is not None)
 
 
 def _by_place(segments: PartitionSegments, decisions: Iterable[Decision]) -> dict[int, Decision]:
     """Return decisions about `segments` by their places in the order of arrival."""
-    found = ((each, each.segment_id and segments.place(each.segment_id)) for each in decisions)
-    return {place: each for each, place in found if isinstance(place, int)}
+    found = ((segments.place(each.segment_id), each) for each in decisions)
+    return {place: each for place, each in found if place is not None}
 
 
 def _why_not_live(
@@ -670,9 +667,10 @@ def why_doubled(view: PartitionView, segment: RemoteLogSegmentMetadata, sweep: s
 
 def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> KeptSegments:
     """Return that every segment of a partition without a step in `without` stays; `reason` is why."""
-    found, columns = Reason.of(reason), DecisionColumns.none(len(segments.columns))
+    found, live = Reason.of(reason), segments.columns
+    columns = DecisionColumns.none(len(live))
     columns.fill(_without(segments, without), found.kind)
-    return KeptSegments(columns, lambda place: Decision.kept(segments.metadata(place), found))
+    return KeptSegments(columns, lambda place: Decision.kept(live.metadata(place), found))
 
 
 def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
