@@ -379,20 +379,20 @@ def require_read_logs(run: Mutation) -> None:
 def inputs_of(
     partition: TopicIdPartition,
     sets: Sequence[ObjectSet],
-    state: TierState | None = None,
+    known: Iterable[RemoteLogSegmentMetadata] = (),
     logs: DecidingLogs | None = None,
 ) -> PartitionInputs:
     """Return the inputs of the decision about the `sets` of one partition, the same for every target.
 
-    `state` are the metadata that are left, `logs` those by which sets are judged; None if there are none.
+    `known` are the segments in the metadata that are left, `logs` those by which sets are judged; None if
+    there are none.
     """
     logs = DecidingLogs() if logs is None else logs
     leader = logs.leaders.get(partition)
-    part = None if state is None else state.partition(partition)
     return PartitionInputs(
         partition=partition,
         sets=sets,
-        known={} if part is None else states_of(part.cache.list_remote_log_segments()),
+        known=states_of(known),
         leader=leader,
         local_holes=_local_holes(sets, leader),
         why_no_log=logs.missing.get(partition),

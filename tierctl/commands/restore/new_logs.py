@@ -24,10 +24,16 @@ from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, Tierctl
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_log_files, read_if_exists
-from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import (
+    EpochEntry,
+    ListedSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.steps import LOG_DIR, Action, Plan, Step
-from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 from tierctl.wire.batches.record_batch import encode_abort_marker
 from tierctl.wire.files.checkpoints import (
@@ -165,11 +171,18 @@ class PartitionSource:
 
 
 def partition_sources(
-    tier: TierSets, listed: Sequence[ListedSet], log_dirs: Sequence[Path], state: TierState | None = None
+    tier: TierSets,
+    listed: Sequence[ListedSet],
+    log_dirs: Sequence[Path],
+    known: Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]] = lambda _: (),
 ) -> list[PartitionSource]:
-    """Return the partitions of the sets `listed`; no log judges them, and `state` are the known metadata."""
+    """Return the partitions of the sets `listed`; no log judges them.
+
+    `known` returns the segments of a partition that are in the metadata.
+    """
     all_inputs = [
-        inputs_of(partition, own, state) for partition, own in by_partition(tier.derived(listed)).items()
+        inputs_of(partition, own, known(partition))
+        for partition, own in by_partition(tier.derived(listed)).items()
     ]
     decided = [(inputs, decide_partition(inputs)) for inputs in all_inputs]
     last = [decision.choice.chain[-1] for _, decision in decided if decision.choice.chain]

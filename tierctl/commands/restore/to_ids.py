@@ -147,7 +147,6 @@ def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
     targets = [each for each in found.targets if each.topic_id is not None]
     target = targets[0].partition if targets else None
     chain = found.decision.choice.chain if target is not None else ()
-    part = None if target is None else run.metadata.state.partition(target)
     return NewIdSource(
         inputs=found.inputs,
         decision=found.decision,
@@ -155,7 +154,7 @@ def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
         targets=targets,
         target=target,
         renamed=[run.remote.renamed(segment, target) for segment in chain] if target else [],
-        known={} if part is None else states_of(part.cache.list_remote_log_segments()),
+        known={} if target is None else states_of(run.metadata.list_remote_log_segments(target)),
     )
 
 

@@ -24,7 +24,6 @@ from tierctl.commands.restore.inventory import (
     inputs_of,
     known_sets,
     require_read_logs,
-    states_of,
 )
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
@@ -426,7 +425,7 @@ class Settled:
         sets = known_sets(listed, known) if partition in self.logs.leaders else None
         if sets is None:
             return False
-        inputs = replace(inputs_of(partition, sets, logs=self.logs), known=states_of(known))
+        inputs = inputs_of(partition, sets, known, self.logs)
         found = plan_rebuild(state, [inputs], self.asked, after_hole=self.after_hole)
         return not (found.plan.steps or found.plan.skipped or found.refused)
 
@@ -563,7 +562,7 @@ class Rebuild(Change[RebuildRequest]):
         finished = [each for own in known.values() for each in own if each.state is _FINISHED]
         sets = tier.derived(listed, finished=finished if deciding.leaders else (), with_lineages=True)
         inputs = (
-            replace(inputs_of(partition, own, logs=deciding), known=states_of(known.get(partition.key, ())))
+            inputs_of(partition, own, known.get(partition.key, ()), deciding)
             for partition, own in by_partition(sets).items()
         )
         inputs = (replace(each, unsound=tier.unsound(each.serving)) for each in inputs)

@@ -382,7 +382,9 @@ class Restore(Change[RestoreIntoRequest]):
         chosen = self._chosen(in_tier)
         ids = set(chosen.values())
         wanted = [each for each in listed if each.partition.topic_id in ids]
-        found = partition_sources(tier, wanted, list(self._node.directories), self.run.metadata.refresh())
+        self.run.metadata.refresh()
+        known = self.run.metadata.list_remote_log_segments
+        found = partition_sources(tier, wanted, list(self._node.directories), known)
         sources = {each.inputs.partition: each for each in found}
         return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
 
