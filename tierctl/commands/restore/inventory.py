@@ -174,7 +174,7 @@ class TierSets:
         self,
         listed: Sequence[ListedSet],
         *,
-        finished: Collection[RemoteLogSegmentMetadata] = (),
+        finished: Iterable[RemoteLogSegmentMetadata] = (),
         with_lineages: bool = False,
     ) -> list[ObjectSet]:
         """Return the sets with their metadata, in the order of `listed`.

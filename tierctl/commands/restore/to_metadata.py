@@ -1,7 +1,7 @@
 """`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -488,29 +488,31 @@ class RebuildSources:
 
     def to_decide(
         self, wanted: Collection[TopicIdPartition], settled: Settled
-    ) -> tuple[list[ListedSet], dict[_Key, _Known]]:
-        """Return the sets of the partitions in `wanted`, and their segments.
+    ) -> tuple[list[ListedSet], Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]]:
+        """Return the sets of the partitions in `wanted`, and the function that returns their segments.
 
         If executors have the segments, settled partitions are left out.
         """
         keys = {partition.key for partition in wanted}
-        known: dict[_Key, _Known] = {}
         if self.listed is not None:
-            for key in keys & self.state.partitions.keys():
-                known[key] = list(self.state.partitions[key].cache.list_remote_log_segments())
-            return [each for each in self.listed if each.partition.key in keys], known
+            return [each for each in self.listed if each.partition.key in keys], self._known_here
         folders: dict[_Key, list[str]] = {key: [] for key in keys}
         for folder, partitions in self.folders.items():
             for key in keys & {each.key for each in partitions}:
                 folders[key].append(folder)
         question = Unsettled(spec=self.tier.shared_spec, folders=folders, settled=settled)
         listed: list[ListedSet] = []
+        known: dict[_Key, _Known] = {}
         for key, own, segments in self.state.map_parts(question, keys):
             listed += own
             known[key] = segments
         lost = keys - self.state.partitions.keys()
         more = self.tier.sets_in({folder for key in lost for folder in folders[key]})
-        return ordered([*listed, *_sets_of(lost, more)]), known
+        return ordered([*listed, *_sets_of(lost, more)]), lambda partition: known.get(partition.key, ())
+
+    def _known_here(self, partition: TopicIdPartition) -> Iterable[RemoteLogSegmentMetadata]:
+        part = self.state.partition(partition)
+        return () if part is None else part.cache.list_remote_log_segments()
 
 
 class Rebuild(Change[RebuildRequest]):
@@ -559,10 +561,10 @@ class Rebuild(Change[RebuildRequest]):
         asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
         settled = Settled(deciding, asked, after_hole=request.after_hole)
         listed, known = sources.to_decide(wanted, settled)
-        finished = [each for own in known.values() for each in own if each.state is _FINISHED]
+        finished = (each for whose in wanted for each in known(whose) if each.state is _FINISHED)
         sets = tier.derived(listed, finished=finished if deciding.leaders else (), with_lineages=True)
         inputs = (
-            inputs_of(partition, own, known.get(partition.key, ()), deciding)
+            inputs_of(partition, own, known(partition), deciding)
             for partition, own in by_partition(sets).items()
         )
         inputs = (replace(each, unsound=tier.unsound(each.serving)) for each in inputs)
