@@ -152,11 +152,10 @@ class RemoteLogMetadataCache:
         Of those with equal start offsets, the readable one comes first, and the others in order of arrival.
         """
         t = self.table.arrays
-        rows = self._readable(epoch).rows
-        waiting = linked(t, int(t.epochs[at]["first_waiting"]))
-        if not len(waiting):
+        rows, first_waiting = self._readable(epoch).rows, int(t.epochs[at]["first_waiting"])
+        if first_waiting < 0:
             return rows
-        rows = np.concatenate([rows, t.links["segment"][waiting].astype(np.int64)])
+        rows = np.concatenate([rows, t.links["segment"][linked(t, first_waiting)].astype(np.int64)])
         return rows[np.argsort(t.segments["start"][rows], kind="stable")]
 
     def list_deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:

@@ -327,6 +327,17 @@ class SegmentGroups:
     def _last_epochs(self) -> Int64s:
         return self._runs.epochs[self._run_bounds[1:] - 1]
 
+    def is_doubled_of(self, group: int) -> Bools:
+        """Return which of `rows_of(group)` are finished and listed by no leader epoch any more."""
+        return self._is_doubled[self.slice_of(group)]
+
+    @cached_property
+    def _is_doubled(self) -> Bools:
+        live = LiveSegments(self.table, self._rows)
+        listed = live.count_links(lambda status: (status != NOT_LISTED) & (status != REPEATED))
+        is_doubled: Bools = (live.states == FINISHED) & (listed == 0)
+        return is_doubled
+
     @cached_property
     def in_order(self) -> Bools:
         """Whether the finished segments of each group are one unbroken sequence (`plainly_in_order`)."""
@@ -358,6 +369,7 @@ class PartitionSegments:
         self._number = number
         self._given = groups
         self._group = 0 if groups is None else number
+        self._beside: tuple[Sequence[EpochEntry], Bools] | None = None
 
     @classmethod
     def of_cache(cls, cache: RemoteLogMetadataCache) -> Self:
@@ -377,7 +389,7 @@ class PartitionSegments:
         """Yield all segments in order of arrival."""
         return map(self._table.metadata, self._rows.tolist())
 
-    @cached_property
+    @property
     def is_doubled(self) -> Bools:
         """Which segments are finished and listed by no leader epoch any more, in order of arrival.
 
@@ -385,9 +397,7 @@ class PartitionSegments:
         Kafka's cache keeps no other reference to it by epoch: brokers neither read nor count it, and delete
         it only with its topic.
         """
-        listed = self.columns.count_links(lambda status: (status != NOT_LISTED) & (status != REPEATED))
-        is_doubled: Bools = self.is_finished & (listed == 0)
-        return is_doubled
+        return self._groups.is_doubled_of(self._group)
 
     @cached_property
     def doubled_ids(self) -> frozenset[Uuid]:
@@ -449,7 +459,15 @@ class PartitionSegments:
 
         `entries` are those of a leader-epoch checkpoint, in ascending order.
         """
+        if not self._is_beside_anywhere(entries).any():
+            return iter(())
         return self.at(self._is_beside(entries, offset) & self.is_finished)
+
+    def _is_beside_anywhere(self, entries: Sequence[EpochEntry]) -> Bools:
+        """Return which segments have another leader epoch than `entries`; the last answer is kept."""
+        if self._beside is None or self._beside[0] != entries:
+            self._beside = entries, self._is_beside(entries, _INT64_MIN)
+        return self._beside[1]
 
     def _is_beside(self, entries: Sequence[EpochEntry], offset: int) -> Bools:
         """Return which segments have another leader epoch than `entries` at or above `offset`."""
@@ -469,7 +487,7 @@ class PartitionSegments:
     def _is_plain(self, lineage: Lineage) -> Bools:
         """Return which segments have records in each of their leader epochs, and `lineage` has them alike."""
         runs = self._runs
-        return ~self._is_beside(lineage.entries, _INT64_MIN) & ~self._has_run(runs.starts > runs.ends)
+        return ~self._is_beside_anywhere(lineage.entries) & ~self._has_run(runs.starts > runs.ends)
 
     def within(self, lineage: Lineage, log_end_offset: int) -> Bools:
         """Return which segments belong to `lineage` and end below `log_end_offset` (`Lineage.contains`).
@@ -536,6 +554,8 @@ class PartitionSegments:
 
         Each entry has the lowest offset at which one of the segments begins the epoch.
         """
+        if self._facts.lowest_start >= below:
+            return []
         pairs = self.columns.epoch_pairs()
         is_chosen = np.repeat(self.is_finished & (self.column("start") < below), pairs.counts)
         epochs, offsets = pairs.epochs[is_chosen], pairs.offsets[is_chosen]
