@@ -12,6 +12,7 @@ from tests.docs.lines import lines_of_texts
 from tests.docs.programs import run_tierctl
 from tests.docs.running import run_all, write_profile
 from tests.live.commands import assumed
+from tests.support.amounts import rest_in_matrix
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server, found
 
@@ -51,7 +52,7 @@ def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]
 
 @pytest.mark.parametrize(
     "document",
-    [each for each in DOCUMENTS if any(command.asks_cluster for command in each.commands)],
+    rest_in_matrix(each for each in DOCUMENTS if any(command.asks_cluster for command in each.commands)),
     ids=lambda document: document.name,
 )
 def test_command_lines_run(
@@ -80,6 +81,7 @@ def test_the_set_of_runs(names: Mapping[str, object], tmp_path: Path) -> None:
     run_all([Command(section.name, line, ()) for line in lines], names, tmp_path)
 
 
+@pytest.mark.matrix
 def test_lines_in_texts_run(names: Mapping[str, object], tmp_path: Path) -> None:
     """Run the lines in running text that need a broker: in prose, man pages, and shared files."""
     (tmp_path / "state").mkdir()
