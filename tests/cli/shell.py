@@ -15,6 +15,8 @@ from unittest import mock
 
 from tierctl.cli.main import run
 
+from tests.support.spark_classes import USES_ARCHIVE
+
 SUMMARY = re.compile(r"^[a-z]+(?: [a-z-]+)?: .* \([0-9]+\.[0-9] s\)(?:; next: .*)?\n\Z", re.MULTILINE)
 """The line on stderr that ends a run."""
 
@@ -73,8 +75,9 @@ def _as_text(line: str) -> str:
 
 def environment(**extra: str) -> dict[str, str]:
     """Return an environment without the user's settings, terminal and locale, but with S3's address."""
+    own = {"PATH": os.environ.get("PATH", os.defpath), "SPARK_SUBMIT_OPTS": " ".join(USES_ARCHIVE)}
     s3 = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    return {"PATH": os.environ.get("PATH", os.defpath)} | s3 | extra
+    return own | s3 | extra
 
 
 def require_read_unless(ran: Ran, plan: Path, why: str | None) -> None:

@@ -34,6 +34,7 @@ import pytest
 from tests.cli.shell import Ran, tierctl
 from tests.support.java import SHORT_LIVED
 from tests.support.servers import answers, cannot, free_port, process
+from tests.support.spark_classes import USES_ARCHIVE, make_class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,8 @@ LOOPBACK = {
 """Settings that keep Spark small, and on the loopback interface."""
 
 SHORT_LIVED_JVMS = {
-    f"spark.{process}.extraJavaOptions": " ".join(SHORT_LIVED) for process in ("driver", "executor")
+    f"spark.{process}.extraJavaOptions": " ".join([*SHORT_LIVED, *USES_ARCHIVE])
+    for process in ("driver", "executor")
 }
 
 SMALL = LOOPBACK | SHORT_LIVED_JVMS
@@ -80,13 +82,14 @@ def spark_home() -> Path:
 
     if shutil.which("java") is None:
         cannot("SPARK", "Java is not installed")
+    make_class_archive()
     return Path(pyspark.__file__).parent
 
 
 def spark_environment(python: Path, **extra: str) -> dict[str, str]:
     """Return an environment in which Spark's programs use the loopback interface and little memory."""
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
-    own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": " ".join(SHORT_LIVED)}
+    own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": " ".join([*SHORT_LIVED, *USES_ARCHIVE])}
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
     return kept | own | extra
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.java import java
+from tests.support.java import ARCHIVED, java
 from tests.support.made_once import make_once
 
 VERSION = os.environ.get("TEST_KAFKA_VERSION") or "4.4.0"
@@ -48,7 +48,6 @@ _BORROWED_FROM = {"4.4.0": "4.3.1"}
 _TOOLS_OF = {"4.4.0": "4.3.0"}
 _LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
 _SHIMS = Path(__file__).parent / "shims"
-_QUIET_LOADING = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
 
@@ -76,7 +75,7 @@ class KafkaRelease:
         """Return the command line for a main class; `jar` is last on the class path, `more` for the JVM."""
         classpath = f"{self.jars}/*" if jar is None else f"{self.jars}/*:{jar}"
         loading = [f"-XX:SharedArchiveFile={self.class_archive}"] if self.class_archive.exists() else []
-        options = [*loading, *_QUIET_LOADING, *more, f"-Dlog4j2.configurationFile={_LOGGING}"]
+        options = [*loading, *ARCHIVED, *more, f"-Dlog4j2.configurationFile={_LOGGING}"]
         return java(classpath, *options, main_class, *arguments, heap=heap)
 
     @property
