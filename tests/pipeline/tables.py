@@ -116,7 +116,7 @@ def step(run: PipelineRun, up_to: Mapping[int, int] | None = None) -> StepResult
                 bucket, [] if own is None or not own.num_rows else own.combine_chunks().to_batches()
             )
             if found is not None:
-                yield BucketResult.of(found)
+                yield found
 
     return run.step(fold, goal)
 

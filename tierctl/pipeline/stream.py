@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,9 @@ import pyarrow as pa
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Batch, PipelineRun, StepResult
-from tierctl.spark.executors.task import keep_freed_memory, outcome, result_rows, task_context
+from tierctl.spark.executors.task import keep_freed_memory, task_number
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.session.jvm import is_connect
-from tierctl.wire.primitives import limits, use_limit_factor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,38 +80,31 @@ def fold_woken(executors: Callable[[], Executors]) -> Callable[[BucketJob], Iter
         if not woken:
             return ()
         rows = executors().session.range(0, len(woken), 1, len(woken))
-        return _results(executors(), rows, _BucketTask(job, woken, has_events=False))
+        return _results(executors(), rows, partial(_woken_bucket, job, woken))
 
     return fold
 
 
-@dataclass(frozen=True, slots=True)
-class _BucketTask:
-    """The function that executors call with the rows of a task; task i of a job has bucket `buckets[i]`."""
-
-    job: BucketJob
-    buckets: Sequence[int]
-    has_events: bool = True
-    limit_factor: int = field(default_factory=lambda: limits().factor)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of RESULTS for the events of one bucket."""
-        context = task_context()
-        assert context is not None
-        use_limit_factor(self.limit_factor)
-        keep_freed_memory()
-        bucket = self.buckets[context.partitionId()]
-        data, is_error = outcome(
-            lambda given: self.job.run(bucket, given), batches if self.has_events else ()
-        )
-        facts = {"number": bucket, "is_error": is_error, "is_retried": False}
-        yield from result_rows(data, facts, {"processed_bytes": 0, "transfers": None})
+def _woken_bucket(
+    job: BucketJob, woken: Sequence[int], _rows: Iterator[pa.RecordBatch]
+) -> BucketResult | None:
+    keep_freed_memory()
+    return job.run(woken[task_number()], ())
 
 
-def _results(executors: Executors, rows: DataFrame, task: _BucketTask) -> list[BucketResult]:
+def _bucket(job: BucketJob, events: Iterator[pa.RecordBatch]) -> BucketResult | None:
+    keep_freed_memory()
+    return job.run(task_number(), events)
+
+
+def _results(
+    executors: Executors,
+    rows: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], BucketResult | None],
+) -> list[BucketResult]:
     """Return the results of the tasks; raise the error of the first one that failed, and EngineError."""
-    found = executors.run_on_rows(task, rows, title="writing tables", what="writing tables")
-    return [BucketResult.of(value) for value in found if value is not None]
+    found = executors.run_on_rows(function, rows, title="writing tables")
+    return [result for result in found if result is not None]
 
 
 class _Batches:
@@ -137,7 +129,7 @@ class _Batches:
             def fold(job: BucketJob) -> Iterable[BucketResult]:
                 spread = events.repartition(job.bucket_count, "topic_id", "partition")
                 ordered = spread.sortWithinPartitions("metadata_partition", "metadata_offset")
-                return _results(self.executors, ordered, _BucketTask(job, range(job.bucket_count)))
+                return _results(self.executors, ordered, partial(_bucket, job))
 
             self._step(fold, ends, Batch(query_of(self.checkpoint), number))
 

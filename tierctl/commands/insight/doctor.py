@@ -89,7 +89,7 @@ from tierctl.wire.files.properties import read_client_file, require_kind_of_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.spark.executors.transport import Probed
+    from tierctl.spark.executors.transport import InputResult
 
 
 _SHOWN = 5
@@ -540,8 +540,8 @@ def executor_facts(resources: Resources) -> dict[str, list[ExecutorFacts]]:
     for each in probes:
         if each.error is not None:
             raise each.error
-        if each.facts is not None:
-            found.setdefault(each.host, []).append(each.facts)
+        if each.value is not None:
+            found.setdefault(each.host, []).append(each.value)
     return found
 
 
@@ -641,9 +641,9 @@ def _reached(
         yield from check_reached(check, ((each.host, _found(each, check)) for each in probes))
 
 
-def _found(probe: Probed[dict[str, str | TierctlError]], check: DoctorCheck) -> str | TierctlError:
-    if probe.facts is not None:
-        return probe.facts[check.value]
+def _found(probe: InputResult[dict[str, str | TierctlError]], check: DoctorCheck) -> str | TierctlError:
+    if probe.value is not None:
+        return probe.value[check.value]
     return probe.error or EngineError("the executor returned nothing")
 
 
