@@ -17,9 +17,8 @@ LockedError before it has changed a table.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +37,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse import (
     BUCKET,
     COMMITS,
@@ -48,7 +48,6 @@ from tierctl.pipeline.warehouse import (
     Effect,
     TableFile,
     Warehouse,
-    no_op,
     stored_file,
     write_rows,
 )
@@ -74,26 +73,12 @@ _CONFIGURATION: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlace:
-    """Where the tables are: `uri` of the warehouse without a final `/`, and how to reach its store.
-
-    `options` returns deltalake's settings of the store, which may contain credentials: they are asked for
-    when they are used, and stored nowhere. `synced` makes files durable that deltalake wrote, given their
-    keys in the warehouse.
-    """
-
-    uri: str
-    options: Callable[[], dict[str, str]]
-    synced: Callable[[Sequence[str]], None]
-
-
 class LakeTable:
     """A Delta table of the warehouse, at the version of the last `refresh` or commit."""
 
-    def __init__(self, place: TablePlace, name: str, schema: pa.Schema) -> None:
+    def __init__(self, warehouse: Warehouse, name: str, schema: pa.Schema) -> None:
         self.name = name
-        self._place = place
+        self._warehouse = warehouse
         self._schema = schema
         self._divided_by = [BUCKET.name] if BUCKET in schema else []
         self._options: dict[str, str] = {}
@@ -104,27 +89,28 @@ class LakeTable:
 
         with translated(f"creating table {self.name}"):
             DeltaTable.create(
-                f"{self._place.uri}/{self.name}",
+                f"{self._warehouse.tables_uri}/{self.name}",
                 Schema.from_arrow(self._schema),
                 mode="ignore",
                 partition_by=self._divided_by,
                 name=self.name,
                 configuration=dict(_CONFIGURATION),
-                storage_options=self._place.options(),
+                storage_options=self._warehouse.table_options(),
             )
-        self._place.synced([self._log_key(0)])
+        self._warehouse.synced([self._log_key(0)])
 
     def refresh(self) -> bool:
         """Read the newest version; return False if the table does not exist."""
 
-        options = self._place.options()
+        options = self._warehouse.table_options()
         with translated(f"reading table {self.name}"):
             if self._table is not None and options == self._options:
                 self._table.update_incremental()
                 return True
             # Credentials that expire are renewed by opening the table again.
             try:
-                self._table = DeltaTable(f"{self._place.uri}/{self.name}", storage_options=options)
+                uri = f"{self._warehouse.tables_uri}/{self.name}"
+                self._table = DeltaTable(uri, storage_options=options)
             except TableNotFoundError:
                 return False
         self._options = options
@@ -206,7 +192,7 @@ class LakeTable:
                 actions, "append", self._schema, self._divided_by, commit_properties=properties
             )
             self.opened.update_incremental()
-        self._place.synced([self._log_key(self.opened.version())])
+        self._warehouse.synced([self._log_key(self.opened.version())])
 
     def _partition_of(self, file: TableFile) -> dict[str, str | None]:
         return {name: str(file.bucket) for name in self._divided_by}
@@ -218,7 +204,7 @@ class LakeTable:
             self.opened.optimize.compact(target_size=target_bytes)
         added = sorted(set(chain(*self.paths().values())) - before)
         if added:
-            self._place.synced(
+            self._warehouse.synced(
                 [*(f"{self.name}/{path}" for path in added), self._log_key(self.opened.version())]
             )
 
@@ -294,14 +280,11 @@ def latest_commit(commits: LakeTable) -> Commit:
 class Commits:
     """The commits of a warehouse that this run holds; `effect` is called with a label before each change."""
 
-    def __init__(
-        self, warehouse: Warehouse, schemas: Mapping[str, pa.Schema], effect: Effect = no_op
-    ) -> None:
+    def __init__(self, warehouse: Warehouse, effect: Effect) -> None:
         self._warehouse = warehouse
         self._effect = effect
-        place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-        self._commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
-        self._tables = {name: LakeTable(place, name, schemas[name]) for name in TABLES}
+        self._commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
+        self._tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in TABLES}
 
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
@@ -380,7 +363,7 @@ class Commits:
                     hint="run again once it has ended",
                 )
         keys = sorted(f"{file.table}/{file.path}" for file in commit.added)
-        missing = sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
+        missing = sorted(set(keys) - self._warehouse.store.sizes_bytes(keys).keys()) if keys else []
         if missing:
             raise RemoteStorageError(
                 f"{len(missing)} files that executors stored are missing in the warehouse, {missing[0]} for "

@@ -97,7 +97,7 @@ class Pipeline:
 
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location)) as topic, warehouse.held():
-            commits = Commits(warehouse, SCHEMAS, self.effect)
+            commits = Commits(warehouse, self.effect)
             commits.begin()
             latest = commits.latest()
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
@@ -274,12 +274,11 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
     """
     require_deltalake()
     # They import deltalake, which is optional.
-    from tierctl.pipeline.commits import LakeTable, TablePlace, latest_commit
+    from tierctl.pipeline.commits import LakeTable, latest_commit
 
     warehouse = spec.open()
-    place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-    commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
-    tables = {name: LakeTable(place, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
+    commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
+    tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
     opened = (commits, *tables.values())
     if not all(table.refresh() for table in opened) or not commits.number():
         raise NotFoundError(

@@ -214,7 +214,10 @@ class Warehouse:
         return str(self._root) if self._root is not None else self._spec.uri.rstrip("/")
 
     def table_options(self) -> dict[str, str]:
-        """Return the settings with which deltalake reaches the store; in a bucket they have credentials."""
+        """Return the settings with which deltalake reaches the store.
+
+        In a bucket they have credentials: they are asked for when they are used, and stored nowhere.
+        """
         return {} if self._bucket_options is None else self._bucket_options()
 
     @cached_property
@@ -244,10 +247,6 @@ class Warehouse:
         for found in self.store.list_objects(prefix):
             if found.key not in {LOCK, LEASE} and not found.key.startswith(f"{CHECKPOINT}/"):
                 yield found.key
-
-    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return the sizes of the existing files among `keys`."""
-        return self.store.sizes_bytes(keys)
 
     @property
     def checkpoint(self) -> Path | None:
