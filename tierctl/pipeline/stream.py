@@ -27,7 +27,7 @@ import pyarrow as pa
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Batch, PipelineRun, StepResult
-from tierctl.spark.executors.task import keep_freed_memory, task_number
+from tierctl.spark.executors.task import task_number
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.session.jvm import is_connect
 
@@ -88,12 +88,10 @@ def fold_woken(executors: Callable[[], Executors]) -> Callable[[BucketJob], Iter
 def _woken_bucket(
     job: BucketJob, woken: Sequence[int], _rows: Iterator[pa.RecordBatch]
 ) -> BucketResult | None:
-    keep_freed_memory()
     return job.run(woken[task_number()], ())
 
 
 def _bucket(job: BucketJob, events: Iterator[pa.RecordBatch]) -> BucketResult | None:
-    keep_freed_memory()
     return job.run(task_number(), events)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import os
 import pickle
@@ -12,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -227,7 +226,6 @@ def fold_in_worker(location: TopicLocation, job: str, task: FoldTask) -> FoldRes
 
     Raise as `run_fold_task`, and EngineError if this process does not see what the driver saw.
     """
-    keep_freed_memory()
     done = run_fold_task(shared_topic(location, job), task)
     for each in task.ranges:
         require_read(each.metadata_partition, done.state.read[each.metadata_partition], each.end)
@@ -406,25 +404,3 @@ def _task_context() -> TaskContext | None:
     from pyspark import TaskContext
 
     return TaskContext.get()
-
-
-# The parameters of glibc's mallopt.
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-
-KEPT_BYTES: Final = 256 << 20
-# Larger blocks are always returned. Some versions of glibc accept no larger threshold.
-_BLOCK_BYTES_MAX: Final = 32 << 20
-
-
-@cache
-def keep_freed_memory() -> bool:
-    """Let this process reuse up to KEPT_BYTES of freed memory; return False if it has no `mallopt`.
-
-    By default glibc returns the memory of large arrays to the system, which clears each page that it hands
-    out again: a worker that folds many small metadata partitions spends a twentieth of its time on that.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, _BLOCK_BYTES_MAX))
