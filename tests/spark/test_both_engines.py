@@ -24,6 +24,7 @@ from tests.spark import recovery, test_engines_beside_brokers
 from tests.spark.clusters import ROOT, Driver, run_command
 from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import CACHES, CODES, SCENES, cache_folder, files_in
+from tests.spark.test_transfers import FETCHED_BYTES, counters
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 
 Capture = Callable[[str], Path]
@@ -37,6 +38,11 @@ def test_every_command_has_a_scene() -> None:
     others = {"submit", "backup-config", *ONLY_SPARK}
     assert commands | ONLY_LOCAL.keys() | others == WORK_ON_EXECUTORS.keys()
     assert not commands & ONLY_LOCAL.keys()
+
+
+COUNTED = {"fetch": True, "fetch --erase-report": True, "verify": True}
+COUNTED |= {"copy": False, "sweep": False, "apply": False}
+"""The commands of which the counters of both engines are compared, and whether they read the tier."""
 
 
 @pytest.fixture
@@ -53,8 +59,17 @@ def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_engines_print_and_write_the_same(
     command: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    file = tmp_path / "run.prom"
+
     def scene(run: Run, folder: Path) -> Any:
-        return SCENES[command](run, capture, folder)
+        if command not in COUNTED:
+            return SCENES[command](run, capture, folder)
+        found = SCENES[command](
+            lambda *words, cwd=None: run(*words, "--metrics-file", file, cwd=cwd), capture, folder
+        )
+        counted = counters(file)
+        assert any(key[0] == FETCHED_BYTES and value for key, value in counted.items()) is COUNTED[command]
+        return found, counted
 
     functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
     if command in recovery.SCENES:

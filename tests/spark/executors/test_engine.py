@@ -15,15 +15,12 @@ from tests.spark.worlds import (
     Capture,
     End,
     Run,
-    aivens,
     copying,
     deleting,
     end_of,
     marking,
     sweeping,
     tiered,
-    trimming,
-    unclean,
     untiered,
 )
 
@@ -38,33 +35,14 @@ def _swept_and_deleted(run: Run, capture: Capture, target: Path) -> list[End]:
     return _ends(run, world, sweeping(world), marking(world), deleting(world))
 
 
-def _trimmed_after_an_unclean_election(run: Run, capture: Capture, target: Path) -> list[End]:
-    world = unclean(capture, target)
-    swept = trimming(world, "--off-lineage", "--unreferenced-epochs")
-    return _ends(run, world, swept, marking(world, "wallets"), deleting(world))
-
-
-def _trimmed_in_aivens_layout(run: Run, capture: Capture, target: Path) -> list[End]:
-    world = aivens(capture, target)
-    return _ends(run, world, trimming(world), marking(world, "audit"), deleting(world))
-
-
 def _copied_from_an_encrypted_tier(run: Run, capture: Capture, target: Path) -> list[End]:
     """Copy from an encrypted tier, with a private key that executors read from a file."""
     key = capture("aiven-encrypted") / "keys" / "private.pem"
-    more = ("--layout", "kafka", "--aiven-private-key", f"key1={key}")
-    return _between_tiers(run, capture("aiven-encrypted"), target, *more)
-
-
-def _copied_in_aivens_layout(run: Run, capture: Capture, target: Path) -> list[End]:
-    return _between_tiers(run, capture("aiven-plain"), target, "--layout", "aiven")
-
-
-def _between_tiers(run: Run, root: Path, target: Path, *more: str) -> list[End]:
-    world = World(target / "metadata", target / "remote", target / "logs", target / "state")
+    world, root = World(*map(target.joinpath, ("metadata", "remote", "logs", "state"))), key.parents[1]
     source = ("--metadata", root / "broker-logs", "--from-remote", root / "bucket", "--from-layout", "aiven")
-    target_options = ("--to-metadata", world.metadata, "--remote", world.remote)
-    return _ends(run, world, ("copy", *source, *target_options, *more, "-o", "json", "--apply"))
+    target_options = ("--to-metadata", world.metadata, "--remote", world.remote, "--layout", "kafka")
+    keys = ("--aiven-private-key", f"key1={key}")
+    return _ends(run, world, ("copy", *source, *target_options, *keys, "-o", "json", "--apply"))
 
 
 def _ends(run: Run, world: World, *commands: tuple[object, ...]) -> list[End]:
@@ -81,10 +59,7 @@ def _ends(run: Run, world: World, *commands: tuple[object, ...]) -> list[End]:
 SCENES: tuple[Callable[[Run, Capture, Path], list[End]], ...] = (
     _copied,
     _swept_and_deleted,
-    _trimmed_after_an_unclean_election,
-    _trimmed_in_aivens_layout,
     _copied_from_an_encrypted_tier,
-    _copied_in_aivens_layout,
 )
 
 

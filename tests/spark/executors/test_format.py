@@ -38,7 +38,7 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
 
 @pytest.mark.parametrize(
     ("records", "way"),
-    [(1, ()), (2, ("--order", "time")), (2, ("--limit", "2")), (4, ("--from-offset", "9"))],
+    [(1, ()), (2, ("--order", "time")), (3, ("--limit", "2")), (5, ("--from-offset", "9"))],
 )
 def test_damage_has_its_line_once(
     records: int, way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

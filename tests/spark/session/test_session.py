@@ -43,6 +43,7 @@ with opened_session(settings) as session:
         python_of(session, 600)
 """
 ROOT = Path(__file__).parents[3]
+CONNECT = pytest.param("connect_driver", marks=pytest.mark.matrix)
 
 
 def python_of(session: "SparkSession", seconds: float = 0) -> str:
@@ -224,7 +225,7 @@ def test_a_server_that_says_nothing() -> None:
     assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 2 s\n"
 
 
-@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+@pytest.mark.parametrize("kind", ["spark", CONNECT])
 def test_a_failed_job_is_said_in_its_own_words(kind: str, request: pytest.FixtureRequest) -> None:
     session = request.getfixturevalue(kind)
     with pytest.raises(TierctlError) as caught:
@@ -289,7 +290,7 @@ def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
     return heard
 
 
-@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+@pytest.mark.parametrize("kind", ["spark", CONNECT])
 def test_progress(kind: str, request: pytest.FixtureRequest) -> None:
     session = request.getfixturevalue(kind)
     heard = session.call(slow_job) if isinstance(session, Driver) else slow_job(session)
