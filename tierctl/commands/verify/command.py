@@ -607,7 +607,7 @@ def _deleted_among(resources: Resources) -> DeletedAmong:
             return ()
         if not resources.is_on_spark:
             return {each for each in ids if deleted().find(each.bytes) >= 0}
-        from tierctl.spark.executors.checked_segments import deleted_among
+        from tierctl.spark.fold import deleted_among
 
         end_offsets, wanted = resources.metadata_topic().end_offsets(), SegmentIds.of(ids)
         found = deleted_among(resources.executors, resources.metadata_location, end_offsets, wanted)
