@@ -25,13 +25,13 @@ from tierctl.checks.metadata import dropped_events, more_dropped_events, unusabl
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
-from tierctl.pipeline.partition_groups import groups_of
 from tierctl.pipeline.tables import (
     BATCH,
     STORED,
     AnomalyRow,
     anomaly_table,
     due_time,
+    groups_of,
     partition_batch,
 )
 from tierctl.pipeline.warehouse import (
