@@ -21,7 +21,7 @@ from tierctl.spark.executors import checked_segments
 
 from tests.cli.shell import Ran, environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers
-from tests.spark.clusters import ROOT, Driver, run_command
+from tests.spark.clusters import ROOT, Driver, Engine, run_command
 from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import CACHES, CODES, SCENES, cache_folder, files_in
 from tests.spark.test_transfers import FETCHED_BYTES, counters
@@ -40,6 +40,7 @@ def test_every_command_has_a_scene() -> None:
     assert not commands & ONLY_LOCAL.keys()
 
 
+BULK_READS = ("format", "segments", "fetch", "verify")
 COUNTED = {"fetch": True, "fetch --erase-report": True, "verify": True}
 COUNTED |= {"copy": False, "sweep": False, "apply": False}
 """The commands of which the counters of both engines are compared, and whether they read the tier."""
@@ -75,6 +76,21 @@ def test_both_engines_print_and_write_the_same(
     if command in recovery.SCENES:
         assert checked_segments._list_folder in functions, "executors did not list the tier"
         assert checked_segments._read_group in functions, "executors read no object"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("engine", ["connect", "standalone"], indirect=True)
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete", "rebuild --aiven-private-key", *BULK_READS])
+def test_every_kind_of_spark_does_the_same(
+    command: str, engine: Engine, capture: Capture, tmp_path: Path
+) -> None:
+    found = []
+    for run in (tierctl, engine.tierctl):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        found.append(SCENES[command](run, capture, folder))
+        shutil.rmtree(folder)
+    assert found[0] == found[1]
 
 
 @pytest.mark.matrix

@@ -13,7 +13,6 @@ from tests.metadata.topics import topic_in
 from tests.support.topic_settings import enabled
 
 Capture = Callable[[str], Path]
-Run = Callable[..., Ran]
 
 NOW_MS = 1795392000000
 """The time of all runs, after the captures; from 2026-11-23T10:30Z on, more segments are expired."""
