@@ -1,10 +1,11 @@
 """The pipeline's tables as rows, and small metadata topics from which they are made."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -41,13 +42,14 @@ def read(warehouse: Path | str, table: str, version: int | None = None) -> pa.Ta
 
 
 def rows_of(warehouse: Path | str) -> Rows:
-    """Return the sorted rows of every table, without `batch`, which depends on the number of runs."""
+    """Return the sorted rows of every table, as `ordered`."""
     return {table: ordered(read(warehouse, table).to_pylist()) for table in TABLES}
 
 
 def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    """Return sorted rows without the batch."""
-    return sorted(({k: v for k, v in row.items() if k != "batch"} for row in rows), key=repr)
+    """Return sorted rows without `batch`, the number of a run, and `bucket`, a hash that Spark computes."""
+    kept = ({k: v for k, v in row.items() if k not in {"batch", "bucket"}} for row in rows)
+    return sorted(kept, key=repr)
 
 
 def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
@@ -109,54 +111,16 @@ def step(run: PipelineRun, up_to: Mapping[int, int] | None = None) -> StepResult
         homes: list[int] = []
         if events is not None:
             pairs = zip(events["topic_id"].to_pylist(), events["partition"].to_pylist(), strict=True)
-            homes = [spark_hash(*pair) % count for pair in pairs]
+            homes = [crc32(repr(pair).encode()) % count for pair in pairs]
         for bucket in range(count):
             own = None if events is None else events.filter(pa.array([home == bucket for home in homes]))
             found = job.run(
                 bucket, [] if own is None or not own.num_rows else own.combine_chunks().to_batches()
             )
             if found is not None:
-                yield BucketResult.of(found)
+                yield found
 
     return run.step(fold, goal)
-
-
-def spark_hash(topic_id: str | None, partition: int | None) -> int:
-    """Return Spark's hash of a topic id and a partition (org.apache.spark.unsafe.hash.Murmur3_x86_32)."""
-    code = 42
-    if topic_id is not None:
-        data = topic_id.encode()
-        words = len(data) - len(data) % 4
-        for at in range(0, words, 4):
-            code = _mixed(code, int.from_bytes(data[at : at + 4], "little"))
-        for byte in data[words:]:
-            code = _mixed(code, byte - 256 if byte > 127 else byte)
-        code = _final(code, len(data))
-    if partition is not None:
-        code = _final(_mixed(code, partition), 4)
-    return code - (1 << 32) if code >> 31 else code
-
-
-_WORD = 0xFFFFFFFF
-
-
-def _rotated(word: int, bits: int) -> int:
-    return (word << bits | word >> (32 - bits)) & _WORD
-
-
-def _mixed(code: int, word: int) -> int:
-    word = _rotated((word & _WORD) * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
-    return (_rotated(code ^ word, 13) * 5 + 0xE6546B64) & _WORD
-
-
-def _final(code: int, length: int) -> int:
-    code ^= length
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        code = (code ^ code >> shift) * factor & _WORD
-    return code ^ code >> 16
-
-
-Effect = Callable[[str], None]
 
 
 def lives(numbers: range, partitions: int = 3) -> list[MetadataEvent]:

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
-from tierctl.pipeline import partition_groups
-from tierctl.pipeline.partition_groups import groups_of
-from tierctl.pipeline.tables import PARTITION_SCHEMA, partition_batch
+from tierctl.pipeline import tables
+from tierctl.pipeline.tables import PARTITION_SCHEMA, groups_of, partition_batch
 from tierctl.spark.fold_rows import (
     SEGMENTS,
     batch_of_columns,
@@ -91,7 +90,7 @@ def test_tables_have_what_caches_answer(group_rows: int, lives: list[list[Metada
     events = [of_partition(number, e) for number, life in enumerate(lives) for e in life if encodable(e)]
     state = folded(values_of(events))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(partition_groups, "GROUP_ROWS", group_rows)
+        patched.setattr(tables, "GROUP_ROWS", group_rows)
         rows = partitions_of(state).to_pylist()
     assert len(rows) == len(state.partitions)
     for part in state:

@@ -1,29 +1,31 @@
 """The stream of Spark: each event once, whatever it repeats; a clean end on a signal; runs that go on."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.pipeline.stream import run_stream
-from tierctl.pipeline.update import BUCKETS_MIN, StepResult
+from tierctl.pipeline.stream import fold_woken, run_stream
+from tierctl.pipeline.update import StepResult
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl
-from tests.pipeline.tables import lives, pipeline, read, rows_of, run, spark_hash, step, write
+from tests.metadata.events import started
+from tests.pipeline.tables import lives, pipeline, rows_of, run, write
 from tests.spark.clusters import spark_environment, spark_home
+from tests.support.amounts import rest_in_matrix
 from tests.support.killing import SIGKILLED, Zygote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 120
+NOW_MS = started(1).event_timestamp_ms
 
 
 @contextmanager
@@ -89,8 +91,6 @@ def test_each_event_once_until_a_signal(number: int, tmp_path: Path) -> None:
         held = tierctl("pipeline", "run", "--metadata", topic, "--warehouse", warehouse)
         assert held.code == 6, held.err
         assert follower.end(number) == 128 + number
-    write(topic, lives(range(9, 11)))
-    run(topic, warehouse)
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
@@ -112,41 +112,9 @@ def streamed(spark: "SparkSession", topic: Path, warehouse: Path, **how: Any) ->
     return done
 
 
-def newest(checkpoint: Path, folder: str) -> Path:
-    """Return the newest file of a log of the checkpoint."""
-    return max((checkpoint / folder).glob("[0-9]*"), key=lambda path: int(path.name))
-
-
-def forget_commit(checkpoint: Path) -> None:
-    """Leave the checkpoint as a driver does that is killed after the commit of the tables."""
-    last = newest(checkpoint, "commits")
-    last.unlink()
-    (last.parent / f".{last.name}.crc").unlink()
-
-
-def lose(checkpoint: Path) -> None:
-    shutil.rmtree(checkpoint)
-
-
-def damage(checkpoint: Path) -> None:
-    (checkpoint / "metadata").write_text("{}")
-
-
-CHECKPOINTS: dict[str, Callable[[Path], None]] = {
-    "as it was": lambda _checkpoint: None,
-    "with a batch that is repeated": forget_commit,
-    "lost": lose,
-    "damaged": damage,
-}
-
-
-@pytest.mark.parametrize("what", CHECKPOINTS)
-def test_a_run_goes_on_where_the_tables_end(
-    what: str, topic: Path, tmp_path: Path, spark: "SparkSession"
-) -> None:
+def test_a_run_goes_on_where_the_tables_end(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
     warehouse = tmp_path / "warehouse"
     assert [each.commit for each in streamed(spark, topic, warehouse)] == [1]
-    CHECKPOINTS[what](warehouse / "_checkpoint")
     write(topic, lives(range(50, 53)))
     commits = [each.commit for each in streamed(spark, topic, warehouse) if each.offsets]
     assert commits == [2]
@@ -154,34 +122,24 @@ def test_a_run_goes_on_where_the_tables_end(
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
-def test_a_checkpoint_of_other_tables(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """The tables were restored from a backup, or made anew: they decide."""
-    warehouse, older = tmp_path / "warehouse", tmp_path / "older"
-    streamed(spark, topic, warehouse)
-    shutil.copytree(warehouse, older)
-    write(topic, lives(range(50, 53)))
-    streamed(spark, topic, warehouse)
-    run(topic, tmp_path / "once")
-    for tables, checkpoint in ((older, warehouse), (tmp_path / "none", warehouse), (warehouse, older)):
-        mixed = tmp_path / f"mixed-{tables.name}"
-        if tables.exists():
-            shutil.copytree(tables, mixed, ignore=shutil.ignore_patterns("_checkpoint"))
-        shutil.copytree(checkpoint / "_checkpoint", mixed / "_checkpoint")
-        streamed(spark, topic, mixed)
-        assert rows_of(mixed) == rows_of(tmp_path / "once")
+def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession") -> None:
+    """A copy becomes dangling in its own bucket."""
+    topic, warehouse, later_ms = tmp_path / "topic", tmp_path / "warehouse", NOW_MS + 2 * 86_400_000
+    write(topic, [started(1), started(2, partition=1)])
+    streamed(spark, topic, warehouse, now_ms=NOW_MS)
+    before = rows_of(warehouse)
+    with pipeline(topic, warehouse, now_ms=later_ms).opened() as opened:
+        assert opened.step(fold_woken(lambda: Executors(spark))).commit == 2
+    run(topic, tmp_path / "once", now_ms=later_ms)
+    assert before != rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
-STEPS = (
-    "warehouse.commit",
-    "warehouse.follow.events",
-    "warehouse.follow.segments",
-    "warehouse.follow.anomalies",
-)
+STEPS = ("warehouse.commit", "warehouse.follow.segments", "warehouse.follow.events")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", rest_in_matrix(STEPS, tried=2))
 def test_stopped_at_a_step_of_a_commit(step: str, topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """Spark repeats the batch; the commit is made once."""
+    """The next run reads the events that no commit has."""
     warehouse = tmp_path / "warehouse"
     streamed(spark, topic, warehouse)
     write(topic, lives(range(50, 53)))
@@ -199,27 +157,13 @@ def test_stopped_at_a_step_of_a_commit(step: str, topic: Path, tmp_path: Path, s
         assert opened.latest.number == 2
 
 
-def test_events_are_spread_as_these_tests_do(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """A bucket is the hash of topic id and partition by which Spark divides the events."""
+@pytest.mark.matrix
+def test_a_driver_that_is_killed(topic: Path, tmp_path: Path, spark: "SparkSession", forked: Zygote) -> None:
+    """Kill -9 the driver on a warehouse with a commit, again and again, each time some changes later."""
     warehouse = tmp_path / "warehouse"
     streamed(spark, topic, warehouse)
-    rows = read(warehouse, "events").to_pylist()
-    assert len({row["bucket"] for row in rows}) > 2
-    for row in rows:
-        assert row["bucket"] == spark_hash(row["topic_id"], row["partition"]) % BUCKETS_MIN
-    frame = spark.createDataFrame([(None, None), ("abc", -5), ("x" * 23, 7)], "a STRING, b INT")
-    for a, b, code in frame.selectExpr("a", "b", "hash(a, b)").collect():
-        assert spark_hash(a, b) == code
-
-
-@pytest.mark.matrix
-def test_a_driver_that_is_killed(topic: Path, tmp_path: Path, forked: Zygote) -> None:
-    """Kill -9 the driver on a warehouse with a commit, again and again, each time some changes later."""
-    spark_home()
+    write(topic, lives(range(50, 53)))
     run(topic, tmp_path / "expected")
-    warehouse = tmp_path / "warehouse"
-    with pipeline(topic, warehouse).opened() as opened:
-        step(opened, {0: 2, 1: 7, 2: 4, 3: 1})
     command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--master", "local[1]")
     killed = 0
     for nth in range(1, 60, 2):

@@ -61,9 +61,10 @@ def make_all(spark: "SparkSession", places: list[tuple[Path, Path]]) -> None:
 def test_tables_are_equal_everywhere(
     engine: Engine, topics: dict[str, Path], expected: dict[str, Rows], tmp_path: Path
 ) -> None:
-    first, *others = TOPICS
     if engine.master is None:
         return
+    # Other tests have the same tables of all captures without Spark.
+    first, *others = TOPICS if engine.driver else ("tiered-cluster", "unclean-leader")
     words = [
         "pipeline",
         "run",
@@ -77,7 +78,8 @@ def test_tables_are_equal_everywhere(
         return
     assert ran.code == 0, ran.err
     engine.call(make_all, [(topics[name], tmp_path / name) for name in others])
-    assert {name: rows_of(tmp_path / name) for name in TOPICS} == expected
+    for name in (first, *others):
+        assert rows_of(tmp_path / name) == expected[name]
 
 
 @pytest.mark.parametrize("name", TOPICS)

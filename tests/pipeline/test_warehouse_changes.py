@@ -17,9 +17,7 @@ from tierctl.pipeline import warehouse as warehouse_open
 from tierctl.pipeline.commits import COMPACT_EVERY
 
 from tests.cli.shell import tierctl
-from tests.metadata.events import started, update
 from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
-from tests.state.histories import S
 
 DAY_MS = 86_400_000
 
@@ -81,32 +79,6 @@ def test_a_run_notices_a_commit_of_another(topic: Path, unlocked: Path) -> None:
         assert run(topic, unlocked) == 2
         with pytest.raises(LockedError, match="commit 2"):
             step(late)
-
-
-def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
-    """A table that is read during commits has the rows of one commit, and no read fails."""
-    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
-    write(topic, lives(range(3)))
-    run(topic, warehouse)
-    done = threading.Event()
-    seen: set[int] = set()
-
-    def read() -> None:
-        while not done.is_set():
-            seen.add(delta(warehouse, "segments").to_pyarrow_table(columns=["start_offset"]).num_rows)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    counts = {9}
-    with pipeline(topic, warehouse).opened() as opened:
-        for number in range(3, 15):
-            write(topic, lives(range(number, number + 1)))
-            step(opened)
-            counts.add(3 * (number + 1))
-    done.set()
-    reader.join()
-    assert seen <= counts
-    assert len(seen) > 1
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "segments/own.parquet"])
@@ -236,17 +208,3 @@ def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> No
     code = f"import sys, {module}; print('deltalake' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
-
-
-def test_each_event_changes_the_rows_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regular histories: no file may keep an old state of a segment."""
-    monkeypatch.setattr(bucket_task, "FILE_ROWS", 1)
-    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
-    states = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
-    waves = [[started(number) for number in (1, 2, 3)]]
-    waves += [[update(number, state)] for state in states for number in (1, 3)]
-    for number, events in enumerate(waves):
-        write(topic, events)
-        run(topic, warehouse)
-        run(topic, tmp_path / f"once-{number}")
-        assert rows_of(warehouse) == rows_of(tmp_path / f"once-{number}")

@@ -21,9 +21,10 @@ from tierctl.spark.executors import checked_segments
 
 from tests.cli.shell import Ran, environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers
-from tests.spark.clusters import ROOT, Driver, run_command
+from tests.spark.clusters import ROOT, Driver, Engine, run_command
 from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import CACHES, CODES, SCENES, cache_folder, files_in
+from tests.spark.test_transfers import FETCHED_BYTES, counters
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 
 Capture = Callable[[str], Path]
@@ -37,6 +38,12 @@ def test_every_command_has_a_scene() -> None:
     others = {"submit", "backup-config", *ONLY_SPARK}
     assert commands | ONLY_LOCAL.keys() | others == WORK_ON_EXECUTORS.keys()
     assert not commands & ONLY_LOCAL.keys()
+
+
+BULK_READS = ("format", "segments", "fetch", "verify")
+COUNTED = {"fetch": True, "fetch --erase-report": True, "verify": True}
+COUNTED |= {"copy": False, "sweep": False, "apply": False}
+"""The commands of which the counters of both engines are compared, and whether they read the tier."""
 
 
 @pytest.fixture
@@ -53,13 +60,37 @@ def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_engines_print_and_write_the_same(
     command: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    file = tmp_path / "run.prom"
+
     def scene(run: Run, folder: Path) -> Any:
-        return SCENES[command](run, capture, folder)
+        if command not in COUNTED:
+            return SCENES[command](run, capture, folder)
+        found = SCENES[command](
+            lambda *words, cwd=None: run(*words, "--metrics-file", file, cwd=cwd), capture, folder
+        )
+        counted = counters(file)
+        assert any(key[0] == FETCHED_BYTES and value for key, value in counted.items()) is COUNTED[command]
+        return found, counted
 
     functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
     if command in recovery.SCENES:
         assert checked_segments._list_folder in functions, "executors did not list the tier"
         assert checked_segments._read_group in functions, "executors read no object"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("engine", ["connect", "standalone"], indirect=True)
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete", "rebuild --aiven-private-key", *BULK_READS])
+def test_every_kind_of_spark_does_the_same(
+    command: str, engine: Engine, capture: Capture, tmp_path: Path
+) -> None:
+    found = []
+    for run in (tierctl, engine.tierctl):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        found.append(SCENES[command](run, capture, folder))
+        shutil.rmtree(folder)
+    assert found[0] == found[1]
 
 
 @pytest.mark.matrix

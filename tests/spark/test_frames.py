@@ -180,8 +180,6 @@ def test_days(place: str, capture: Capture, spark: "SparkSession") -> None:
 @pytest.mark.parametrize(
     "selection",
     [
-        Selection(topics=frozenset({"orders", "clicks"})),
-        Selection(partitions=frozenset({1})),
         Selection(topics=frozenset({"orders"}), named_partitions=frozenset({TopicPartition("orders", 2)})),
         Selection(partitions=frozenset({0}), named_partitions=frozenset({TopicPartition("orders", 2)})),
     ],

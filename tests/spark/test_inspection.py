@@ -56,8 +56,6 @@ def expected(severity: Severity = OK, checks: Iterable[DoctorCheck] = ()) -> dic
     ("name", "value", "severity"),
     [
         ("python", None, OK),
-        ("python", "3.1", PROBLEM),
-        ("tierctl", "0.0.1", PROBLEM),
         ("pyarrow", "1.0", WARNING),
     ],
 )

@@ -13,7 +13,6 @@ from tests.metadata.topics import topic_in
 from tests.support.topic_settings import enabled
 
 Capture = Callable[[str], Path]
-Run = Callable[..., Ran]
 
 NOW_MS = 1795392000000
 """The time of all runs, after the captures; from 2026-11-23T10:30Z on, more segments are expired."""
@@ -37,22 +36,6 @@ def tiered(capture: Capture, target: Path) -> World:
     return world
 
 
-def unclean(capture: Capture, target: Path) -> World:
-    """Return a tier with the copies of two leaders of the same offsets; metadata and logs of one broker."""
-    before = capture("unclean-leader") / "before"
-    world = World(before / "broker-1", before / "remote", before / "broker-2", target / "none").clone(target)
-    (world.logs / "configs").write_text("payouts.retention.bytes=3145728\nwallets.retention.bytes=3145728\n")
-    return world
-
-
-def aivens(capture: Capture, target: Path) -> World:
-    """Return a tier that Aiven's plugin wrote."""
-    root = capture("aiven-plain")
-    world = World(root / "broker-logs", root / "bucket", root / "broker-logs", target / "none").clone(target)
-    (world.logs / "configs").write_text("sensors.retention.bytes=500000\n")
-    return world
-
-
 def copying(world: World) -> tuple[object, ...]:
     """Return a command that copies everything that can be copied."""
     logs = ("--log-dir", world.logs, *enabled(world.logs))
@@ -63,13 +46,6 @@ def sweeping(world: World) -> tuple[object, ...]:
     """Return a command that deletes what the brokers deleted later."""
     configs = ("--topic-configs", world.logs / "configs", "--log-start-offset", "orders-1=1500")
     options = ("--log-dir", world.logs, *configs, "--now", NOW_MS)
-    return ("sweep", *world.where, *options, "-o", "json", "--apply")
-
-
-def trimming(world: World, *more: str) -> tuple[object, ...]:
-    """Return a command that deletes what the world's limits expire."""
-    logs = ("--log-dir", world.metadata, "--log-dir", world.logs)
-    options = (*logs, "--topic-configs", world.logs / "configs", "--now", NOW_MS, *more)
     return ("sweep", *world.where, *options, "-o", "json", "--apply")
 
 

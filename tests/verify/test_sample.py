@@ -33,7 +33,7 @@ from tests.cli.shell import Ran, tierctl
 from tests.plan import tier as made
 from tests.plan.tier import TOPIC_ID, segment, segment_id
 from tests.support.faults import assert_durable
-from tests.verify.cases import CASES, OTHER, S, update
+from tests.verify.cases import CASES, OTHER
 from tests.verify.tiers import NOW_MS, Spoilt
 
 PARTITION = TopicIdPartition(OTHER, "made", 0)
@@ -197,12 +197,11 @@ def test_deep_records_what_it_read_and_not_what_it_could_not_read(tier: Spoilt) 
     assert "100%" not in ran.summary
 
 
-def test_segments_that_are_gone_are_dropped_from_the_record(tier: Spoilt) -> None:
+def test_reads_of_more_than_30_days_ago_are_dropped_from_the_record(tier: Spoilt) -> None:
     sampled(tier, "--deep")
-    gone = tier.segments("clicks")[0]
-    tier.append(update(gone, S.DELETE_SEGMENT_STARTED), update(gone, S.DELETE_SEGMENT_FINISHED))
-    sampled(tier, "--sample", "1%", now_ms=NOW_MS + 1)
-    assert (len(recorded(tier)), gone.segment_id in recorded(tier)) == (35, False)
+    for later_ms, count in ((KEPT_MS - 1, 36), (KEPT_MS, 2)):
+        sampled(tier, "--sample", "1%", "--seed", later_ms, now_ms=NOW_MS + later_ms)
+        assert len(recorded(tier)) == count
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"runs": [], "partitions": [{}]}', "null"])
@@ -254,13 +253,11 @@ AFTER = ReadingRun(DAY_MS + KEPT_MS - 1, None)
 
 
 def _first(folder: Path) -> None:
-    record_read_segments(folder, {PARTITION.key: IDS[:2]}, BEFORE, is_live=lambda *_: True)
+    record_read_segments(folder, {PARTITION.key: IDS[:2]}, BEFORE)
 
 
 def _second(folder: Path) -> Callable[[FileSystem], None]:
-    return lambda fs: record_read_segments(
-        folder, {PARTITION.key: IDS[1:3]}, AFTER, is_live=lambda *_: True, fs=fs
-    )
+    return lambda fs: record_read_segments(folder, {PARTITION.key: IDS[1:3]}, AFTER, fs)
 
 
 OLD = {PARTITION.key: dict.fromkeys(IDS[:2], BEFORE)}

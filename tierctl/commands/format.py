@@ -590,7 +590,8 @@ def _rounds(
 
     `spans` are the ranges of a topic that is read once.
     """
-    if resources.is_on_spark:
+    # The first records, whatever they are, need no executors.
+    if resources.is_on_spark and (work.request.limit is None or work.chosen.restricts_events):
         assert spans is not None
         rounds = iter([_rendered_on_executors(resources, work, spans)])
     else:
@@ -628,8 +629,7 @@ def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> l
         chosen=work.chosen,
         by_time=work.by_time,
     )
-    count_max = work.request.limit
-    return rendered(resources.executors, rendering, spans, max_messages=count_max)
+    return rendered(resources.executors, rendering, spans)
 
 
 def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iterator[RecordRound]:

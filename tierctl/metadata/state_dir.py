@@ -447,14 +447,12 @@ def record_read_segments(
     state_dir: Path,
     read: Mapping[_Key, Collection[Uuid]],
     run: ReadingRun,
-    *,
-    is_live: Callable[[_Key, Uuid], bool],
     fs: FileSystem = PLAIN,
 ) -> None:
     """Store that `run` read these segments; durable on return.
 
-    Segments for which `is_live` is false, and reads that are more than 30 days older than `run`, are
-    dropped. Raises OSError, LockedError, and CorruptInputError for a damaged file.
+    Reads that are more than 30 days older than `run` are dropped. Raises OSError, LockedError, and
+    CorruptInputError for a damaged file.
     """
     fs.make_folder(state_dir)
     with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
@@ -463,7 +461,7 @@ def record_read_segments(
             kept.setdefault(key, {}).update(dict.fromkeys(ids, run))
         oldest_ms = run.at_ms - KEPT_MS
         kept = {
-            key: {each: last for each, last in reads.items() if last.at_ms > oldest_ms and is_live(key, each)}
+            key: {each: last for each, last in reads.items() if last.at_ms > oldest_ms}
             for key, reads in kept.items()
         }
         write_json(state_dir / READ_SEGMENTS, _content(kept), fs=fs)

@@ -10,10 +10,10 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,13 @@ from tierctl.checks.metadata import dropped_events, more_dropped_events, unusabl
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
-from tierctl.pipeline.partition_groups import groups_of
 from tierctl.pipeline.tables import (
     BATCH,
     STORED,
     AnomalyRow,
     anomaly_table,
     due_time,
+    groups_of,
     partition_batch,
 )
 from tierctl.pipeline.warehouse import (
@@ -104,8 +104,8 @@ class BucketJob:
     cuts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     dropped: Mapping[int, int] = field(default_factory=dict)
 
-    def run(self, bucket: int, batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
-        """Fold batches with EVENT_COLUMNS; return what BucketResult has, None if nothing is to be done.
+    def run(self, bucket: int, batches: Iterable[pa.RecordBatch]) -> BucketResult | None:
+        """Fold batches with EVENT_COLUMNS; return None if nothing is to be done.
 
         Raises errors of the store, and CorruptInputError for a damaged file of a table.
         """
@@ -127,12 +127,6 @@ class BucketResult:
     events: int
     dropped: int
     due_ms: int | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        """Return the result of `BucketJob.run`, which was sent as plain data."""
-        files = {name: tuple(TableFile(**each) for each in facts[name]) for name in ("added", "removed")}
-        return cls(**{**facts, **files})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +178,7 @@ class _Bucket:
         self._state = self._known.state
         self._state.missing = list(job.missing)
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> BucketResult:
         former = _Former(self._known.anomalies, self._job.dropped.get(self._bucket, 0))
         former.restore(self._state)
         events = _Events(self._folder / "events.parquet", self._state, self._job)
@@ -200,14 +194,14 @@ class _Bucket:
         self._write_segments()
         self._write_partitions(former, events.lost)
         due_ms = [due_time(table, self._job.now_ms) for table in self._state.tables.values()]
-        return {
-            "bucket": self._bucket,
-            "added": [asdict(file) for file in self._added],
-            "removed": [asdict(file) for file in self._removed],
-            "events": events.rows,
-            "dropped": self._state.anomaly_count,
-            "due_ms": min((each for each in due_ms if each is not None), default=None),
-        }
+        return BucketResult(
+            bucket=self._bucket,
+            added=tuple(self._added),
+            removed=tuple(self._removed),
+            events=events.rows,
+            dropped=self._state.anomaly_count,
+            due_ms=min((each for each in due_ms if each is not None), default=None),
+        )
 
     def _tell_cuts(self, fold: PartitionFold) -> None:
         for number, (position, end) in self._job.cuts.items():

@@ -1,15 +1,15 @@
 """Commits over all tables of a warehouse, although a transaction of Delta changes one table only.
 
 1. Tasks store files, which no table refers to yet.
-2. The commit is made: one transaction of the table `commits` replaces its row. Its transaction ids are the
-   commit's number and, of a batch of Spark's stream, the stream and the batch. The row has the processed
-   offsets and the names of the files by which the commit changes the tables.
+2. The commit is made: one transaction of the table `commits` replaces its row. Its transaction id is the
+   commit's number. The row has the processed offsets and the names of the files by which the commit changes
+   the tables.
 3. The tables follow, each by one transaction with the commit's number.
 
 A run that is killed before step 2 leaves files to which nothing refers, and `vacuum` deletes them. After a
-run that is killed later, the next run first repeats step 3 for the tables that lack the commit, and a batch
-that Spark repeats is known by its number. Neither reads events nor writes files, so that each event is in
-`events` once, and so that the fold continues from rows of whole commits.
+run that is killed later, the next run first repeats step 3 for the tables that lack the commit. That neither
+reads events nor writes files, so that each event is in `events` once, and so that the fold continues from
+rows of whole commits.
 
 Of two runs that make the same commit at the same time, Delta lets one pass step 2, and the other ends with
 LockedError before it has changed a table.
@@ -17,9 +17,8 @@ LockedError before it has changed a table.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +37,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse import (
     BUCKET,
     COMMITS,
@@ -48,7 +48,6 @@ from tierctl.pipeline.warehouse import (
     Effect,
     TableFile,
     Warehouse,
-    no_op,
     stored_file,
     write_rows,
 )
@@ -74,26 +73,12 @@ _CONFIGURATION: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlace:
-    """Where the tables are: `uri` of the warehouse without a final `/`, and how to reach its store.
-
-    `options` returns deltalake's settings of the store, which may contain credentials: they are asked for
-    when they are used, and stored nowhere. `synced` makes files durable that deltalake wrote, given their
-    keys in the warehouse.
-    """
-
-    uri: str
-    options: Callable[[], dict[str, str]]
-    synced: Callable[[Sequence[str]], None]
-
-
 class LakeTable:
     """A Delta table of the warehouse, at the version of the last `refresh` or commit."""
 
-    def __init__(self, place: TablePlace, name: str, schema: pa.Schema) -> None:
+    def __init__(self, warehouse: Warehouse, name: str, schema: pa.Schema) -> None:
         self.name = name
-        self._place = place
+        self._warehouse = warehouse
         self._schema = schema
         self._divided_by = [BUCKET.name] if BUCKET in schema else []
         self._options: dict[str, str] = {}
@@ -104,27 +89,28 @@ class LakeTable:
 
         with translated(f"creating table {self.name}"):
             DeltaTable.create(
-                f"{self._place.uri}/{self.name}",
+                f"{self._warehouse.tables_uri}/{self.name}",
                 Schema.from_arrow(self._schema),
                 mode="ignore",
                 partition_by=self._divided_by,
                 name=self.name,
                 configuration=dict(_CONFIGURATION),
-                storage_options=self._place.options(),
+                storage_options=self._warehouse.table_options(),
             )
-        self._place.synced([self._log_key(0)])
+        self._warehouse.synced([self._log_key(0)])
 
     def refresh(self) -> bool:
         """Read the newest version; return False if the table does not exist."""
 
-        options = self._place.options()
+        options = self._warehouse.table_options()
         with translated(f"reading table {self.name}"):
             if self._table is not None and options == self._options:
                 self._table.update_incremental()
                 return True
             # Credentials that expire are renewed by opening the table again.
             try:
-                self._table = DeltaTable(f"{self._place.uri}/{self.name}", storage_options=options)
+                uri = f"{self._warehouse.tables_uri}/{self.name}"
+                self._table = DeltaTable(uri, storage_options=options)
             except TableNotFoundError:
                 return False
         self._options = options
@@ -140,11 +126,6 @@ class LakeTable:
     def number(self) -> int:
         """Return the number of the pipeline's last commit in this table; 0 before the first."""
         return self.opened.transaction_version(APP_ID) or 0
-
-    def has_batch(self, query: str, batch: int) -> bool:
-        """Return whether the table has a batch of a stream."""
-        found = self.opened.transaction_version(query)
-        return found is not None and found >= batch
 
     def paths(self) -> dict[int, list[str]]:
         """Return the paths of the table's files by bucket; all are in bucket 0 of a table that has none."""
@@ -164,9 +145,7 @@ class LakeTable:
             found: list[dict[str, Any]] = _arrow(self.opened.scan(columns=list(columns))).to_pylist()
             return found
 
-    def commit(
-        self, number: int, adds: Sequence[TableFile], removes: Sequence[TableFile], *others: Transaction
-    ) -> None:
+    def commit(self, number: int, adds: Sequence[TableFile], removes: Sequence[TableFile]) -> None:
         """Add stored files and remove others in one version of the table, as commit `number`.
 
         Raise LockedError if another program has committed the number, or has removed one of the files.
@@ -199,14 +178,14 @@ class LakeTable:
         ]
         properties = CommitProperties(
             custom_metadata={NUMBER_KEY: str(number)},
-            app_transactions=[Transaction(APP_ID, number), *others],
+            app_transactions=[Transaction(APP_ID, number)],
         )
         with translated(f"commit {number} of table {self.name}"):
             self.opened.create_write_transaction(
                 actions, "append", self._schema, self._divided_by, commit_properties=properties
             )
             self.opened.update_incremental()
-        self._place.synced([self._log_key(self.opened.version())])
+        self._warehouse.synced([self._log_key(self.opened.version())])
 
     def _partition_of(self, file: TableFile) -> dict[str, str | None]:
         return {name: str(file.bucket) for name in self._divided_by}
@@ -218,7 +197,7 @@ class LakeTable:
             self.opened.optimize.compact(target_size=target_bytes)
         added = sorted(set(chain(*self.paths().values())) - before)
         if added:
-            self._place.synced(
+            self._warehouse.synced(
                 [*(f"{self.name}/{path}" for path in added), self._log_key(self.opened.version())]
             )
 
@@ -294,14 +273,11 @@ def latest_commit(commits: LakeTable) -> Commit:
 class Commits:
     """The commits of a warehouse that this run holds; `effect` is called with a label before each change."""
 
-    def __init__(
-        self, warehouse: Warehouse, schemas: Mapping[str, pa.Schema], effect: Effect = no_op
-    ) -> None:
+    def __init__(self, warehouse: Warehouse, effect: Effect) -> None:
         self._warehouse = warehouse
         self._effect = effect
-        place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-        self._commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
-        self._tables = {name: LakeTable(place, name, schemas[name]) for name in TABLES}
+        self._commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
+        self._tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in TABLES}
 
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
@@ -333,26 +309,18 @@ class Commits:
         """Return the last commit; its number is 0 before the first."""
         return latest_commit(self._commits)
 
-    def has_batch(self, query: str, batch: int) -> bool:
-        """Return whether a batch of a stream was committed."""
-        return self._commits.has_batch(query, batch)
-
     def files(self, table: str) -> dict[int, list[str]]:
         """Return the paths of the files of a table by bucket."""
         return self._tables[table].paths()
 
-    def commit(self, commit: Commit, *, is_batch: bool) -> None:
-        """Make a commit, which follows the latest one; raise LockedError if another run made it.
-
-        With `is_batch` it is the batch of a stream that it names.
-        """
+    def commit(self, commit: Commit) -> None:
+        """Make a commit, which follows the latest one; raise LockedError if another run made it."""
         self._require_unchanged(commit)
         own = self._store(commit)
         before = [TableFile(table=COMMITS, bucket=0, path=path) for path in self._commits.paths().get(0, ())]
-        others = [Transaction(str(commit.query), commit.batch)] if is_batch else []
         self._begin("warehouse.commit")
         try:
-            self._commits.commit(commit.number, [own], before, *others)
+            self._commits.commit(commit.number, [own], before)
         except LockedError:
             # If the store's response was lost, the retried request finds the commit of its first attempt,
             # which is this run's own.
@@ -380,7 +348,7 @@ class Commits:
                     hint="run again once it has ended",
                 )
         keys = sorted(f"{file.table}/{file.path}" for file in commit.added)
-        missing = sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
+        missing = sorted(set(keys) - self._warehouse.store.sizes_bytes(keys).keys()) if keys else []
         if missing:
             raise RemoteStorageError(
                 f"{len(missing)} files that executors stored are missing in the warehouse, {missing[0]} for "

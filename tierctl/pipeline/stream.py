@@ -1,24 +1,20 @@
 """The pipeline as a query of Structured Streaming over the metadata topic.
 
-Spark plans micro-batches of the source `remote_log_metadata` and keeps their offsets in a checkpoint beside
-the tables. Each batch is spread by topic id and partition over the buckets of the warehouse, whose tasks fold
-the events and write files, and becomes one commit. A batch that Spark repeats changes nothing if it was
-committed.
+Spark plans micro-batches of the source `remote_log_metadata`. Each batch is spread by topic id and partition
+over the buckets of the warehouse, whose tasks fold the events and write files, and becomes one commit.
 
-The tables decide where a stream begins: a checkpoint that does not fit them is replaced. Spark can't reach a
-bucket without a client of its own, so a warehouse there has a checkpoint for the time of a run only.
+The tables decide where a stream begins, so that Spark's checkpoint is needed for the time of a run only.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +22,10 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
-from tierctl.pipeline.update import Batch, PipelineRun, StepResult
-from tierctl.spark.executors.task import keep_freed_memory, outcome, result_rows, task_context
+from tierctl.pipeline.update import PipelineRun, StepResult
+from tierctl.spark.executors.task import task_number
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.session.jvm import is_connect
-from tierctl.wire.primitives import limits, use_limit_factor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,8 +52,8 @@ def run_stream(
     `on_commit` is called for each commit. Raise the errors of a step and of Spark.
     """
     refuse_connect("sc://" if is_connect(executors.session) else "")
-    with _checkpoint(run) as checkpoint:
-        batches = _Batches(executors, run, on_commit, checkpoint)
+    with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as checkpoint:
+        batches = _Batches(executors, run, on_commit, Path(checkpoint))
         with _started(batches, interval_s) as query:
             checked_s = time.monotonic()
             while query.isActive and batches.error is None:
@@ -81,38 +76,29 @@ def fold_woken(executors: Callable[[], Executors]) -> Callable[[BucketJob], Iter
         if not woken:
             return ()
         rows = executors().session.range(0, len(woken), 1, len(woken))
-        return _results(executors(), rows, _BucketTask(job, woken, has_events=False))
+        return _results(executors(), rows, partial(_woken_bucket, job, woken))
 
     return fold
 
 
-@dataclass(frozen=True, slots=True)
-class _BucketTask:
-    """The function that executors call with the rows of a task; task i of a job has bucket `buckets[i]`."""
-
-    job: BucketJob
-    buckets: Sequence[int]
-    has_events: bool = True
-    limit_factor: int = field(default_factory=lambda: limits().factor)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of RESULTS for the events of one bucket."""
-        context = task_context()
-        assert context is not None
-        use_limit_factor(self.limit_factor)
-        keep_freed_memory()
-        bucket = self.buckets[context.partitionId()]
-        data, is_error = outcome(
-            lambda given: self.job.run(bucket, given), batches if self.has_events else ()
-        )
-        facts = {"number": bucket, "is_error": is_error, "is_retried": False}
-        yield from result_rows(data, facts, {"processed_bytes": 0, "transfers": None})
+def _woken_bucket(
+    job: BucketJob, woken: Sequence[int], _rows: Iterator[pa.RecordBatch]
+) -> BucketResult | None:
+    return job.run(woken[task_number()], ())
 
 
-def _results(executors: Executors, rows: DataFrame, task: _BucketTask) -> list[BucketResult]:
+def _bucket(job: BucketJob, events: Iterator[pa.RecordBatch]) -> BucketResult | None:
+    return job.run(task_number(), events)
+
+
+def _results(
+    executors: Executors,
+    rows: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], BucketResult | None],
+) -> list[BucketResult]:
     """Return the results of the tasks; raise the error of the first one that failed, and EngineError."""
-    found = executors.run_on_rows(task, rows, title="writing tables", what="writing tables")
-    return [BucketResult.of(value) for value in found if value is not None]
+    found = executors.run_on_rows(function, rows, title="writing tables")
+    return [result for result in found if result is not None]
 
 
 class _Batches:
@@ -128,7 +114,7 @@ class _Batches:
         self.error: Exception | None = None
 
     def commit_batch(self, events: DataFrame, number: int) -> None:
-        """Commit a micro-batch, for `foreachBatch`. It raises what ends the stream: the batch is repeated."""
+        """Commit a micro-batch, for `foreachBatch`. It raises what ends the stream."""
         with self.lock:
             if self.stopping or self.error is not None:
                 raise InterruptedError("the run was told to stop")
@@ -137,9 +123,9 @@ class _Batches:
             def fold(job: BucketJob) -> Iterable[BucketResult]:
                 spread = events.repartition(job.bucket_count, "topic_id", "partition")
                 ordered = spread.sortWithinPartitions("metadata_partition", "metadata_offset")
-                return _results(self.executors, ordered, _BucketTask(job, range(job.bucket_count)))
+                return _results(self.executors, ordered, partial(_bucket, job))
 
-            self._step(fold, ends, Batch(query_of(self.checkpoint), number))
+            self._step(fold, ends)
 
     def commit_due(self) -> None:
         """Commit rows that change with time, although no event was appended since the first commit."""
@@ -187,46 +173,6 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
     finally:
         batches.stop()
         query.stop()
-
-
-# The checkpoint of a stream: its id in the file `metadata`, and a file per batch in `offsets`.
-
-
-@contextmanager
-def _checkpoint(run: PipelineRun) -> Iterator[Path]:
-    """Provide the folder of the checkpoint, without one that does not fit the tables."""
-    kept = run.checkpoint
-    if kept is not None:
-        if not _fits(kept, run):
-            shutil.rmtree(kept, ignore_errors=True)
-        yield kept
-        return
-    with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as folder:
-        yield Path(folder)
-
-
-def _fits(checkpoint: Path, run: PipelineRun) -> bool:
-    """Return whether a stream that goes on from the checkpoint begins where the tables end."""
-    try:
-        numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
-        query, last = query_of(checkpoint), max(numbers)
-        if not run.has_batch(Batch(query, last)):
-            if (checkpoint / "commits" / str(last)).exists():
-                return False
-            # A run was killed after Spark had planned the batch: it is repeated.
-            last -= 1
-        if last < 0:
-            return run.latest.number == 0
-        return (run.latest.query, run.latest.batch) == (query, last) and offsets_of(checkpoint, last) == dict(
-            run.latest.ends
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def query_of(checkpoint: Path) -> str:
-    """Return the id of the checkpoint's stream."""
-    return str(json.loads((checkpoint / "metadata").read_text())["id"])
 
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:

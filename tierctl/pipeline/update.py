@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -64,14 +63,6 @@ class StepResult:
     parts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch of a stream of Spark: the id of the stream, and the number of the batch."""
-
-    query: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The metadata topic, the warehouse, and the clock of a run.
@@ -97,30 +88,19 @@ class Pipeline:
 
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location)) as topic, warehouse.held():
-            commits = Commits(warehouse, SCHEMAS, self.effect)
+            commits = Commits(warehouse, self.effect)
             commits.begin()
             latest = commits.latest()
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
-            yield PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
+            yield PipelineRun(self, topic, commits, latest)
 
 
 class PipelineRun:
-    """A run that holds the lock of the warehouse; `latest` is its last commit.
+    """A run that holds the lock of the warehouse; `latest` is its last commit."""
 
-    `checkpoint` is the folder for that of a stream; None for a warehouse in a bucket.
-    """
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        topic: MetadataTopic,
-        commits: Commits,
-        latest: Commit,
-        checkpoint: Path | None,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, topic: MetadataTopic, commits: Commits, latest: Commit) -> None:
         self.pipeline = pipeline
-        self.checkpoint = checkpoint
         self._topic = topic
         self._commits = commits
         self.latest = latest
@@ -150,21 +130,12 @@ class PipelineRun:
         is_known = self.latest.number > 0
         return not is_known or bool(self._due(now_ms) or self._cuts(self.latest.ends) or self.missing())
 
-    def has_batch(self, batch: Batch) -> bool:
-        """Return whether a batch of a stream was committed."""
-        return self._commits.has_batch(batch.query, batch.number)
-
-    def step(
-        self, fold: FoldBuckets, ends: Mapping[int, int] | None = None, batch: Batch | None = None
-    ) -> StepResult:
+    def step(self, fold: FoldBuckets, ends: Mapping[int, int] | None = None) -> StepResult:
         """Commit the events that `fold` gives to the tasks: those up to `ends`, none without it.
 
-        A `batch` that was committed before changes nothing. Raises errors of reading, RemoteStorageError and
-        LockedError; the last commit is then unchanged.
+        Raises errors of reading, RemoteStorageError and LockedError; the last commit is then unchanged.
         """
         before, now_ms = self.latest, self.pipeline.clock_ms()
-        if batch is not None and self.has_batch(batch):
-            return StepResult(before.number)
         self._commits.refresh(before)
         begins, ends = self._topic.beginning_offsets(), ends or {}
         starts = {
@@ -176,8 +147,8 @@ class PipelineRun:
         missing = (*before.missing, *self._missing(begins))
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
-        commit = self._commit(job, results, goal, batch)
-        self._commits.commit(commit, is_batch=batch is not None)
+        commit = self._commit(job, results, goal)
+        self._commits.commit(commit)
         self.latest = commit
         self._commits.maintain(commit.number)
         parts = sum(count > 0 for count in offsets.values())
@@ -218,9 +189,7 @@ class PipelineRun:
             dropped=before.dropped,
         )
 
-    def _commit(
-        self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int], batch: Batch | None
-    ) -> Commit:
+    def _commit(self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int]) -> Commit:
         before, done = self.latest, {each.bucket: each for each in results}
         due_ms = {bucket: at for bucket, at in before.due_ms.items() if bucket not in done}
         due_ms |= {bucket: each.due_ms for bucket, each in done.items() if each.due_ms is not None}
@@ -231,8 +200,6 @@ class PipelineRun:
             topic_id=_topic_id(self._topic),
             metadata_partitions=self._topic.partition_count,
             buckets=job.bucket_count,
-            query=before.query if batch is None else batch.query,
-            batch=before.batch if batch is None else batch.number,
             path=f"part-{job.number:05d}-{uuid4().hex[:12]}.parquet",
             ends=goal,
             cuts=dict(before.cuts) | {number: end for number, (_, end) in job.cuts.items()},
@@ -274,12 +241,11 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
     """
     require_deltalake()
     # They import deltalake, which is optional.
-    from tierctl.pipeline.commits import LakeTable, TablePlace, latest_commit
+    from tierctl.pipeline.commits import LakeTable, latest_commit
 
     warehouse = spec.open()
-    place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-    commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
-    tables = {name: LakeTable(place, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
+    commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
+    tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
     opened = (commits, *tables.values())
     if not all(table.refresh() for table in opened) or not commits.number():
         raise NotFoundError(

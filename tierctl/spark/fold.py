@@ -14,9 +14,10 @@ from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_building import Piece, UnusableRecordError
-from tierctl.metadata.daily_changes import DailyChanges, DayChanges
+from tierctl.metadata.daily_changes import DailyChanges, DayChanges, deleted_segment_ids, recent_writers
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask
+from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import decoded_result, fold_in_worker, shared_topic
@@ -29,15 +30,10 @@ from tierctl.spark.executors.transport import (
 )
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
-from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
+from tierctl.state.segment_ids import SegmentIds
+from tierctl.state.tier_state import Question, Spread, TierState
 
 _FIRST_DAY = date(1970, 1, 1)
-TASK_EVENTS_MAX = 20_000_000
-"""The events of a larger metadata partition are distributed by user partition, if only sizes are wanted.
-
-One task folds so many in half a minute and about 1 GB. To distribute them costs ten times the work of the
-fold.
-"""
 
 
 class SparkFold:
@@ -49,11 +45,6 @@ class SparkFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
-        is_large = any(task.kept is Kept.SIZES and task.unread > TASK_EVENTS_MAX for task in tasks)
-        sizes = self._sizes(tasks) if is_large else None
-        if sizes is not None:
-            yield from sizes
-            return
         question, place = tasks[0].question if tasks else None, (self._location, uuid4().hex)
         # The question is sent with the function, not with each task: it may have the logs of all partitions.
         plain = [replace(task, question=None) for task in tasks]
@@ -64,27 +55,6 @@ class SparkFold:
             return
         fold = partial(_folded, *place, question)
         yield from self._executors.run(fold, plain, cost=_events, min_task_cost=LEAST_EVENTS)
-
-    def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
-        """Return the sizes of user partitions, which Spark sums up: only these come to the driver.
-
-        Return None if there is a record that a broker can't use: the fold of whole metadata partitions
-        describes it.
-        """
-        # It imports PySpark, which the local engine works without.
-        from tierctl.spark.frames import events_before, fold_segments, user_partition_sums
-
-        ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
-        events = events_before(self._executors.session, self._location, ends, FOLDED)
-        folded = fold_segments(events, partition_count=tasks[0].partition_count)
-        sums = user_partition_sums(folded)
-        rows = self._executors.rows(sums, title="reading", what="folding the metadata topic")
-        if any(row["unusable"] for row in rows):
-            return None
-        by_number: dict[int, list[Mapping[str, Any]]] = {number: [] for number in ends}
-        for row in rows:
-            by_number[row["metadata_partition"]].append(row)
-        return [_summed(task, by_number) for task in tasks]
 
 
 def fold_in_shares(
@@ -109,16 +79,6 @@ def fold_in_shares(
             if piece is None:
                 raise UnusableRecordError
             yield row["share"], piece
-
-
-def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> FoldResult:
-    """Return the result of a task from the rows of `user_partition_sums` of its metadata partitions."""
-    state = TierState()
-    for each in task.ranges:
-        state.read[each.metadata_partition] = each.end
-        add_sizes(state, each.metadata_partition, rows[each.metadata_partition])
-    numbers = tuple(each.metadata_partition for each in task.ranges)
-    return FoldResult(metadata_partitions=numbers, state=state)
 
 
 def _events(task: FoldTask) -> int:
@@ -159,6 +119,7 @@ _FILE_BYTES = 16 << 10
 """Opening a file takes as long as reading this number of bytes."""
 _HINT = "executors must see the same files as this machine: use a shared file system"
 
+Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 
@@ -201,19 +162,73 @@ def _read(function: Callable[[Path], Result], folder: str, file: _File) -> Resul
         raise EngineError(f"an executor can't read {file.path}: {e.strerror or e}", hint=_HINT) from e
 
 
+def read_topic(
+    executors: Executors,
+    location: TopicLocation,
+    read: Callable[[MetadataTopic, Input], Result],
+    inputs: Sequence[Input],
+    *,
+    events: Callable[[Input], int],
+) -> Iterator[Result]:
+    """Yield the result of `read` for each input, in their order; `events` returns how many events it reads.
+
+    As the function of `Executors.run`, `read` must be importable by name; raises as that.
+    """
+    function = partial(_read_topic, location, uuid4().hex, read)
+    return executors.run(function, inputs, cost=events, min_task_cost=LEAST_EVENTS)
+
+
+def _read_topic(
+    location: TopicLocation, job: str, read: Callable[[MetadataTopic, Input], Result], each: Input
+) -> Result:
+    return read(shared_topic(location, job), each)
+
+
 def find_missing(
     executors: Executors, location: TopicLocation, unread: Sequence[Unread], held: Mapping[Key, int]
 ) -> Iterator[tuple[int, str] | None]:
     """Implement `FindMissing` on executors, which read one metadata partition per input."""
-    function = partial(_first_missing, location, uuid4().hex, dict(held))
-    return executors.run(function, unread, cost=_events_of_cache, min_task_cost=LEAST_EVENTS)
+    read = partial(_first_missing, dict(held))
+    return read_topic(executors, location, read, unread, events=_end)
 
 
-def _first_missing(
-    location: TopicLocation, job: str, held: Mapping[Key, int], unread: Unread
-) -> tuple[int, str] | None:
-    return first_missing(shared_topic(location, job), held, unread)
+def _first_missing(held: Mapping[Key, int], topic: MetadataTopic, unread: Unread) -> tuple[int, str] | None:
+    return first_missing(topic, held, unread)
 
 
-def _events_of_cache(unread: Unread) -> int:
-    return unread.end_offset
+def deleted_among(
+    executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], ids: SegmentIds
+) -> SegmentIds:
+    """Return those of `ids` whose segments are deleted, found by one input per metadata partition."""
+    found = SegmentIds()
+    inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
+    for part in read_topic(executors, location, partial(_deleted_in, ids), inputs, events=_end):
+        found.add(part.words)
+    return found
+
+
+def _deleted_in(ids: SegmentIds, topic: MetadataTopic, span: tuple[int, int]) -> SegmentIds:
+    number, end = span
+    deleted = deleted_segment_ids(topic, {number: end}).words
+    return SegmentIds(deleted[ids.find_many(deleted) >= 0])
+
+
+def newest_events(
+    executors: Executors,
+    location: TopicLocation,
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    since_ms: int,
+) -> Iterator[dict[int, int]]:
+    """Yield the result of `recent_writers` for each metadata partition; raises as `Executors.run`."""
+    spans = [(number, end, begins[number]) for number, end in sorted(ends.items())]
+    return read_topic(executors, location, partial(_recent_writers, since_ms), spans, events=_end)
+
+
+def _recent_writers(since_ms: int, topic: MetadataTopic, span: tuple[int, int, int]) -> dict[int, int]:
+    number, end, begin = span
+    return recent_writers(topic, number, begin, end, since_ms)
+
+
+def _end(span: tuple[int, ...]) -> int:
+    return span[1]

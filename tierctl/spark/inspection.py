@@ -2,20 +2,15 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
-from uuid import uuid4
 
 from tierctl.checks.environment import ExecutorFacts, Versions
 from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
-from tierctl.metadata.daily_changes import recent_writers
 from tierctl.model.location import TopicLocation
 from tierctl.report.texts import counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
-from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open_tier import TierSpec
 
 _SAME_FILES = "executors must see the same files as the driver: use a shared file system"
@@ -117,25 +112,3 @@ def _reach_store(sources: Sources) -> str:
     with store.open(sources.key, 0, 1) as stream:
         stream.read()
     return f"listed the top folder: {names}; read the first byte of an object"
-
-
-class _Span(NamedTuple):
-    number: int
-    begin: int
-    end: int
-
-
-def newest_events(
-    executors: Executors,
-    location: TopicLocation,
-    begins: Mapping[int, int],
-    ends: Mapping[int, int],
-    since_ms: int,
-) -> Iterator[dict[int, int]]:
-    """Yield the result of `recent_writers` for each metadata partition; raises as `Executors.run`."""
-    spans = [_Span(number, begins[number], end) for number, end in sorted(ends.items())]
-    yield from executors.run(partial(_writers, location, uuid4().hex, since_ms), spans)
-
-
-def _writers(location: TopicLocation, job: str, since_ms: int, span: _Span) -> dict[int, int]:
-    return recent_writers(shared_topic(location, job), span.number, span.begin, span.end, since_ms)

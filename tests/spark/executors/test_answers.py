@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from csv import DictReader
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,10 @@ OTHERS = tuple(each for each in METADATA if each not in SOME)
 @pytest.mark.parametrize(
     ("place", "command"),
     [
-        *product(SOME, ("status", "verify", "verify --remote", "verify --deep")),
+        (SOME[0], "status"),
+        (SOME[1], "verify"),
+        (SOME[0], "verify --remote"),
+        (SOME[1], "verify --deep"),
         *(pytest.param(each, "verify --deep", marks=pytest.mark.matrix) for each in OTHERS),
         (SOME[0], "verify --sample 40% --budget 8MB --seed 5"),
         (SOME[0], "verify --sample 40% --seed 5"),
@@ -113,7 +115,7 @@ REPORTS = {place: 3 if place.startswith(("untiered", "unclean")) else 0 for plac
 """The exit code of a report by capture."""
 
 
-@pytest.mark.parametrize("place", rest_in_matrix([*SOME, *OTHERS], tried=2))
+@pytest.mark.parametrize("place", rest_in_matrix([SOME[1], SOME[0], *OTHERS]))
 def test_reports(
     place: str, capture: Capture, tmp_path: Path, require_same_report: Callable[..., str]
 ) -> None:
@@ -132,20 +134,20 @@ def test_reports(
     assert "Next expiration" in page
 
 
-@pytest.mark.parametrize("show", ["sizes", "growth", "expirations"])
-def test_rows_of_reports(show: str, capture: Capture, tmp_path: Path) -> None:
+def test_rows_of_reports(capture: Capture, tmp_path: Path) -> None:
     configs = tmp_path / "topics.properties"
     configs.write_text("orders.retention.ms=86400000\nmetrics.retention.ms=864000000\n")
     logs = within(capture, "tiered-cluster/before")
     where = ("--metadata", logs, "--log-dir", logs, "--topic-configs", configs, "--topic", "orders")
-    said = assert_same("report", *where, "--show", show, "--now", PAST_MS, "-o", "json")
+    said = assert_same("report", *where, "--show", "expirations", "--now", PAST_MS, "-o", "json")
     assert {row["topic"] for row in said.json} == {"orders"}
 
 
 @pytest.mark.parametrize(
     ("place", "sources"),
     [
-        *(("tiered-cluster/before", sources) for sources in ("logs", "tier", "brokers")),
+        ("tiered-cluster/before", "tier"),
+        ("tiered-cluster/before", "brokers"),
         ("unclean-leader/after/broker-1", "logs"),
     ],
 )
@@ -167,27 +169,19 @@ def test_changed_settings(
     assert {row["topic"] for row in said.json} > BESIDE[place].keys()
 
 
-@pytest.mark.parametrize("is_damaged", [False, True])
 def test_reports_of_spoilt_tiers(
-    is_damaged: bool, writable: Callable[[str], Path], require_same_report: Callable[..., str]
+    writable: Callable[[str], Path], require_same_report: Callable[..., str]
 ) -> None:
     tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
-    for name in ("partition marked", "copy dangling", *["metadata unreadable"] * is_damaged):
+    for name in ("partition marked", "copy dangling", "metadata unreadable"):
         CASES[name].spoil(tier)
-    require_same_report("--metadata", tier.metadata, "--now", NOW_MS, code=7 if is_damaged else 3)
-
-
-def test_a_clock_that_is_behind_is_refused(capture: Capture) -> None:
-    where = ("--metadata", within(capture, "tiered-cluster/before"), "--now", "2020-01-01T00:00:00Z")
-    logs = ("--log-dir", where[1])
-    assert assert_same("report", *where, *logs).code == 4
+    require_same_report("--metadata", tier.metadata, "--now", NOW_MS, code=7)
 
 
 @pytest.mark.parametrize(
     ("spoils", "command", "count"),
     [
         (DAMAGE, "status", 5),
-        (DAMAGE, "verify", 3),
         (DAMAGE, "verify --deep", 11),
         (DAMAGE, "verify --topic clicks", 6),
         (MISPLACED, "verify --budget 8MB --seed 5", 6),
@@ -201,14 +195,6 @@ def test_spoilt(spoils: tuple[str, ...], command: str, count: int, writable: Cal
     where = ("--remote", tier.remote, *more) if more else ()
     said = assert_same(command, "--metadata", tier.metadata, *LOGS, tier.metadata, *where)
     assert (said.code, len(said.json)) == (7 if spoils is DAMAGE else 3, count)
-
-
-def test_another_tiers_metadata(capture: Capture) -> None:
-    """No object belongs to the metadata: there is one error instead of findings."""
-    remote = within(capture, TIERS["tiered-cluster/after"][0])
-    said = assert_same("verify", "--metadata", within(capture, METADATA[2]), "--remote", remote, "-o", "csv")
-    assert said.code == 5
-    assert "has no object of the finished segments" in said.err
 
 
 def test_deleted_segments_that_left_objects(writable: Callable[[str], Path]) -> None:
@@ -276,8 +262,7 @@ def test_the_tier_is_recognised_by_segments_elsewhere(capture: Capture) -> None:
     assert other.code == 5
 
 
-@pytest.mark.parametrize("inputs", ["logs", "tier", "both"])
-@pytest.mark.parametrize("place", ["tiered-cluster/before", "unclean-leader/after/broker-1"])
+@pytest.mark.parametrize(("inputs", "place"), [("logs", SOME[0]), ("tier", SOME[1]), ("both", SOME[0])])
 def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Path) -> None:
     configs = tmp_path / "topics.properties"
     configs.write_text("clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n")
@@ -373,8 +358,7 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("forgets", [False, True], ids=["knows", "forgets"])
-@pytest.mark.parametrize("place", BESIDE)
+@pytest.mark.parametrize(("place", "forgets"), zip(BESIDE, (True, False), strict=True))
 def test_plans_of_sweep_beside_brokers(
     place: str, forgets: bool, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,8 @@ from tierctl.errors import (
 from tierctl.spark.executors import task
 from tierctl.spark.executors.apply_engine import (
     SideEffectContextSpec,
-    SideEffectTask,
     SparkEngine,
+    opened_side_effect,
     side_effect_result,
     slices,
 )
@@ -112,7 +112,7 @@ def test_speculation_is_refused(spec: SideEffectContextSpec) -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec, *, again: bool) -> None:
     """The earlier attempt of the task may still be running on some executor."""
-    runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec), is_retried=again)
+    runner = SparkTask(opened=partial(opened_side_effect, doings.failing, spec), is_retried=again)
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(7, piece(7))])], pa.binary())})
     (found,) = input_results(pa.Table.from_batches(runner(iter(tasks.to_batches())))).items()
     result = side_effect_result(found[1])
@@ -165,7 +165,7 @@ def test_a_task_has_consecutive_pieces() -> None:
 @pytest.mark.parametrize("sent", [b"nonsense", task.dumps([1]), pickle.dumps(Path("x")), b""])
 def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
     """No invalid result of an executor may count as a finished side effect."""
-    runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec))
+    runner = SparkTask(opened=partial(opened_side_effect, doings.failing, spec))
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(0, piece(0))])], pa.binary())})
     rows = pa.Table.from_batches(runner(iter(tasks.to_batches()))).to_pylist()
     for is_error in (False, True):

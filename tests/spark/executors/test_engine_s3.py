@@ -1,4 +1,4 @@
-"""copy, sweep, delete and fetch on Spark with an S3 server, as on threads."""
+"""Sweep, delete and a copy that loses its lease, on Spark with an S3 server."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +14,6 @@ from tests.apply.test_stores import (
     COMPRESSED,
     Place,
     live_segments,
-    test_copies_are_what_the_broker_copied,
     test_sweep_and_delete_leave_what_the_broker_left,
 )
 from tests.cli.shell import tierctl as run_here
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 Capture = Callable[[str], Path]
 
 __all__ = [
-    "test_copies_are_what_the_broker_copied",
     "test_sweep_and_delete_leave_what_the_broker_left",
 ]
 

@@ -6,6 +6,7 @@ import pickle
 import threading
 import tokenize
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,17 +17,15 @@ import pytest
 import tierctl
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError, EngineError, ExitCode, StoreWriteFailed, UsageError
-from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
+from tierctl.errors import CorruptInputError, EngineError, ExitCode, UsageError
+from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, SparkTask, plain
 from tierctl.spark.executors.transport import (
-    PROBES_DDL,
     Executors,
-    ProbeExecutor,
+    InputResult,
     balanced,
     describe_jobs,
     grouped,
     input_results,
-    probed,
     require_usable,
 )
 
@@ -137,7 +136,7 @@ def test_no_result_is_an_error(spark: "SparkSession", monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("is_retried", [False, True])
 def test_a_result_tells_of_an_earlier_attempt(is_retried: bool) -> None:
-    found = results_of(SparkTask(function=PlainFunction(refuse_odd), is_retried=is_retried), [8, 9])
+    found = results_of(SparkTask(opened=partial(plain, refuse_odd), is_retried=is_retried), [8, 9])
     assert [found[number].is_retried for number in (0, 1)] == [is_retried] * 2
     assert (found[0].value, found[0].error) == (8, None)
     assert isinstance(found[1].error, CorruptInputError)
@@ -149,32 +148,17 @@ def results_of(task: SparkTask, inputs: list[Any]) -> dict[int, Any]:
     return input_results(pa.Table.from_batches(task(iter(table.to_batches())), schema=RESULTS))
 
 
-def usable() -> None:
-    """Return the result of a probe of a usable executor."""
-
-
-def full() -> None:
-    raise StoreWriteFailed("full", hint="free space")
-
-
 @pytest.mark.parametrize(
-    ("check", "version", "expected"),
+    ("found", "says"),
     [
-        (usable, tierctl.__version__, None),
-        (full, tierctl.__version__, StoreWriteFailed("full")),
-        (usable, "0.0.1", UsageError(f"has tierctl 0.0.1, not {tierctl.__version__}")),
+        (InputResult(error=UsageError("full", hint="free space"), host="h1"), "full"),
+        (InputResult(value="0.0.1", host="h1"), f"has tierctl 0.0.1, not {tierctl.__version__}"),
     ],
 )
-def test_an_executor_that_cannot_work_is_refused(check: Any, version: str, expected: Any) -> None:
-    (row,) = pa.Table.from_batches(ProbeExecutor(check)(iter(()))).to_pylist()
-    assert [part.split()[0] for part in PROBES_DDL.split(", ")] == list(row)
-    row |= {"version": version}
-    if expected is None:
-        require_usable(probed(row))
-        return
-    with pytest.raises(type(expected), match=expected.message) as e:
-        require_usable(probed(row))
-    assert row["host"] in f"{e.value.message} {e.value.hint}"
+def test_an_executor_that_cannot_work_is_refused(found: InputResult[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as e:
+        require_usable(found)
+    assert "h1" in f"{e.value.message} {e.value.hint}"
 
 
 def test_slots_are_asked_for_once(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
-from tierctl.spark.executors.transport import TaskCount, collect, watched
+from tierctl.spark.executors.transport import collect, watched
 from tierctl.spark.session.jvm import cause, engine_error
 from tierctl.spark.session.open import opened_session, require_reachable
 from tierctl.spark.session.spark_settings import SparkSettings
@@ -43,6 +43,7 @@ with opened_session(settings) as session:
         python_of(session, 600)
 """
 ROOT = Path(__file__).parents[3]
+CONNECT = pytest.param("connect_driver", marks=pytest.mark.matrix)
 
 
 def python_of(session: "SparkSession", seconds: float = 0) -> str:
@@ -224,7 +225,7 @@ def test_a_server_that_says_nothing() -> None:
     assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 2 s\n"
 
 
-@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+@pytest.mark.parametrize("kind", ["spark", CONNECT])
 def test_a_failed_job_is_said_in_its_own_words(kind: str, request: pytest.FixtureRequest) -> None:
     session = request.getfixturevalue(kind)
     with pytest.raises(TierctlError) as caught:
@@ -277,19 +278,19 @@ def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
     """Return the progress that was reported for two tasks while they ran."""
-    heard: list[TaskCount] = []
+    heard: list[tuple[int, int]] = []
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         # A Spark Connect server reports progress every two seconds.
         time.sleep(3)
         yield from batches
 
-    with watched(session, heard.append, every_s=0.05):
+    with watched(session, lambda *tasks: heard.append(tasks), every_s=0.05):
         session.range(0, 2, 1, 2).mapInArrow(look, "id long").toArrow()
-    return [(tasks.done, tasks.total) for tasks in heard]
+    return heard
 
 
-@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+@pytest.mark.parametrize("kind", ["spark", CONNECT])
 def test_progress(kind: str, request: pytest.FixtureRequest) -> None:
     session = request.getfixturevalue(kind)
     heard = session.call(slow_job) if isinstance(session, Driver) else slow_job(session)

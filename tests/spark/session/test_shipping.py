@@ -13,6 +13,7 @@ from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
 from tests.spark.clusters import ROOT, Driver, python_without_tierctl, spark_home
+from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,9 +130,7 @@ def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "kind", ["local_cluster", pytest.param("standalone", marks=pytest.mark.matrix), "connect"]
-)
+@pytest.mark.parametrize("kind", rest_in_matrix(["local_cluster", "standalone", "connect"]))
 def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
     driver: Driver = request.getfixturevalue(f"{kind}_driver")
     found = driver.call(where_tierctl_is)

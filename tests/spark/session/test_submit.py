@@ -224,12 +224,13 @@ HADOOP_SITE = """<configuration>
             ("--master", "yarn", "--deploy-mode", "cluster", "--num-executors", "3"),
             ("org.apache.spark.deploy.yarn.YarnClusterApplication", "(spark.executor.instances,3)"),
         ),
-        (
+        pytest.param(
             (*K8S, "--deploy-mode", "cluster", "--spark-conf", "spark.kubernetes.file.upload.path={uploads}"),
             (
                 "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication",
                 "spark.kubernetes.container.image",
             ),
+            marks=pytest.mark.matrix,
         ),
     ],
     ids=["yarn", "kubernetes"],

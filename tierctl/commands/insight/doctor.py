@@ -82,14 +82,14 @@ from tierctl.model.settings.known import FileKind, SettingProblem
 from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
-from tierctl.spark.inspection import newest_events
+from tierctl.spark.fold import newest_events
 from tierctl.spark.session.spark_settings import SparkSettings
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, require_kind_of_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.spark.executors.transport import Probed
+    from tierctl.spark.executors.transport import InputResult
 
 
 _SHOWN = 5
@@ -540,8 +540,8 @@ def executor_facts(resources: Resources) -> dict[str, list[ExecutorFacts]]:
     for each in probes:
         if each.error is not None:
             raise each.error
-        if each.facts is not None:
-            found.setdefault(each.host, []).append(each.facts)
+        if each.value is not None:
+            found.setdefault(each.host, []).append(each.value)
     return found
 
 
@@ -641,9 +641,9 @@ def _reached(
         yield from check_reached(check, ((each.host, _found(each, check)) for each in probes))
 
 
-def _found(probe: Probed[dict[str, str | TierctlError]], check: DoctorCheck) -> str | TierctlError:
-    if probe.facts is not None:
-        return probe.facts[check.value]
+def _found(probe: InputResult[dict[str, str | TierctlError]], check: DoctorCheck) -> str | TierctlError:
+    if probe.value is not None:
+        return probe.value[check.value]
     return probe.error or EngineError("the executor returned nothing")
 
 

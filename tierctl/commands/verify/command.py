@@ -39,7 +39,6 @@ from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, recor
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
     Selection,
     TopicConfig,
     TopicIdPartition,
@@ -112,27 +111,14 @@ def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
 
 
 @contextmanager
-def reads_recorded(
-    reads: DeepReads, asked: DeepReadsAsked, metadata: RemoteLogMetadataManager, now_ms: int
-) -> Iterator[None]:
+def reads_recorded(reads: DeepReads, asked: DeepReadsAsked, now_ms: int) -> Iterator[None]:
     """Store in the state directory which segments the block has read, also if it ends early."""
     try:
         yield
     finally:
         if asked.state_dir is not None and reads.done.ids:
             seed = None if reads.sample is None else reads.sample.seed
-            record_read_segments(
-                asked.state_dir,
-                reads.done.ids,
-                ReadingRun(now_ms, seed),
-                is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
-            )
-
-
-def _is_finished(metadata: RemoteLogMetadataManager, key: _Key, segment_id: Uuid) -> bool:
-    part = metadata.state.partitions.get(key)
-    segment = None if part is None else part.get(segment_id)
-    return segment is not None and segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            record_read_segments(asked.state_dir, reads.done.ids, ReadingRun(now_ms, seed))
 
 
 _UNREPAIRED_MAX = 1000
@@ -507,7 +493,7 @@ def _findings(
     is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        metadata = whole_metadata(resources, kept=_kept(request)) if read is None else read
+        metadata = whole_metadata(resources, kept=Kept.FACTS) if read is None else read
         state = metadata.refresh() if read is None else read.state
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
@@ -526,7 +512,7 @@ def _findings(
         deep = None
         if is_deep and remote is not None:
             reads = examined.reads = open_deep_reads(asked, resources.now_ms)
-            opened.enter_context(reads_recorded(reads, asked, metadata, resources.now_ms))
+            opened.enter_context(reads_recorded(reads, asked, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         states = chain([state], iter(metadata.refresh, None))
         verification = Verification(
@@ -552,12 +538,6 @@ def _findings(
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
-
-
-def _kept(request: VerifyRequest) -> Kept:
-    """Return what the driver keeps: the record of reads leaves out segments that are no longer there."""
-    is_recorded = request.state_dir is not None and (request.deep or request.reads_asked.is_sample)
-    return Kept.SEGMENTS if is_recorded else Kept.FACTS
 
 
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:
@@ -627,7 +607,7 @@ def _deleted_among(resources: Resources) -> DeletedAmong:
             return ()
         if not resources.is_on_spark:
             return {each for each in ids if deleted().find(each.bytes) >= 0}
-        from tierctl.spark.executors.checked_segments import deleted_among
+        from tierctl.spark.fold import deleted_among
 
         end_offsets, wanted = resources.metadata_topic().end_offsets(), SegmentIds.of(ids)
         found = deleted_among(resources.executors, resources.metadata_location, end_offsets, wanted)

@@ -24,7 +24,7 @@ from tierctl.errors import (
 )
 from tierctl.model.choices import DELETE_WAVE_SIZE
 from tierctl.model.selection import names_text
-from tierctl.spark.executors.task import Advance, shared_tier, with_host
+from tierctl.spark.executors.task import Advance, Opened, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
 from tierctl.spark.session.jvm import is_connect
 from tierctl.spark.session.spark_settings import SPECULATION
@@ -72,27 +72,22 @@ class SideEffectContextSpec:
             yield SideEffectContext(remote=remote, source_tier=source_tier, advance=advance)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideEffectTask:
-    """TaskFunction that runs one side effect on each input, with one context per task."""
+@contextmanager
+def opened_side_effect(
+    side_effect: SideEffect[Any], spec: SideEffectContextSpec, advance: Advance
+) -> Iterator[Callable[[Any], SideEffectResult]]:
+    """Provide a side effect for the inputs of a task, with one context for all of them.
 
-    side_effect: SideEffect[Any]
-    spec: SideEffectContextSpec
-
-    @contextmanager
-    def opened(self, advance: Advance) -> Iterator[Callable[[Any], SideEffectResult]]:
-        """Implement `TaskFunction.opened`.
-
-        If the context cannot be opened, every input of the task fails with that error and is not begun.
-        """
-        with ExitStack() as opened:
-            try:
-                context = opened.enter_context(self.spec.opened(advance))
-            except TierctlError as e:
-                failed = SideEffectResult(error=e)
-                yield lambda _: failed
-                return
-            yield partial(self.side_effect, context)
+    If the context cannot be opened, every input of the task fails with that error and is not begun.
+    """
+    with ExitStack() as opened:
+        try:
+            context = opened.enter_context(spec.opened(advance))
+        except TierctlError as e:
+            failed = SideEffectResult(error=e)
+            yield lambda _: failed
+            return
+        yield partial(side_effect, context)
 
 
 class SparkEngine:
@@ -182,7 +177,7 @@ class SparkEngine:
         """
         self._waves += 1
         numbered = list(enumerate(inputs))
-        task = SideEffectTask(side_effect=side_effect, spec=self._spec.shared(self._probed_slots))
+        task = partial(opened_side_effect, side_effect, self._spec.shared(self._probed_slots))
         try:
             tasks = slices(numbered, min(len(numbered), self._probed_slots() * TASKS_PER_SLOT))
             results = self._run(task, tasks, context, title=self._title)
@@ -195,7 +190,7 @@ class SparkEngine:
 
     def _run(
         self,
-        task: SideEffectTask,
+        task: Opened,
         tasks: Tasks[Any],
         context: SideEffectContext,
         *,
@@ -213,7 +208,7 @@ class SparkEngine:
 
     def _retry_each(
         self,
-        task: SideEffectTask,
+        task: Opened,
         numbered: Sequence[tuple[int, Any]],
         context: SideEffectContext,
         failed: JobFailedError,

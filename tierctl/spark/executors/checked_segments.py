@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 from tierctl.checks.cross_check import DeepTasks, OfPartition
 from tierctl.checks.deep import Candidate, Candidates, ReadCounts, SegmentsTask, Task, TaskRunner
@@ -16,14 +15,11 @@ from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.objects import Audit, StoreAudit, Suspect, earliest, flag_writers
 from tierctl.errors import EngineError
 from tierctl.in_order import in_order
-from tierctl.metadata.daily_changes import deleted_segment_ids
 from tierctl.metadata.parallel_fold import part_of
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
-from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Advance
-from tierctl.spark.executors.task import shared_tier, shared_topic
-from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, grouped
-from tierctl.state.segment_ids import SegmentIds
+from tierctl.spark.executors.task import shared_tier
+from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.tier_state import PartitionState, Question, Spread, TierState
 from tierctl.storage import object_sets as sets
 from tierctl.storage.index_cache import spool_folder
@@ -434,25 +430,3 @@ def _segments_in(state: TierState) -> int:
 def _asking_us(state: TierState) -> int:
     requests = len(state.partitions) * REQUEST_US
     return requests + _segments_in(state) * (_SEGMENT_US + _OBJECTS_PER_SEGMENT * _OBJECT_US)
-
-
-def deleted_among(
-    executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], ids: SegmentIds
-) -> SegmentIds:
-    """Return those of `ids` whose segments are deleted, found by one input per metadata partition."""
-    found = SegmentIds()
-    inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
-    function = partial(_deleted_in, location, uuid4().hex, ids)
-    for part in executors.run(function, inputs, cost=_events, min_task_cost=LEAST_EVENTS):
-        found.add(part.words)
-    return found
-
-
-def _deleted_in(location: TopicLocation, job: str, ids: SegmentIds, span: tuple[int, int]) -> SegmentIds:
-    number, end = span
-    deleted = deleted_segment_ids(shared_topic(location, job), {number: end}).words
-    return SegmentIds(deleted[ids.find_many(deleted) >= 0])
-
-
-def _events(span: tuple[int, int]) -> int:
-    return span[1]

@@ -6,10 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from threading import Event
 
-from tierctl.errors import EngineError
 from tierctl.in_order import one_ahead
 from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
 from tierctl.model.location import TopicLocation
@@ -43,34 +41,23 @@ class Rendering:
 
 
 def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
-    """Return the lines of a split in the order of offsets; raises as the topic reader does."""
+    """Return the lines of a split in the order of offsets; raises as `read_chunks`."""
     formatter = load(rendering.style, rendering.properties)
     printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
     pages: list[Page] = []
-    reached = split.start_offset
     for chunk in read_chunks(split):
-        reached = chunk.next_offset
         pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
-    if reached < split.end_offset:
-        raise EngineError(
-            f"an executor found metadata partition {split.metadata_partition} only up to offset {reached}, "
-            f"but it ends at {split.end_offset}",
-            hint="executors must see the same files as this machine: use a shared file system",
-        )
     return pages
 
 
-def rendered(
-    executors: Executors, rendering: Rendering, spans: Spans, *, max_messages: int | None = None
-) -> list[Iterator[Page]]:
+def rendered(executors: Executors, rendering: Rendering, spans: Spans) -> list[Iterator[Page]]:
     """Return streams of the pages of `spans`, which executors render while the streams are read.
 
     With `rendering.by_time` there is one stream per partition, to be read side by side. Otherwise there is
-    one stream, partition after partition. With `max_messages` the first jobs are small, so that little is
-    rendered beyond these lines. The streams raise the errors of `render`, and EngineError.
+    one stream, partition after partition. The streams raise the errors of `render`, and EngineError.
     """
     if not rendering.by_time:
-        return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
+        return [_one_after_another(executors, rendering, spans)]
     splits = _cut(rendering, spans, RECORDS_PER_JOB // max(len(spans), 1))
     side_by_side = _SideBySide(executors, rendering)
     for number in spans:
@@ -87,13 +74,11 @@ def _offsets(split: MetadataSplit) -> int:
     return split.end_offset - split.start_offset
 
 
-def _one_after_another(
-    executors: Executors, rendering: Rendering, spans: Spans, *, is_short: bool
-) -> Iterator[Page]:
-    """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
+def _one_after_another(executors: Executors, rendering: Rendering, spans: Spans) -> Iterator[Page]:
+    """Yield pages; the next job runs while a job's pages are printed."""
     width = 2 * executors.slots
-    splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
-    jobs = _growing(splits, width) if is_short else _even(splits, width)
+    splits = _cut(rendering, spans, RECORDS_PER_JOB // width)
+    jobs = (splits[first : first + width] for first in range(0, len(splits), width))
     over = Event()
 
     def pages_of(job: Sequence[MetadataSplit]) -> list[Page]:
@@ -107,25 +92,11 @@ def _one_after_another(
         return [page for pages in found for page in pages]
 
     # Jobs do not run side by side, because Spark's settings belong to the session.
-    found = map(pages_of, jobs) if is_short else one_ahead(pages_of, jobs)
     try:
-        for pages in found:
+        for pages in one_ahead(pages_of, jobs):
             yield from pages
     finally:
         over.set()
-
-
-def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
-    for first in range(0, len(splits), width):
-        yield splits[first : first + width]
-
-
-def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
-    """Yield one split, then twice as many as before, up to the number that keeps all executors busy."""
-    left, count = iter(splits), 1
-    while job := list(islice(left, count)):
-        yield job
-        count = min(2 * count, width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import os
 import pickle
@@ -12,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -79,6 +78,8 @@ _PACKAGES = (
     "spark.executors.checked_segments",
     "commands.insight.tier_digest",
     "commands.insight.what_if_facts",
+    "pipeline.bucket_task",
+    "pipeline.warehouse",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
@@ -225,7 +226,6 @@ def fold_in_worker(location: TopicLocation, job: str, task: FoldTask) -> FoldRes
 
     Raise as `run_fold_task`, and EngineError if this process does not see what the driver saw.
     """
-    keep_freed_memory()
     done = run_fold_task(shared_topic(location, job), task)
     for each in task.ranges:
         require_read(each.metadata_partition, done.state.read[each.metadata_partition], each.end)
@@ -281,31 +281,19 @@ RESULTS_DDL = (
     "transfers BINARY, data BINARY"
 )
 
-Input_contra = TypeVar("Input_contra", contravariant=True)
-Result_co = TypeVar("Result_co", covariant=True)
 Advance = Callable[[int], None]
 
 
-class TaskFunction(Protocol[Input_contra, Result_co]):
-    """The work of a job. It is pickled, so it consists of picklable objects and module-level functions."""
+Opened = Callable[[Advance], AbstractContextManager[Callable[[Any], Any]]]
+"""Provides the function that one task applies to each of its inputs; it is pickled.
 
-    def opened(self, advance: Advance) -> AbstractContextManager[Callable[[Input_contra], Result_co]]:
-        """Provide the function that one task applies to each of its inputs.
-
-        The function reports processed bytes through `advance`, and raises TierctlError to fail its input.
-        """
-        ...
+The function reports processed bytes through the argument, and raises TierctlError to fail its input.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainFunction:
-    """TaskFunction of a function that needs no context and reports no bytes."""
-
-    function: Callable[[Any], Any]
-
-    def opened(self, advance: Advance) -> AbstractContextManager[Callable[[Any], Any]]:  # noqa: ARG002
-        """Implement `TaskFunction.opened`."""
-        return nullcontext(self.function)
+def plain(function: Callable[[Any], Any], _advance: Advance) -> AbstractContextManager[Callable[[Any], Any]]:
+    """Provide a function that needs no context and reports no bytes."""
+    return nullcontext(function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,14 +301,14 @@ class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
     `is_retried` states that an earlier job may have processed the inputs. With `measures` the reads of tiers
-    are counted. With `gathers` there is one input, which iterates over what `DivideTask` yielded.
+    are counted. With `takes_rows` the only input of a task are its rows, and its number is that of the task.
     `limit_factor` is that of the driver, which creates the task.
     """
 
-    function: TaskFunction[Any, Any]
+    opened: Opened
     is_retried: bool = False
     measures: bool = False
-    gathers: bool = False
+    takes_rows: bool = False
     limit_factor: int = field(default_factory=lambda: limits().factor)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -329,8 +317,8 @@ class SparkTask:
         is_retried = self.is_retried or _is_retried_by_spark()
         processed_bytes: list[int] = []
         measure_fetches(self.measures)
-        with self.function.opened(processed_bytes.append) as function:
-            for number, each in [_gathered(batches)] if self.gathers else inputs_of(batches):
+        with self.opened(processed_bytes.append) as function:
+            for number, each in [(task_number(), batches)] if self.takes_rows else inputs_of(batches):
                 data, is_error = outcome(function, each)
                 facts = {"number": number, "is_error": is_error, "is_retried": is_retried}
                 transfers = take_transfers()
@@ -361,8 +349,8 @@ class DivideTask:
                 yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(e)], pa.binary())], [TASKS])
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[Any]]:
-    """Return the number of this task, and the items in its rows, of which an error is raised."""
+def gathered(gather: Callable[[Iterator[Any]], Any], batches: Iterator[pa.RecordBatch]) -> Any:
+    """Return what `gather` makes of the items that `DivideTask` yielded; raise an error among them."""
 
     def items() -> Iterator[Any]:
         for batch in batches:
@@ -372,8 +360,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[Any]]:
                     raise item
                 yield item
 
-    context = task_context()
-    return 0 if context is None else context.partitionId(), items()
+    return gather(items())
 
 
 def inputs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
@@ -401,35 +388,19 @@ def result_rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> It
 
 
 def _is_retried_by_spark() -> bool:
-    context = task_context()
+    context = _task_context()
     return context is not None and context.attemptNumber() > 0
 
 
-def task_context() -> TaskContext | None:
+def task_number() -> int:
+    """Return the number of the task that runs in this process among those of its job; 0 outside of one."""
+    context = _task_context()
+    return 0 if context is None else context.partitionId()
+
+
+def _task_context() -> TaskContext | None:
     """Return what Spark tells about the task that runs in this process; None outside of one."""
     # Imported here, because a driver without PySpark also imports this module.
     from pyspark import TaskContext
 
     return TaskContext.get()
-
-
-# The parameters of glibc's mallopt.
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-
-KEPT_BYTES: Final = 256 << 20
-# Larger blocks are always returned. Some versions of glibc accept no larger threshold.
-_BLOCK_BYTES_MAX: Final = 32 << 20
-
-
-@cache
-def keep_freed_memory() -> bool:
-    """Let this process reuse up to KEPT_BYTES of freed memory; return False if it has no `mallopt`.
-
-    By default glibc returns the memory of large arrays to the system, which clears each page that it hands
-    out again: a worker that folds many small metadata partitions spends a twentieth of its time on that.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, _BLOCK_BYTES_MAX))

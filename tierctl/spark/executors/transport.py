@@ -9,10 +9,9 @@ attempt may have processed. Only the DataFrame API is used, so that it works ove
 from __future__ import annotations
 
 import pickle
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -29,12 +28,12 @@ from tierctl.spark.executors.task import (
     RESULTS_DDL,
     TASKS,
     DivideTask,
-    PlainFunction,
+    Opened,
     SparkTask,
-    TaskFunction,
     decoded_outcome,
     decoded_transfers,
-    outcome,
+    gathered,
+    plain,
     with_host,
 )
 from tierctl.spark.session.jvm import engine_error, failures, is_connect, is_spark
@@ -174,15 +173,8 @@ def _is_of_spark(error: BaseException) -> TypeGuard[Exception]:
 EVERY_S = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCount:
-    """The tasks of all stages that have begun so far."""
-
-    total: int
-    done: int
-
-
-OnTasks = Callable[[TaskCount], None]
+OnTasks = Callable[[int, int], None]
+"""Receives how many tasks of the stages that have begun are done, and how many these have."""
 
 
 @contextmanager
@@ -192,7 +184,7 @@ def progress(session: SparkSession, title: str) -> Iterator[None]:
         if show is None:
             yield
             return
-        with watched(session, lambda tasks: show(tasks.done, tasks.total)):
+        with watched(session, show):
             yield
 
 
@@ -223,7 +215,7 @@ def _polled(session: SparkSession, on_tasks: OnTasks, every_s: float) -> Iterato
                     stage: (total, total) for stage, (_, total) in stages.items() if stage not in active
                 }
                 if stages:
-                    on_tasks(_sum(stages.values()))
+                    on_tasks(*_sum(stages.values()))
 
     with _thread(poll, is_over):
         yield
@@ -244,7 +236,7 @@ def _thread(target: Callable[[], None], is_over: threading.Event) -> Iterator[No
 def _reported(session: SparkSession, on_tasks: OnTasks) -> Iterator[None]:
     def on_progress(*, stages: Any, **_: Any) -> None:
         if stages:
-            on_tasks(_sum((stage.num_completed_tasks, stage.num_tasks) for stage in stages))
+            on_tasks(*_sum((stage.num_completed_tasks, stage.num_tasks) for stage in stages))
 
     handler: Any = on_progress
     session.registerProgressHandler(handler)
@@ -254,64 +246,34 @@ def _reported(session: SparkSession, on_tasks: OnTasks) -> Iterator[None]:
         session.removeProgressHandler(handler)
 
 
-def _sum(stages: Iterable[tuple[int, int]]) -> TaskCount:
+def _sum(stages: Iterable[tuple[int, int]]) -> tuple[int, int]:
     pairs = list(stages)
-    return TaskCount(done=sum(done for done, _ in pairs), total=sum(total for _, total in pairs))
-
-
-Facts = TypeVar("Facts")
-
-PROBES_DDL = "host STRING, version STRING, is_error BOOLEAN, data BINARY"
-_PROBES = pa.schema(
-    [("host", pa.string()), ("version", pa.string()), ("is_error", pa.bool_()), ("data", pa.binary())]
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probed(Generic[Facts]):
-    """What the probe of one task returned: the host and its version of tierctl, and `facts` or an `error`."""
-
-    host: str
-    version: str
-    facts: Facts | None = None
-    error: TierctlError | None = None
+    return sum(done for done, _ in pairs), sum(total for _, total in pairs)
 
 
 def no_check() -> None:
     """Accept every executor that can import tierctl."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeExecutor:
-    """The callable for `DataFrame.mapInArrow` that probes the executor of one task.
-
-    `check` returns facts about the executor, or raises TierctlError if the executor cannot do the work.
-    """
-
-    check: Callable[[], Any] = no_check
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per task: host, version of tierctl, and the encoded result or error of `check`."""
-        for _ in batches:
-            pass
-        data, is_error = outcome(lambda _: self.check(), None)
-        row = {"host": socket.gethostname(), "version": tierctl.__version__}
-        yield pa.RecordBatch.from_pylist([row | {"is_error": is_error, "data": data}], schema=_PROBES)
+def _version_of(check: Callable[[], object]) -> str:
+    """Return the version of tierctl on this executor, which can do the work that `check` asks for."""
+    check()
+    return tierctl.__version__
 
 
-def probed(row: Mapping[str, Any]) -> Probed[Any]:
-    """Return the probe in `row`, a row of ProbeExecutor."""
-    facts, error = decoded_outcome(row["data"], is_error=row["is_error"])
-    return Probed(host=row["host"], version=row["version"], facts=facts, error=error)
+def _probed(check: Callable[[], Any], batches: Iterator[pa.RecordBatch]) -> Any:
+    for _ in batches:
+        pass
+    return check()
 
 
-def require_usable(found: Probed[Any]) -> None:
+def require_usable(found: InputResult[str]) -> None:
     """Raise the error of a probe, or UsageError for another version of tierctl."""
     if found.error is not None:
         raise with_host(found.error, found.host)
-    if found.version != tierctl.__version__:
+    if found.value != tierctl.__version__:
         raise UsageError(
-            f"executor {found.host} has tierctl {found.version}, not {tierctl.__version__}",
+            f"executor {found.host} has tierctl {found.value}, not {tierctl.__version__}",
             hint="install the same version, or none, on the executors",
         )
 
@@ -382,21 +344,22 @@ class Executors:
         Raise the error of `check`, UsageError for an executor with another version of tierctl, and
         EngineError if the job fails or is cancelled because `stopped` returned True.
         """
-        for each in self.probe_each(check, stopped=stopped):
+        for each in self.probe_each(partial(_version_of, check), stopped=stopped):
             require_usable(each)
         return self._slots
 
     def probe_each(
         self, check: Callable[[], Result], *, stopped: Callable[[], bool] = _never
-    ) -> list[Probed[Result]]:
+    ) -> list[InputResult[Result]]:
         """Return what `check` returned or raised on every executor, once for each task that runs at a time.
 
         Executors with another version of tierctl are included. Raise EngineError if the job fails or is
         cancelled because `stopped` returned True.
         """
-        frame = self.session.range(_PROBE_ROWS).mapInArrow(ProbeExecutor(check), PROBES_DDL)
-        found = collect(frame, stopped=stopped, title=self.titled("checking executors"))
-        probes = [probed(row) for row in found.to_pylist()]
+        runner = SparkTask(opened=partial(plain, partial(_probed, check)), takes_rows=True)
+        frame = self.session.range(_PROBE_ROWS)
+        found = self._collect(runner, frame, stopped=stopped, title=None, what="checking executors")
+        probes = list(input_results(found).values())
         self._slots = max(1, len(probes))
         return probes
 
@@ -406,28 +369,21 @@ class Executors:
 
     def rows(self, frame: DataFrame, *, title: str, what: str) -> list[dict[str, Any]]:
         """Return the rows of a small frame; a terminal shows `title`, and Spark the job as `what`."""
-        rows: list[dict[str, Any]] = self._read(frame, title, what).to_pylist()
+        with progress(self.session, title):
+            rows: list[dict[str, Any]] = collect(frame, stopped=_never, title=self.titled(what)).to_pylist()
         return rows
 
-    def _read(self, frame: DataFrame, title: str, what: str) -> pa.Table:
-        with progress(self.session, title):
-            return collect(frame, stopped=_never, title=self.titled(what))
-
     def run_on_rows(
-        self,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        frame: DataFrame,
-        *,
-        title: str,
-        what: str,
-    ) -> Iterator[Any]:
-        """Yield the results of `function` for the rows of each task of `frame`, by number.
+        self, function: Callable[[Iterator[pa.RecordBatch]], Result], frame: DataFrame, *, title: str
+    ) -> Iterator[Result]:
+        """Yield the results of `function` for the rows of each task of `frame`, in the order of tasks.
 
-        It yields rows of RESULTS. Raise the error of the first one that failed, and EngineError.
+        `function` is as that of `run`. Raise the error of the first task that failed, and EngineError.
         """
-        found = self._read(frame.mapInArrow(function, RESULTS_DDL), title, what)
-        for _number, rows in sorted(_rows_by_number(found).items()):
-            yield _value(_input_result(found, rows))
+        runner = SparkTask(opened=partial(plain, function), takes_rows=True)
+        found = self._collect(runner, frame, stopped=_never, title=title, what=title)
+        for _number, result in sorted(input_results(found).items()):
+            yield _value(result)
 
     def run(
         self,
@@ -449,8 +405,8 @@ class Executors:
         if not inputs:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
-        runner = SparkTask(function=PlainFunction(function), measures=self.measures)
-        results = self._collect(runner, tasks, stopped=stopped, title="reading", what="reading")
+        runner = SparkTask(opened=partial(plain, function), measures=self.measures)
+        results = self._run(runner, tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
     def run_spread(
@@ -468,9 +424,10 @@ class Executors:
         """
         if not inputs:
             return
-        runner = SparkTask(function=PlainFunction(gather), measures=self.measures, gathers=True)
+        function = partial(plain, partial(gathered, gather))
+        runner = SparkTask(opened=function, measures=self.measures, takes_rows=True)
         tasks = self._tasks(inputs, [1] * len(inputs), 1)
-        results = self._collect(
+        results = self._run(
             runner, tasks, stopped=_never, title=title, what=title, divide=DivideTask(function=divide)
         )
         for result in input_results(results).values():
@@ -487,14 +444,14 @@ class Executors:
 
     def run_tasks(
         self,
-        function: TaskFunction[Input, Result],
-        tasks: Tasks[Input],
+        opened: Opened,
+        tasks: Tasks[Any],
         *,
-        stopped: Callable[[], bool] = _never,
-        is_retried: bool = False,
-        title: str | None = None,
-        what: str = "working",
-    ) -> dict[int, InputResult[Result]]:
+        stopped: Callable[[], bool],
+        is_retried: bool,
+        title: str | None,
+        what: str,
+    ) -> dict[int, InputResult[Any]]:
         """Run one Spark job with the given tasks, and return the results by the number of their input.
 
         An input without an entry has no known outcome. `is_retried` states that an earlier job may have
@@ -502,11 +459,10 @@ class Executors:
         `what`. Raise JobFailedError if the job fails, and JobStoppedError if it is cancelled because
         `stopped` returned True.
         """
-        runner = SparkTask(function=function, is_retried=is_retried, measures=self.measures)
-        results = self._collect(runner, tasks, stopped=stopped, title=title, what=what)
-        return input_results(results)
+        runner = SparkTask(opened=opened, is_retried=is_retried, measures=self.measures)
+        return input_results(self._run(runner, tasks, stopped=stopped, title=title, what=what))
 
-    def _collect(
+    def _run(
         self,
         runner: SparkTask,
         tasks: Tasks[Any],
@@ -518,12 +474,24 @@ class Executors:
     ) -> pa.Table:
         """Return the rows of RESULTS of one Spark job; with `divide`, `runner` receives what that yields."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
-        bar = nullcontext() if title is None else progress(self.session, title)
-        with parallelism(self.session, len(tasks)), bar:
+        with parallelism(self.session, len(tasks)):
             frame = self.session.createDataFrame(rows)
             if divide is not None:
                 items = frame.mapInArrow(divide, f"{TASKS} BINARY")
                 frame = items.repartition(_SPREAD_PER_SLOT * self.slots)
+            return self._collect(runner, frame, stopped=stopped, title=title, what=what)
+
+    def _collect(
+        self,
+        runner: SparkTask,
+        frame: DataFrame,
+        *,
+        stopped: Callable[[], bool],
+        title: str | None,
+        what: str,
+    ) -> pa.Table:
+        """Return the rows of RESULTS that `runner` yields for the tasks of `frame`."""
+        with nullcontext() if title is None else progress(self.session, title):
             results = collect(frame.mapInArrow(runner, RESULTS_DDL), stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))

@@ -9,13 +9,13 @@ Jobs use the DataFrame API only, so that the session may be one of Spark Connect
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
@@ -62,27 +62,27 @@ def _why_not(master: str, address: str, default_port: int) -> str | None:
     return why_refused(host, port)
 
 
-def within(timeout_s: float, call: Callable[[], T], server: str) -> T:
-    """Return or raise the result of `call`; raise EngineError if it takes longer than `timeout_s`.
+def within(timeout_s: float, call: Callable[[], T], error: EngineError) -> T:
+    """Return or raise the result of `call`; raise `error` if it takes longer than `timeout_s`.
 
-    A call that takes longer keeps running on its own thread. `server` is named in the error.
+    A call that takes longer keeps running on its own thread.
     """
     answers: list[T] = []
     errors: list[Exception] = []
 
-    def run(*_: Any) -> None:
+    def run() -> None:
         try:
             answers.append(call())
         except Exception as e:
             errors.append(e)
 
-    thread = threading.Thread(target=run, name="spark-connect", daemon=True)
+    thread = threading.Thread(target=run, name="spark-start", daemon=True)
     thread.start()
     thread.join(timeout_s)
     if errors:
         raise errors[0]
     if not answers:
-        raise EngineError(f"{server} has not answered for {timeout_s:.0f} s", hint="check the port")
+        raise error
     return answers[0]
 
 
@@ -112,6 +112,11 @@ _CLASSIC = {
     f"spark.executorEnv.{_SAFE_PATH}": "1",
     # Arrow's own pools keep freed memory: 17 MB more in a worker that builds flat files.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    # By default glibc returns the memory of large arrays to the system, which clears each page that it hands
+    # out again: a worker that folds many small metadata partitions spends a twentieth of its time on that.
+    # Some versions of glibc accept no larger second threshold.
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     # tierctl shows its own progress.
     "spark.ui.showConsoleProgress": "false",
     SPECULATION: "false",
@@ -202,9 +207,13 @@ def _connected(settings: SparkSettings) -> SparkSession:
             session.conf.set(name, value)
         return session
 
+    silent = EngineError(
+        f"Spark Connect at {settings.master} has not answered for {CONNECT_TIMEOUT_S:.0f} s",
+        hint="check the port",
+    )
     try:
         with WAITS.waiting(f"connecting to Spark Connect at {settings.master}"):
-            return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
+            return within(CONNECT_TIMEOUT_S, connect, silent)
     except EngineError:
         # An open session would wait for the unresponsive server again when the process ends.
         for session in made:
@@ -224,9 +233,16 @@ def _classic(settings: SparkSettings) -> SparkSession:
     named = {"spark.app.name": f"tierctl {settings.command}".strip()}
     for name, value in (named | own_settings(master) | given | {"spark.master": master}).items():
         conf.set(name, value)
-    waiting = WAITS.waiting(f"starting Spark at {master}")
-    with waiting, _bounded(master, give_up=virtual_machine.kill), _own_interrupts():
-        SparkContext(conf=conf, gateway=virtual_machine.gateway)
+    silent = EngineError(f"Spark at {master} has not started within {START_TIMEOUT_S} s")
+    start = partial(SparkContext, conf=conf, gateway=virtual_machine.gateway)
+    try:
+        with WAITS.waiting(f"starting Spark at {master}"):
+            # Only on the main thread would PySpark replace the handler of SIGINT: a run stops itself between
+            # side effects.
+            within(START_TIMEOUT_S, start, silent)
+    except EngineError:
+        virtual_machine.kill()
+        raise
     return SparkSession.builder.getOrCreate()
 
 
@@ -247,37 +263,3 @@ def _is_elsewhere(settings: SparkSettings) -> bool:
     """Return True if executors have their own file systems, as on YARN and Kubernetes."""
     below_submit = settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ
     return below_submit or (settings.master or "local").startswith(("yarn", "k8s://"))
-
-
-@contextmanager
-def _bounded(master: str, *, give_up: Callable[[], None]) -> Iterator[None]:
-    """After START_TIMEOUT_S call `give_up` and raise EngineError."""
-    done, gave_up = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        if not done.wait(START_TIMEOUT_S):
-            gave_up.set()
-            give_up()
-
-    threading.Thread(target=wait, name="spark-start", daemon=True).start()
-    try:
-        yield
-    except Exception as e:
-        if gave_up.is_set():
-            raise EngineError(f"Spark at {master} has not started within {START_TIMEOUT_S} s") from e
-        raise
-    finally:
-        done.set()
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Restore the handler of SIGINT that PySpark replaces: a run stops itself between side effects."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -67,7 +67,7 @@ from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
 from tierctl.read.tasks import read_task
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.sources.load_options import LogOptions, Mode
+from tierctl.spark.sources.load_options import FilteredReader, LogOptions, Mode, selected_columns
 from tierctl.spark.sources.log_plan import (
     PARTITION_COLUMNS,
     POSITION_COLUMNS,
@@ -78,7 +78,6 @@ from tierctl.spark.sources.log_plan import (
 )
 from tierctl.spark.sources.metadata_splits import timestamps
 from tierctl.spark.sources.predicates import Predicate, mask_of
-from tierctl.spark.sources.pushdown import FilteredReader, selected_columns
 from tierctl.wire.batches import records
 from tierctl.wire.primitives import use_limit_factor
 
