@@ -208,8 +208,7 @@ def _newest_of(
 ) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
     """Yield each of `partitions` with its newest segment that is in one of `states`, and not `excluded`."""
     for partition in partitions:
-        part = state.partition(partition)
-        segments = () if part is None else part.cache.list_remote_log_segments()
+        segments = state.segments_of(partition)
         found = (each for each in segments if each.state in states and each.segment_id not in excluded)
         newest = max(found, key=lambda each: each.start_offset, default=None)
         if newest is not None:

@@ -489,9 +489,7 @@ def _segment_outcome(step: Step, drained: _Drained, partition: Outcome) -> Outco
 
 def _listed(partition: TopicIdPartition, context: RunContext) -> list[RemoteLogSegmentMetadata]:
     context.metadata.refresh()
-    return sorted(
-        context.metadata.list_remote_log_segments(partition), key=lambda s: (s.start_offset, s.segment_id)
-    )
+    return sorted(context.metadata.state.segments_of(partition), key=lambda s: (s.start_offset, s.segment_id))
 
 
 def _publish(

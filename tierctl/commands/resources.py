@@ -60,6 +60,7 @@ from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
+    from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.parallel_fold import FoldResult, FoldRunner, FoldTask
     from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
@@ -279,7 +280,7 @@ class Resources:
         kept: Kept = Kept.SEGMENTS,
         make_topic: bool = False,
         folder: FolderSettings | None = None,
-    ) -> RemoteLogMetadataManager:
+    ) -> TopicBasedRemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
         If `is_whole`, the whole topic is read, also with a state directory. `kept` is what executors return

@@ -87,7 +87,7 @@ def _why_incomplete(
     known = state.partition(partition)
     unknown_ids: frozenset[Uuid] = frozenset()
     if facts.stored_ids is not None:
-        segments = () if known is None else known.cache.list_remote_log_segments()
+        segments = state.segments_of(partition)
         unknown_ids = facts.stored_ids - {segment.segment_id for segment in segments}
         if not unknown_ids:
             return None

@@ -575,18 +575,9 @@ class DerivedMetadata:
         del events, before_append
         raise MetadataError("metadata that was derived from a tier can't be published")
 
-    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
-        part = self.state.partition(partition)
-        return iter(()) if part is None else iter(list(part.cache.list_remote_log_segments()))
-
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
-
-    def has_lost_events(self) -> bool:
-        """Implement `RemoteLogMetadataManager.has_lost_events`: there is no topic that could have."""
-        return False
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`: all events are in one partition."""

@@ -154,7 +154,7 @@ def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
         targets=targets,
         target=target,
         renamed=[run.remote.renamed(segment, target) for segment in chain] if target else [],
-        known={} if target is None else states_of(run.metadata.list_remote_log_segments(target)),
+        known={} if target is None else states_of(run.metadata.state.segments_of(target)),
     )
 
 

@@ -495,7 +495,7 @@ class RebuildSources:
         """
         keys = {partition.key for partition in wanted}
         if self.listed is not None:
-            return [each for each in self.listed if each.partition.key in keys], self._known_here
+            return [each for each in self.listed if each.partition.key in keys], self.state.segments_of
         folders: dict[_Key, list[str]] = {key: [] for key in keys}
         for folder, partitions in self.folders.items():
             for key in keys & {each.key for each in partitions}:
@@ -509,10 +509,6 @@ class RebuildSources:
         lost = keys - self.state.partitions.keys()
         more = self.tier.sets_in({folder for key in lost for folder in folders[key]})
         return ordered([*listed, *_sets_of(lost, more)]), lambda partition: known.get(partition.key, ())
-
-    def _known_here(self, partition: TopicIdPartition) -> Iterable[RemoteLogSegmentMetadata]:
-        part = self.state.partition(partition)
-        return () if part is None else part.cache.list_remote_log_segments()
 
 
 class Rebuild(Change[RebuildRequest]):

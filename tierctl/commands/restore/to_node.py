@@ -383,7 +383,7 @@ class Restore(Change[RestoreIntoRequest]):
         ids = set(chosen.values())
         wanted = [each for each in listed if each.partition.topic_id in ids]
         self.run.metadata.refresh()
-        known = self.run.metadata.list_remote_log_segments
+        known = self.run.metadata.state.segments_of
         found = partition_sources(tier, wanted, list(self._node.directories), known)
         sources = {each.inputs.partition: each for each in found}
         return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]

@@ -294,12 +294,10 @@ class Repair(Change[RepairRequest]):
     def _segments(
         self, partitions: Collection[TopicIdPartition]
     ) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        found = {}
-        for partition in partitions:
-            part = self._state.partition(partition)
-            segments = () if part is None else part.cache.list_remote_log_segments()
-            found[partition] = {segment.segment_id: segment for segment in segments}
-        return found
+        return {
+            partition: {segment.segment_id: segment for segment in self._state.segments_of(partition)}
+            for partition in partitions
+        }
 
     def _examined(
         self,
