@@ -13,7 +13,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence, plan_mark, plan_removal
-from tierctl.plan.safety import check_limits
+from tierctl.plan.preconditions import check_limits
 from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import MissingEvents, Quarantined, TierState

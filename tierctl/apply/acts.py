@@ -18,9 +18,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import Label, RunContext, SideEffectContext, SideEffectResult, effect, slices
+from tierctl.apply.run_context import (
+    STOPPED,
+    Label,
+    Outcome,
+    RunContext,
+    SideEffectContext,
+    SideEffectResult,
+    Status,
+    Stop,
+    effect,
+    slices,
+)
 from tierctl.apply.tier_check import why_not_deletable
 from tierctl.errors import RemoteStorageError, TierctlError
 from tierctl.model import (

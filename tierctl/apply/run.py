@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.run_context import RunContext
+from tierctl.apply.run_context import STOPPED, Outcome, RunContext, Status
 from tierctl.apply.tier_check import claim_tier
 from tierctl.errors import AuthenticationError, MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid

@@ -34,7 +34,7 @@ from tierctl.report.render import SHOW, View, show_rows, show_texts
 from tierctl.report.texts import Tally, counted, printable
 
 if TYPE_CHECKING:
-    from tierctl.apply.outcome import Outcome
+    from tierctl.apply.run_context import Outcome
     from tierctl.commands import MutationResult
     from tierctl.plan.steps import Plan
 

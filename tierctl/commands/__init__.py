@@ -121,8 +121,8 @@ if TYPE_CHECKING:
     from tierctl.commands.submit import SubmitLine as SubmitLine
     from tierctl.commands.submit import SubmitRequest as SubmitRequest
     from tierctl.commands.submit import submit as submit
-    from tierctl.commands.sweep.command import SweepRequest as SweepRequest
-    from tierctl.commands.sweep.command import sweep as sweep
+    from tierctl.commands.sweep import SweepRequest as SweepRequest
+    from tierctl.commands.sweep import sweep as sweep
     from tierctl.commands.verify.command import FINDINGS as FINDINGS
     from tierctl.commands.verify.command import VerifyRequest as VerifyRequest
     from tierctl.commands.verify.command import finding_kinds as finding_kinds
@@ -239,7 +239,7 @@ _PUBLIC = {
         "segments",
     ),
     "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
-    "tierctl.commands.sweep.command": ("SweepRequest", "sweep"),
+    "tierctl.commands.sweep": ("SweepRequest", "sweep"),
     "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
     "tierctl.read.record_rows": ("INDEXES", "RECORDS"),
     "tierctl.report.results": ("RowLines", "Stream"),

@@ -44,7 +44,7 @@ from tierctl.state.tier_state import TierState
 
 _CHANGES = {
     "copy": "tierctl.commands.copy.command:Copy",
-    "sweep": "tierctl.commands.sweep.command:Sweep",
+    "sweep": "tierctl.commands.sweep:Sweep",
     "delete": "tierctl.commands.delete:Delete",
     REBUILD: "tierctl.commands.restore.to_metadata:Rebuild",
     MATERIALISE: "tierctl.commands.restore.to_log:Materialise",

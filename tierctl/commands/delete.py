@@ -9,9 +9,17 @@ import typer
 
 from tierctl import locallog
 from tierctl.apply.acts import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
-from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop, stop_on_signals
 from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import Label, RunContext, effect
+from tierctl.apply.run_context import (
+    STOPPED,
+    Label,
+    Outcome,
+    RunContext,
+    Status,
+    Stop,
+    effect,
+    stop_on_signals,
+)
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
@@ -31,8 +39,7 @@ from tierctl.model import (
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
-from tierctl.plan.preconditions import why_unreadable
-from tierctl.plan.safety import leaked_topic_ids
+from tierctl.plan.preconditions import leaked_topic_ids, why_unreadable
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import kernel, locallog
-from tierctl.apply.outcome import calling_on_signals
+from tierctl.apply.run_context import calling_on_signals
 from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
@@ -50,7 +50,7 @@ from tierctl.model.settings.known import (
     unknown_names,
 )
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
-from tierctl.plan.safety import TierContents, check_tier
+from tierctl.plan.preconditions import TierContents, check_tier
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier

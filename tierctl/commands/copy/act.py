@@ -17,13 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.acts import Deletion, DeletionLabels, delete_segments, segment_update
-from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import (
+    STOPPED,
+    Outcome,
     RunContext,
     SideEffectContext,
     SideEffectInput,
     SideEffectResult,
+    Status,
+    Stop,
     StoppedCopies,
     effect,
 )

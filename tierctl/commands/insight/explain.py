@@ -16,7 +16,7 @@ from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
-from tierctl.commands.sweep.decide import explained as explained_sweep
+from tierctl.commands.sweep import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.configs import SettingValue
@@ -24,11 +24,11 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
+from tierctl.plan.breaches import why_cut
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown

@@ -24,7 +24,7 @@ from tierctl.commands.insight.tier_digest import (
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
-from tierctl.commands.sweep.decide import retention_inputs, summed_up
+from tierctl.commands.sweep import retention_inputs, summed_up
 from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
 from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges, read_daily_changes

@@ -21,8 +21,7 @@ from tierctl.commands.mutation import Mutation, any_not_understood, mutation, sk
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import Resources
 from tierctl.commands.setting_changes import OF_TIER_AND_DISKS, Changes
-from tierctl.commands.sweep.command import SweepRequest
-from tierctl.commands.sweep.decide import changed_configs, retention_inputs
+from tierctl.commands.sweep import SweepRequest, changed_configs, retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset

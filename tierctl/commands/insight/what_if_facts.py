@@ -8,7 +8,7 @@ from typing import Self
 
 from tierctl.commands.resources import Resources
 from tierctl.commands.setting_changes import Changes
-from tierctl.commands.sweep.decide import RetentionInputs, stored_lineage
+from tierctl.commands.sweep import RetentionInputs, stored_lineage
 from tierctl.errors import (
     RemoteTierMissing,
     TierctlError,
@@ -28,7 +28,9 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
+from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import EXPIRED, LocalRetention
+from tierctl.plan.expiry import PartitionDecisions
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -40,10 +42,8 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
+from tierctl.plan.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
-from tierctl.plan.retention.breaches import view_of_log
-from tierctl.plan.retention.expiry import PartitionDecisions
-from tierctl.plan.retention.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier

@@ -43,9 +43,8 @@ from tierctl.model import (
 from tierctl.model.choices import NOT_A_BROKER_ID, THREADS
 from tierctl.plan.choose_sets import LocalHole
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.preconditions import newest_replicas
+from tierctl.plan.preconditions import WRONG_TIER, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
-from tierctl.plan.safety import WRONG_TIER
 from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tierctl.apply.acts import publish_segments
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import effect
+from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably

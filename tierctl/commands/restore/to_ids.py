@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Act, Acts, Run
-from tierctl.apply.run_context import RunContext, SideEffectContext, SideEffectResult, effect
+from tierctl.apply.run_context import (
+    STOPPED,
+    Outcome,
+    RunContext,
+    SideEffectContext,
+    SideEffectResult,
+    Status,
+    effect,
+)
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation

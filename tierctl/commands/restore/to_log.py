@@ -9,8 +9,8 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Acts
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest

@@ -10,8 +10,8 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Acts
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker, is_untraceable
 from tierctl.commands.mutation import Mutation

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
+from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -46,9 +46,9 @@ from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
+from tierctl.plan.breaches import Limits, distinct_bytes
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.retention.breaches import Limits, distinct_bytes
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of

@@ -49,8 +49,9 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.partition_choice import decide_partition
-from tierctl.plan.preconditions import CurrentTopics, why_unknown
+from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.repair import (
     ORPHAN_AGE_MS,
@@ -62,8 +63,6 @@ from tierctl.plan.repair import (
     lower_offset,
     plan_repair,
 )
-from tierctl.plan.retention.leader_views import knows_log_start
-from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState

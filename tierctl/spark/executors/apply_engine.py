@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from tierctl.apply.outcome import Stop
-from tierctl.apply.run_context import SideEffect, SideEffectContext, SideEffectResult, SourceTier, no_op
+from tierctl.apply.run_context import SideEffect, SideEffectContext, SideEffectResult, SourceTier, Stop, no_op
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteTierMissing,
