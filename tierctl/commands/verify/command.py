@@ -66,151 +66,6 @@ _Key = tuple[Uuid, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepReadsAsked:
-    """The options of a request about the segments to read.
-
-    `percent` of the segments, or all; objects of at most `budget_bytes`; `seed` makes a sample repeatable.
-    The reads are stored in `state_dir`, if it is given.
-    """
-
-    percent: float | None
-    budget_bytes: int | None
-    seed: int | None
-    state_dir: Path | None
-
-    @property
-    def is_sample(self) -> bool:
-        """Whether only some segments are requested; raise UsageError for a seed without a sample."""
-        asks = self.percent is not None or self.budget_bytes is not None
-        if self.seed is not None and not asks:
-            raise UsageError("--seed needs --sample or --budget", hint="add one, or leave --seed out")
-        return asks
-
-
-def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
-    """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
-    earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
-    recent = {
-        key: {each: run for each, run in runs.items() if now_ms - KEPT_MS < run.at_ms <= now_ms}
-        for key, runs in earlier.items()
-    }
-    sample = None
-    if asked.is_sample:
-        seed = randbelow(_SEED_MAX) if asked.seed is None else asked.seed
-        sample = Sample(
-            percent=100.0 if asked.percent is None else asked.percent,
-            seed=seed,
-            budget_bytes=asked.budget_bytes,
-            # A run that is repeated with its seed reads the same segments again.
-            was_read={
-                key: frozenset(each for each, run in runs.items() if run.seed != seed)
-                for key, runs in recent.items()
-            },
-        )
-    was_read = {key: frozenset(runs) for key, runs in recent.items()}
-    return DeepReads(sample=sample, was_read=None if asked.state_dir is None else was_read)
-
-
-@contextmanager
-def reads_recorded(
-    reads: DeepReads, asked: DeepReadsAsked, metadata: RemoteLogMetadataManager, now_ms: int
-) -> Iterator[None]:
-    """Store in the state directory which segments the block has read, also if it ends early."""
-    try:
-        yield
-    finally:
-        if asked.state_dir is not None and reads.done.ids:
-            seed = None if reads.sample is None else reads.sample.seed
-            record_read_segments(
-                asked.state_dir,
-                reads.done.ids,
-                ReadingRun(now_ms, seed),
-                is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
-            )
-
-
-def _is_finished(metadata: RemoteLogMetadataManager, key: _Key, segment_id: Uuid) -> bool:
-    part = metadata.state.partitions.get(key)
-    segment = None if part is None else part.get(segment_id)
-    return segment is not None and segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-
-
-_UNREPAIRED_MAX = 1000
-_OF_INDEXES = frozenset({FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_INDEX, FindingKind.EPOCHS_DIFFER})
-"""Kinds of findings that may concern an index; a missing or damaged index is derived from the log again."""
-
-
-@dataclass(slots=True)
-class _Collected:
-    """The facts about the findings that a repair plan needs."""
-
-    orphans_of: dict[str, None] = field(default_factory=dict)
-    indexes_of: dict[str, None] = field(default_factory=dict)
-    offset_files: dict[str, None] = field(default_factory=dict)
-    unrepaired: list[Unrepaired] = field(default_factory=list)
-    more: int = 0
-    """Number of findings without a repair that are above the limit of `unrepaired` or name no partition."""
-
-    def add(self, finding: Finding) -> None:
-        """Collect the facts about `finding` that the plan needs."""
-        partition = _partition_of(finding)
-        if finding.check is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
-            self.offset_files[finding.key] = None
-        elif finding.check in _OF_INDEXES and partition is not None and finding.segment_id is not None:
-            self.indexes_of[f"{partition_text(partition.key)}:{finding.segment_id}"] = None
-        elif finding.check is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
-            self.orphans_of[partition_text(partition.key)] = None
-        elif finding.check in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.check.row.repair is None:
-            self._add_unrepaired(finding, partition)
-
-    def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
-        if finding.severity is Severity.INFO:
-            return
-        if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
-            self.more += 1
-            return
-        self.unrepaired.append(Unrepaired(finding.check, partition, finding.segment_id, finding.fix))
-
-
-def with_repairs(
-    findings: Iterator[Finding],
-    request: Request,
-    progress: Progress,
-    keep: Callable[[MutationResult], None],
-) -> Iterator[Finding]:
-    """Yield all findings, then plan their repairs with `request` and pass the planned result to `keep`."""
-    collected = _Collected()
-    with Resources(request=request, progress=progress) as resources:
-        if resources.is_on_spark:
-            # Both parts of the run use this session: not every driver can start a second one.
-            _ = resources.spark
-        for finding in findings:
-            collected.add(finding)
-            yield finding
-        if collected.more:
-            progress.say(f"{collected.more} more findings without a repair: see their hints")
-        keep(Repair.of(_repair_request(collected, request), progress))
-
-
-def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
-    shared = {each.name for each in fields(RepairRequest)} & {each.name for each in fields(request)}
-    values = {name: getattr(request, name) for name in shared} | {
-        "orphans_of": tuple(collected.orphans_of),
-        "indexes_of": tuple(collected.indexes_of),
-        "offset_files": tuple(collected.offset_files),
-        "unrepaired": tuple(collected.unrepaired),
-        "meter": None,
-    }
-    return RepairRequest(**values)
-
-
-def _partition_of(finding: Finding) -> TopicIdPartition | None:
-    if finding.topic_id is None or finding.partition is None:
-        return None
-    return TopicIdPartition(finding.topic_id, finding.topic or "", finding.partition)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest(Request):
     """A request to compare the metadata with the tier, the logs and the cluster."""
 
@@ -312,18 +167,144 @@ class VerifyRequest(Request):
     def validate(self) -> None:
         """Implement `Request.validate`."""
         required("--metadata", self.metadata)
-        if self.deep or self.reads_asked.is_sample or self.plan_out is not None:
+        if self.reads_bytes or self.plan_out is not None:
             required("--remote", self.remote)
 
     @property
-    def reads_asked(self) -> DeepReadsAsked:
-        """The segments that --deep must read, and the file that records which segments were read."""
-        return DeepReadsAsked(
-            percent=self.sample_percent,
-            budget_bytes=self.budget_bytes,
-            seed=self.seed,
-            state_dir=self.state_dir,
+    def is_sample(self) -> bool:
+        """Whether the bytes of only some segments are read; raise UsageError for a seed without a sample."""
+        asks = self.sample_percent is not None or self.budget_bytes is not None
+        if self.seed is not None and not asks:
+            raise UsageError("--seed needs --sample or --budget", hint="add one, or leave --seed out")
+        return asks
+
+    @property
+    def reads_bytes(self) -> bool:
+        """Whether the bytes of segments are read; raises as `is_sample`."""
+        return self.deep or self.is_sample
+
+
+def open_deep_reads(request: VerifyRequest, now_ms: int) -> DeepReads:
+    """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
+    earlier = {} if request.state_dir is None else read_segments(request.state_dir)
+    recent = {
+        key: {each: run for each, run in runs.items() if now_ms - KEPT_MS < run.at_ms <= now_ms}
+        for key, runs in earlier.items()
+    }
+    sample = None
+    if request.is_sample:
+        seed = randbelow(_SEED_MAX) if request.seed is None else request.seed
+        sample = Sample(
+            percent=100.0 if request.sample_percent is None else request.sample_percent,
+            seed=seed,
+            budget_bytes=request.budget_bytes,
+            # A run that is repeated with its seed reads the same segments again.
+            was_read={
+                key: frozenset(each for each, run in runs.items() if run.seed != seed)
+                for key, runs in recent.items()
+            },
         )
+    was_read = {key: frozenset(runs) for key, runs in recent.items()}
+    return DeepReads(sample=sample, was_read=None if request.state_dir is None else was_read)
+
+
+@contextmanager
+def reads_recorded(
+    reads: DeepReads, request: VerifyRequest, metadata: RemoteLogMetadataManager, now_ms: int
+) -> Iterator[None]:
+    """Store in the state directory which segments the block has read, also if it ends early."""
+    try:
+        yield
+    finally:
+        if request.state_dir is not None and reads.done.ids:
+            seed = None if reads.sample is None else reads.sample.seed
+            record_read_segments(
+                request.state_dir,
+                reads.done.ids,
+                ReadingRun(now_ms, seed),
+                is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
+            )
+
+
+def _is_finished(metadata: RemoteLogMetadataManager, key: _Key, segment_id: Uuid) -> bool:
+    part = metadata.state.partitions.get(key)
+    segment = None if part is None else part.get(segment_id)
+    return segment is not None and segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+_UNREPAIRED_MAX = 1000
+_OF_INDEXES = frozenset({FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_INDEX, FindingKind.EPOCHS_DIFFER})
+"""Kinds of findings that may concern an index; a missing or damaged index is derived from the log again."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The facts about the findings that a repair plan needs."""
+
+    orphans_of: dict[str, None] = field(default_factory=dict)
+    indexes_of: dict[str, None] = field(default_factory=dict)
+    offset_files: dict[str, None] = field(default_factory=dict)
+    unrepaired: list[Unrepaired] = field(default_factory=list)
+    more: int = 0
+    """Number of findings without a repair that are above the limit of `unrepaired` or name no partition."""
+
+    def add(self, finding: Finding) -> None:
+        """Collect the facts about `finding` that the plan needs."""
+        partition = _partition_of(finding)
+        if finding.check is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
+            self.offset_files[finding.key] = None
+        elif finding.check in _OF_INDEXES and partition is not None and finding.segment_id is not None:
+            self.indexes_of[f"{partition_text(partition.key)}:{finding.segment_id}"] = None
+        elif finding.check is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
+            self.orphans_of[partition_text(partition.key)] = None
+        elif finding.check in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.check.row.repair is None:
+            self._add_unrepaired(finding, partition)
+
+    def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
+        if finding.severity is Severity.INFO:
+            return
+        if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
+            self.more += 1
+            return
+        self.unrepaired.append(Unrepaired(finding.check, partition, finding.segment_id, finding.fix))
+
+
+def with_repairs(
+    findings: Iterator[Finding],
+    request: Request,
+    progress: Progress,
+    keep: Callable[[MutationResult], None],
+) -> Iterator[Finding]:
+    """Yield all findings, then plan their repairs with `request` and pass the planned result to `keep`."""
+    collected = _Collected()
+    with Resources(request=request, progress=progress) as resources:
+        if resources.is_on_spark:
+            # Both parts of the run use this session: not every driver can start a second one.
+            _ = resources.spark
+        for finding in findings:
+            collected.add(finding)
+            yield finding
+        if collected.more:
+            progress.say(f"{collected.more} more findings without a repair: see their hints")
+        keep(Repair.of(_repair_request(collected, request), progress))
+
+
+def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
+    shared = {each.name for each in fields(RepairRequest)} & {each.name for each in fields(request)}
+    values = {name: getattr(request, name) for name in shared} | {
+        "orphans_of": tuple(collected.orphans_of),
+        "indexes_of": tuple(collected.indexes_of),
+        "offset_files": tuple(collected.offset_files),
+        "unrepaired": tuple(collected.unrepaired),
+        "meter": None,
+    }
+    return RepairRequest(**values)
+
+
+def _partition_of(finding: Finding) -> TopicIdPartition | None:
+    if finding.topic_id is None or finding.partition is None:
+        return None
+    return TopicIdPartition(finding.topic_id, finding.topic or "", finding.partition)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -503,8 +484,6 @@ def _findings(
     read: RemoteLogMetadataManager | None,
     read_logs: ReadLogs | None,
 ) -> Iterator[Finding]:
-    asked = request.reads_asked
-    is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
         metadata = whole_metadata(resources, kept=_kept(request)) if read is None else read
@@ -524,9 +503,9 @@ def _findings(
         if request.meter is not None:
             measure_tier(request.meter, state)
         deep = None
-        if is_deep and remote is not None:
-            reads = examined.reads = open_deep_reads(asked, resources.now_ms)
-            opened.enter_context(reads_recorded(reads, asked, metadata, resources.now_ms))
+        if request.reads_bytes and remote is not None:
+            reads = examined.reads = open_deep_reads(request, resources.now_ms)
+            opened.enter_context(reads_recorded(reads, request, metadata, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         states = chain([state], iter(metadata.refresh, None))
         verification = Verification(
@@ -556,7 +535,7 @@ def _findings(
 
 def _kept(request: VerifyRequest) -> Kept:
     """Return what the driver keeps: the record of reads leaves out segments that are no longer there."""
-    is_recorded = request.state_dir is not None and (request.deep or request.reads_asked.is_sample)
+    is_recorded = request.state_dir is not None and request.reads_bytes
     return Kept.SEGMENTS if is_recorded else Kept.FACTS
 
 
