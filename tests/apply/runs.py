@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.journal import Journal
-from tierctl.apply.run import Acts, run
+from tierctl.apply.run import Acts, DeleteSegments, run
 from tierctl.apply.run_context import (
     Engine,
     LocalEngine,

@@ -26,6 +26,7 @@ from tierctl.errors import ExitCode, LockedError, TierctlError, combined_exit_co
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.choices import DELETE_WAVE_SIZE, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.model.progress import Advance, no_op
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.plan.steps import Step
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -231,10 +232,6 @@ def index_names(base_offset: int) -> tuple[str, str]:
     return f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"
 
 
-def no_op(_amount: int) -> None:
-    """Ignore the amount; used if the caller displays no progress."""
-
-
 class StoppedCopies:
     """For each partition, the start offset of the segment at which copying stopped.
 
@@ -275,8 +272,8 @@ class SideEffectContext:
     remote: RemoteStorageManager
     source_tier: SourceTier | None = None
     stop: Stop = field(default_factory=Stop)
-    advance: Callable[[int], None] = no_op
-    deleted: Callable[[int], None] = no_op
+    advance: Advance = no_op
+    deleted: Advance = no_op
     stopped_copies: StoppedCopies = field(default_factory=StoppedCopies)
 
 
@@ -478,8 +475,8 @@ class RunContext:
     allow_missing_objects: bool = False
     adopt_tier: bool = False
     kafka_version: KafkaVersion = LATEST
-    advance: Callable[[int], None] = no_op
-    deleted: Callable[[int], None] = no_op
+    advance: Advance = no_op
+    deleted: Advance = no_op
 
     def waves(self, copies: Sequence[T]) -> Iterator[Sequence[T]]:
         """Yield consecutive slices of `copies`, each of at most `wave_size` items."""

@@ -136,8 +136,12 @@ class Change(ABC, Generic[R]):
         """Return what is done for each action of the plan, in the order in which a run does it."""
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if brokers may do the work on `partitions` themselves; called before a wave."""
-        self.run.check_fence(partitions)
+        """Raise SafetyRefusal if brokers may do the work on `partitions` themselves; called before a wave.
+
+        A run that writes files in log directories holds their locks, which keep brokers out.
+        """
+        if not self.writes_logs:
+            self.run.check_fence(partitions)
 
     def require_topics(self) -> None:
         """Raise SafetyRefusal if topics that were selected by name are skipped.

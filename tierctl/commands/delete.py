@@ -8,8 +8,16 @@ from typing import Annotated
 import typer
 
 from tierctl import locallog
-from tierctl.apply.acts import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
-from tierctl.apply.run import Acts, Run
+from tierctl.apply.run import (
+    Acts,
+    DeleteSegments,
+    Deletion,
+    DeletionLabels,
+    Run,
+    Wave,
+    delete_waves,
+    outcome_of,
+)
 from tierctl.apply.run_context import (
     STOPPED,
     Label,

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.acts import DeleteSegments, RaiseLogStarts, raise_log_starts
-from tierctl.apply.run import Acts, Run
+from tierctl.apply.run import Acts, DeleteSegments, RaiseLogStarts, Run, raise_log_starts
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.histories import require_logs_of
 from tierctl.commands.local_logs import missing_log_note
@@ -295,28 +294,33 @@ def _read_lineages(
 
     The threads of the run read them. Raises RemoteTierMissing if the tier itself is not there.
     """
-
-    def read(segment: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...] | TierctlError:
-        try:
-            return () if segment is None else stored_lineage(run.remote, segment)
-        except RemoteTierMissing:
-            raise
-        except TierctlError as e:
-            return e
-
     groups = [newest[at : at + _READ_PER_TASK] for at in range(0, len(newest), _READ_PER_TASK)]
     bar = run.progress.bar("reading leader epochs", unit="files", total=len(newest))
     with bar as advance, ThreadPoolExecutor(run.request.threads) as pool:
-        results = pool.map(lambda group: [read(segment) for _, segment in group], groups)
+        results = pool.map(
+            lambda group: [stored_lineage(run.remote, segment) for _, segment in group], groups
+        )
         for group, answers in zip(groups, results, strict=True):
             advance(len(group))
             yield from zip((partition for partition, _ in group), answers, strict=True)
 
 
-def stored_lineage(remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs that are stored in the tier with a partition's newest segment."""
-    with remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
-        return read_leader_epoch_checkpoint(stream.read())
+def stored_lineage(
+    remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata | None
+) -> tuple[EpochEntry, ...] | TierctlError:
+    """Return the leader epochs that are stored in the tier with a partition's newest segment, or the error.
+
+    They are none without a segment. Raise RemoteTierMissing if the tier itself is not there.
+    """
+    if newest is None:
+        return ()
+    try:
+        with remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
+            return read_leader_epoch_checkpoint(stream.read())
+    except RemoteTierMissing:
+        raise
+    except TierctlError as e:
+        return e
 
 
 _ASSUMED_HINT = "change the settings of the topics first, and leave --assume out"

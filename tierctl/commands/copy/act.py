@@ -16,8 +16,7 @@ published, so that the store never waits:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tierctl.apply.acts import Deletion, DeletionLabels, delete_segments, segment_update
-from tierctl.apply.run import Run
+from tierctl.apply.run import Deletion, DeletionLabels, Run, delete_segments, segment_update
 from tierctl.apply.run_context import (
     STOPPED,
     Outcome,

@@ -7,8 +7,7 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.acts import DeleteSegments
-from tierctl.apply.run import Acts
+from tierctl.apply.run import Acts, DeleteSegments
 from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments

@@ -10,7 +10,6 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.setting_changes import Changes
 from tierctl.commands.sweep import RetentionInputs, stored_lineage
 from tierctl.errors import (
-    RemoteTierMissing,
     TierctlError,
 )
 from tierctl.model import (
@@ -402,14 +401,9 @@ def _lineages(
 
 
 def _lineage(part: PartitionState, remote: RemoteStorageManager) -> tuple[EpochEntry, ...]:
-    newest = part.segments.newest()
-    try:
-        return () if newest is None else stored_lineage(remote, newest)
-    except RemoteTierMissing:
-        raise
-    except TierctlError:
-        # Without a lineage the partition is undecided, and the plan states that.
-        return ()
+    found = stored_lineage(remote, part.segments.newest())
+    # Without a lineage the partition is undecided, and the plan states that.
+    return () if isinstance(found, TierctlError) else found
 
 
 def _views(

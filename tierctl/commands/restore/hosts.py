@@ -18,8 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from tierctl.apply.acts import EventFields, introduces, publish_in_waves, segment_events
-from tierctl.apply.run import Acts, Run
+from tierctl.apply.run import Acts, EventFields, Run, introduces, publish_in_waves, segment_events
 from tierctl.apply.run_context import Outcome, RunContext, Status, effect
 from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
@@ -514,6 +513,7 @@ class RebuildOnHost(Change[MutationRequest]):
     """
 
     command = REBUILD
+    writes_logs = True
     changes_tier = False
 
     def __init__(self, run: Mutation, saved: SavedPlan, hosts: HostsPlan) -> None:
@@ -548,9 +548,6 @@ class RebuildOnHost(Change[MutationRequest]):
         _require_objects(self.run, self._planned)
         for folder in self.run.request.log_dir:
             ensure_stopped(folder)
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.run import Act, Acts, Run
+from tierctl.apply.run import Act, Acts, Run, publish_behind_logs
 from tierctl.apply.run_context import (
     STOPPED,
     Outcome,
@@ -29,7 +29,6 @@ from tierctl.commands.restore.new_logs import (
     PartitionSource,
     TargetFolder,
     partition_sources,
-    publish_behind_logs,
     require_same_steps,
     require_writable,
     restore_step,
@@ -311,9 +310,6 @@ class NewIds(Change[RestoreNewIdsRequest]):
         assumed = names if self.request.assume_enabled else ()
         require_enabled(names, self._configs, named=names, assumed=assumed)
         require_same_steps(plan, self._plan, "a partition")
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

@@ -1,7 +1,7 @@
 """`restore log`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -512,9 +512,6 @@ class Materialise(Change[RestoreLogRequest]):
                     f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
                     hint="free disk space, or restore fewer partitions or records: --partition, --until",
                 )
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

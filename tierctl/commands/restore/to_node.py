@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.run import Acts
+from tierctl.apply.run import Acts, publish_behind_logs
 from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.request import MutationRequest
@@ -22,7 +22,6 @@ from tierctl.commands.restore.new_logs import (
     PartitionSource,
     epoch_after,
     partition_sources,
-    publish_behind_logs,
     refusal_of,
     require_same_steps,
     restore_step,

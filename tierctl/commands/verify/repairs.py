@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.acts import DeleteSegments, publish_in_waves
-from tierctl.apply.run import Acts
+from tierctl.apply.run import Acts, DeleteSegments, publish_in_waves
 from tierctl.checks.findings import Finding, FindingKind, metadata_finding
 from tierctl.commands.change import Change
 from tierctl.commands.delete import deletion_evidence, remove_partitions
