@@ -3,6 +3,8 @@
 This package is tierctl's Python API: `from tierctl.commands import SweepRequest, sweep`. Nothing here prints.
 """
 
+import ast
+import inspect
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -132,120 +134,19 @@ if TYPE_CHECKING:
     from tierctl.report.results import RowLines as RowLines
     from tierctl.report.results import Stream as Stream
 
-_PUBLIC = {
-    "tierctl.checks.check": ("CHECKS",),
-    "tierctl.commands.apply": ("ApplyRequest", "apply"),
-    "tierctl.commands.cache": (
-        "BuildCacheRequest",
-        "CACHE_CHECKS",
-        "CACHE_ENTRIES",
-        "CACHE_FILES",
-        "CACHE_REWRITES",
-        "CacheBuild",
-        "CacheCompaction",
-        "CacheRequest",
-        "CacheRows",
-        "CompactCacheRequest",
-        "ShowCacheRequest",
-        "build_cache",
-        "compact_cache",
-        "show_cache",
-        "verify_cache",
-    ),
-    "tierctl.commands.change": ("MutationResult",),
-    "tierctl.commands.copy.command": ("CopyRequest", "copy"),
-    "tierctl.commands.delete": (
-        "DeleteRequest",
-        "LEAKED_TOPICS",
-        "REMOVER_INTERVAL_MS",
-        "LeakedTopic",
-        "LeakedTopics",
-        "delete",
-        "delete_repeatedly",
-        "find_leaked_topics",
-    ),
-    "tierctl.commands.fetch": (
-        "FetchRequest",
-        "FetchResult",
-        "FollowerState",
-        "IndexEntries",
-        "ObjectBytes",
-        "RecordRows",
-        "RecordTexts",
-        "fetch",
-    ),
-    "tierctl.commands.format": ("EVENTS", "FormatRequest", "find_formatter_jar", "format_records"),
-    "tierctl.commands.insight.config": (
-        "ConfigRequest",
-        "NamesRequest",
-        "NamesResult",
-        "OptionValue",
-        "SETTINGS",
-        "SettingInForce",
-        "check_names",
-        "show_config",
-    ),
-    "tierctl.commands.insight.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
-    "tierctl.commands.insight.explain": (
-        "EXPLANATIONS",
-        "ExplainRequest",
-        "Explanation",
-        "Explanations",
-        "explain",
-    ),
-    "tierctl.commands.insight.report": ("REPORT_ROWS", "Report", "ReportRequest", "report"),
-    "tierctl.commands.insight.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
-    "tierctl.commands.insight.what_if": (
-        "CHANGE_ROWS",
-        "GroupLoss",
-        "TopicOutlook",
-        "WhatIf",
-        "WhatIfRequest",
-        "what_if",
-    ),
-    "tierctl.commands.offsets": (
-        "COMMITTED_OFFSETS",
-        "OFFSET_REPAIRS",
-        "OffsetStep",
-        "OffsetsCheck",
-        "OffsetsRepair",
-        "OffsetsRequest",
-        "RepairOffsetsRequest",
-        "StoredOffsets",
-        "UNSAFE_OFFSETS",
-        "check_offsets",
-        "repair_offsets",
-        "show_offsets",
-    ),
-    "tierctl.commands.pipeline": ("COMMITS", "PipelineCommit", "RunPipelineRequest", "run_pipeline"),
-    "tierctl.commands.restore.backup_config": (
-        "BackupConfig",
-        "BackupConfigRequest",
-        "SAVED_TOPICS",
-        "backup_config",
-    ),
-    "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
-    "tierctl.commands.restore.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
-    "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
-    "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
-    "tierctl.commands.restore.to_metadata": ("RebuildRequest", "rebuild"),
-    "tierctl.commands.restore.to_node": ("RestoreIntoRequest", "restore_into"),
-    "tierctl.commands.segments": (
-        "PartitionOffsets",
-        "SEGMENT_ROWS",
-        "SegmentsRequest",
-        "SegmentsResult",
-        "TopicSize",
-        "segments",
-    ),
-    "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
-    "tierctl.commands.sweep": ("SweepRequest", "sweep"),
-    "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
-    "tierctl.read.record_rows": ("INDEXES", "RECORDS"),
-    "tierctl.report.results": ("RowLines", "Stream"),
-}
-"""The public names of each module, whose types the imports above give to type checkers."""
-_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+def _stated_modules() -> dict[str, str]:
+    """Return the module of each public name, as the imports above state it.
+
+    Only type checkers carry these imports out.
+    """
+    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    stated = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    modules = {alias.name: node.module or "" for node in stated for alias in node.names}
+    return {name: module for name, module in modules.items() if module.startswith("tierctl.")}
+
+
+_MODULE_OF = _stated_modules()
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
@@ -255,7 +156,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULE_OF[name])
-    globals().update({each: getattr(module, each) for each in _PUBLIC[_MODULE_OF[name]]})
+    own = [each for each, stated in _MODULE_OF.items() if stated == module.__name__]
+    globals().update({each: getattr(module, each) for each in own})
     if "pyarrow" in sys.modules:
         import_module("tierctl.wire.arrays").start_without_pandas()
     return globals()[name]
