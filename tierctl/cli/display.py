@@ -65,10 +65,8 @@ Following = str | Sequence[str] | Again | None
 class Rows(View):
     """The options about the rows that a command prints."""
 
-    output: Annotated[
-        OutputFormat,
-        typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
-    ] = OutputFormat.TABLE
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", rich_help_panel=SHOW)] = OutputFormat.TABLE
+    """Format of the rows on stdout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

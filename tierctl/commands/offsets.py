@@ -52,25 +52,12 @@ class RepairOffsetsRequest(OffsetsRequest):
     """A request to replace unsafe offsets in the file; it only plans unless `apply` is true."""
 
     set_offset: Annotated[
-        Sequence[str],
-        typer.Option(
-            "--set",
-            metavar="PARTITION=OFFSET",
-            help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
+        Sequence[str], typer.Option("--set", metavar="PARTITION=OFFSET", rich_help_panel=APPLY), TYPED_ONLY
     ] = ()
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
-            "may be lost.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
-    ] = False
+    """Set the offset of this metadata partition. To raise an offset, add --force. Repeatable."""
+    force: Annotated[bool, typer.Option("--force", rich_help_panel=APPLY), TYPED_ONLY] = False
+    """Allow --set to raise offsets. The events below a raised offset are never read, so segments may be lost.
+    """
     apply: Apply = False
 
     def validate(self) -> None:
