@@ -11,7 +11,7 @@ from tierctl.cli.app import Command
 from tierctl.cli.options import with_options
 from tierctl.cli.profiles import OptionKeys
 from tierctl.cli.run_settings import RunSettings
-from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import UsageError
 from typer.main import get_command
 from typer.testing import CliRunner

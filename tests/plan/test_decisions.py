@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tierctl.commands.insight.tier_digest import segment_kinds
+from tierctl.commands.tier_digest import segment_kinds
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, stop_lines

@@ -15,7 +15,7 @@ from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.profiles import option_key
 from tierctl.cli.run_settings import RunSettings
-from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
+from tierctl.commands.request import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns

@@ -22,8 +22,8 @@ from typer.models import ParameterInfo
 
 from tierctl.cli.everywhere import HELP_OPTION, OPTIONS
 from tierctl.cli.run_settings import RunSettings
-from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
-from tierctl.commands.shared_options import WHERE as PLACES
+from tierctl.commands.request import APPLY, RUN, TYPED_ONLY
+from tierctl.commands.request import WHERE as PLACES
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.report.columns import Columns

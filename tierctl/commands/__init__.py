@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from tierctl.commands.cache import show_cache as show_cache
     from tierctl.commands.cache import verify_cache as verify_cache
     from tierctl.commands.change import MutationResult as MutationResult
+    from tierctl.commands.config import SETTINGS as SETTINGS
+    from tierctl.commands.config import ConfigRequest as ConfigRequest
+    from tierctl.commands.config import NamesRequest as NamesRequest
+    from tierctl.commands.config import NamesResult as NamesResult
+    from tierctl.commands.config import OptionValue as OptionValue
+    from tierctl.commands.config import SettingInForce as SettingInForce
+    from tierctl.commands.config import check_names as check_names
+    from tierctl.commands.config import show_config as show_config
     from tierctl.commands.copy.command import CopyRequest as CopyRequest
     from tierctl.commands.copy.command import copy as copy
     from tierctl.commands.delete import LEAKED_TOPICS as LEAKED_TOPICS
@@ -40,6 +48,14 @@ if TYPE_CHECKING:
     from tierctl.commands.delete import delete as delete
     from tierctl.commands.delete import delete_repeatedly as delete_repeatedly
     from tierctl.commands.delete import find_leaked_topics as find_leaked_topics
+    from tierctl.commands.doctor import DoctorRequest as DoctorRequest
+    from tierctl.commands.doctor import OwnSettings as OwnSettings
+    from tierctl.commands.doctor import doctor as doctor
+    from tierctl.commands.explain import EXPLANATIONS as EXPLANATIONS
+    from tierctl.commands.explain import ExplainRequest as ExplainRequest
+    from tierctl.commands.explain import Explanation as Explanation
+    from tierctl.commands.explain import Explanations as Explanations
+    from tierctl.commands.explain import explain as explain
     from tierctl.commands.fetch import FetchRequest as FetchRequest
     from tierctl.commands.fetch import FetchResult as FetchResult
     from tierctl.commands.fetch import FollowerState as FollowerState
@@ -52,36 +68,6 @@ if TYPE_CHECKING:
     from tierctl.commands.format import FormatRequest as FormatRequest
     from tierctl.commands.format import find_formatter_jar as find_formatter_jar
     from tierctl.commands.format import format_records as format_records
-    from tierctl.commands.insight.config import SETTINGS as SETTINGS
-    from tierctl.commands.insight.config import ConfigRequest as ConfigRequest
-    from tierctl.commands.insight.config import NamesRequest as NamesRequest
-    from tierctl.commands.insight.config import NamesResult as NamesResult
-    from tierctl.commands.insight.config import OptionValue as OptionValue
-    from tierctl.commands.insight.config import SettingInForce as SettingInForce
-    from tierctl.commands.insight.config import check_names as check_names
-    from tierctl.commands.insight.config import show_config as show_config
-    from tierctl.commands.insight.doctor import DoctorRequest as DoctorRequest
-    from tierctl.commands.insight.doctor import OwnSettings as OwnSettings
-    from tierctl.commands.insight.doctor import doctor as doctor
-    from tierctl.commands.insight.explain import EXPLANATIONS as EXPLANATIONS
-    from tierctl.commands.insight.explain import ExplainRequest as ExplainRequest
-    from tierctl.commands.insight.explain import Explanation as Explanation
-    from tierctl.commands.insight.explain import Explanations as Explanations
-    from tierctl.commands.insight.explain import explain as explain
-    from tierctl.commands.insight.report import REPORT_ROWS as REPORT_ROWS
-    from tierctl.commands.insight.report import Report as Report
-    from tierctl.commands.insight.report import ReportRequest as ReportRequest
-    from tierctl.commands.insight.report import report as report
-    from tierctl.commands.insight.status import STATUS_ROWS as STATUS_ROWS
-    from tierctl.commands.insight.status import Status as Status
-    from tierctl.commands.insight.status import StatusRequest as StatusRequest
-    from tierctl.commands.insight.status import status as status
-    from tierctl.commands.insight.what_if import CHANGE_ROWS as CHANGE_ROWS
-    from tierctl.commands.insight.what_if import GroupLoss as GroupLoss
-    from tierctl.commands.insight.what_if import TopicOutlook as TopicOutlook
-    from tierctl.commands.insight.what_if import WhatIf as WhatIf
-    from tierctl.commands.insight.what_if import WhatIfRequest as WhatIfRequest
-    from tierctl.commands.insight.what_if import what_if as what_if
     from tierctl.commands.offsets import COMMITTED_OFFSETS as COMMITTED_OFFSETS
     from tierctl.commands.offsets import OFFSET_REPAIRS as OFFSET_REPAIRS
     from tierctl.commands.offsets import UNSAFE_OFFSETS as UNSAFE_OFFSETS
@@ -98,6 +84,10 @@ if TYPE_CHECKING:
     from tierctl.commands.pipeline import PipelineCommit as PipelineCommit
     from tierctl.commands.pipeline import RunPipelineRequest as RunPipelineRequest
     from tierctl.commands.pipeline import run_pipeline as run_pipeline
+    from tierctl.commands.report import REPORT_ROWS as REPORT_ROWS
+    from tierctl.commands.report import Report as Report
+    from tierctl.commands.report import ReportRequest as ReportRequest
+    from tierctl.commands.report import report as report
     from tierctl.commands.restore.backup_config import SAVED_TOPICS as SAVED_TOPICS
     from tierctl.commands.restore.backup_config import BackupConfig as BackupConfig
     from tierctl.commands.restore.backup_config import BackupConfigRequest as BackupConfigRequest
@@ -120,6 +110,10 @@ if TYPE_CHECKING:
     from tierctl.commands.segments import SegmentsResult as SegmentsResult
     from tierctl.commands.segments import TopicSize as TopicSize
     from tierctl.commands.segments import segments as segments
+    from tierctl.commands.status import STATUS_ROWS as STATUS_ROWS
+    from tierctl.commands.status import Status as Status
+    from tierctl.commands.status import StatusRequest as StatusRequest
+    from tierctl.commands.status import status as status
     from tierctl.commands.submit import SubmitLine as SubmitLine
     from tierctl.commands.submit import SubmitRequest as SubmitRequest
     from tierctl.commands.submit import submit as submit
@@ -129,6 +123,12 @@ if TYPE_CHECKING:
     from tierctl.commands.verify.command import VerifyRequest as VerifyRequest
     from tierctl.commands.verify.command import finding_kinds as finding_kinds
     from tierctl.commands.verify.command import verify as verify
+    from tierctl.commands.what_if import CHANGE_ROWS as CHANGE_ROWS
+    from tierctl.commands.what_if import GroupLoss as GroupLoss
+    from tierctl.commands.what_if import TopicOutlook as TopicOutlook
+    from tierctl.commands.what_if import WhatIf as WhatIf
+    from tierctl.commands.what_if import WhatIfRequest as WhatIfRequest
+    from tierctl.commands.what_if import what_if as what_if
     from tierctl.read.record_rows import INDEXES as INDEXES
     from tierctl.read.record_rows import RECORDS as RECORDS
     from tierctl.report.results import RowLines as RowLines

@@ -12,9 +12,7 @@ from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult, read_plan
 from tierctl.commands.copy.command import TierToTierRequest
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
-from tierctl.commands.restore.hosts import RebuildOnHost, require_host
-from tierctl.commands.shared_options import (
+from tierctl.commands.request import (
     DECIDE,
     TYPED_ONLY,
     AllLogDirs,
@@ -22,7 +20,9 @@ from tierctl.commands.shared_options import (
     IKnowItIsDeleted,
     MaxDeletes,
     MaxFraction,
+    MutationRequest,
 )
+from tierctl.commands.restore.hosts import RebuildOnHost, require_host
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC

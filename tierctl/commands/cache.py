@@ -11,9 +11,8 @@ import typer
 
 from tierctl import locallog
 from tierctl.commands.histories import Histories
-from tierctl.commands.request import Request
+from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_building import (
     FoldInShares,

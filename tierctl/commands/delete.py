@@ -31,8 +31,7 @@ from tierctl.apply.run_context import (
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted
+from tierctl.commands.request import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted, MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import read_log_dir_facts
 from tierctl.metadata.parallel_fold import Kept

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierctl.commands.histories import read_selected
-from tierctl.commands.request import Request
+from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
-from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid

@@ -13,9 +13,8 @@ from typing import Annotated, NotRequired, TypedDict, cast
 import typer
 
 from tierctl.commands import completion
-from tierctl.commands.request import Request
+from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
 from tierctl.console_consumer import find_jar
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC

@@ -10,9 +10,8 @@ from typing import Annotated, TypedDict
 import typer
 
 from tierctl.commands.cache import each_file
-from tierctl.commands.request import Request
+from tierctl.commands.request import APPLY, TYPED_ONLY, Apply, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import APPLY, TYPED_ONLY, Apply
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.metadata.cache_files import CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (

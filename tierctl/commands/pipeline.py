@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tierctl.commands.request import Request
+from tierctl.commands.request import RUN, WHERE, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import RUN, WHERE
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress, SilentProgress

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from tierctl.commands.histories import read_selected
-from tierctl.commands.request import Request
+from tierctl.commands.request import TIME_FORMS, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import TIME_FORMS
 from tierctl.errors import (
     CorruptInputError,
     ExitCode,

@@ -14,7 +14,7 @@ from typing import Annotated, Never
 
 import typer
 
-from tierctl.commands.shared_options import TYPED_ONLY, SparkConf
+from tierctl.commands.request import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
 from tierctl.files import why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress

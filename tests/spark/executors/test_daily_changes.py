@@ -1,13 +1,15 @@
 """`report --show growth` on Spark: executors read the topic, and the sums are those of one reader."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tierctl.commands.insight import report
 
 from tests.cli.shell import tierctl
 from tests.support.amounts import rest_in_matrix
+
+report = import_module("tierctl.commands.report")
 
 
 @pytest.mark.usefixtures("spark")

@@ -18,8 +18,15 @@ from tierctl.commands.copy.decide import (
     record_breaches,
     without_breaches,
 )
-from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import DECIDE, FROM_TIER, HOW, TYPED_ONLY, CustomMetadataMaxBytes, Layout
+from tierctl.commands.request import (
+    DECIDE,
+    FROM_TIER,
+    HOW,
+    TYPED_ONLY,
+    CustomMetadataMaxBytes,
+    Layout,
+    MutationRequest,
+)
 from tierctl.errors import UsageError
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.location import canonical_uri

@@ -27,11 +27,10 @@ from tierctl.checks.restored import (
     read_published,
 )
 from tierctl.checks.served import check_election, check_producers, check_records, check_seeks
-from tierctl.commands.request import Request
+from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, AsTopic, Request, RestoreUntil
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import DerivedMetadata, TierSets
 from tierctl.commands.restore.to_log import Until, until_offset
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, WHERE, AsTopic, RestoreUntil
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid

@@ -20,7 +20,7 @@ from tierctl.apply.run_context import (
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import DECIDE, TYPED_ONLY, MutationRequest, RestoreAfterHole
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, states_of
 from tierctl.commands.restore.new_logs import (
@@ -34,7 +34,6 @@ from tierctl.commands.restore.new_logs import (
     restore_step,
     target_folders,
 )
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (

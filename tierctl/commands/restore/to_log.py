@@ -13,7 +13,15 @@ from tierctl.apply.run import Acts
 from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import (
+    DECIDE,
+    TYPED_ONLY,
+    AsTopic,
+    MutationRequest,
+    RestoreAfterHole,
+    RestoredMetadata,
+    RestoreUntil,
+)
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import WithoutKeys
 from tierctl.commands.restore.inventory import DerivedMetadata
@@ -24,14 +32,6 @@ from tierctl.commands.restore.new_logs import (
     target_folders,
 )
 from tierctl.commands.restore.written_logs import materialise_act
-from tierctl.commands.shared_options import (
-    DECIDE,
-    TYPED_ONLY,
-    AsTopic,
-    RestoreAfterHole,
-    RestoredMetadata,
-    RestoreUntil,
-)
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (

@@ -15,7 +15,7 @@ from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker, is_untraceable
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import DECIDE, TYPED_ONLY, MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
 from tierctl.commands.restore.inventory import (
@@ -28,7 +28,6 @@ from tierctl.commands.restore.inventory import (
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.parallel_fold import Kept

@@ -13,7 +13,7 @@ import typer
 from tierctl.apply.run import Acts, publish_behind_logs
 from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import APPLY, DECIDE, TYPED_ONLY, MutationRequest, RestoreAfterHole
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.commands.restore.new_logs import (
@@ -34,7 +34,6 @@ from tierctl.commands.restore.new_node import (
     NewTopic,
     require_objects_are_safe,
 )
-from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node

@@ -21,9 +21,8 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
-from tierctl.commands.request import Request
+from tierctl.commands.request import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE, Request
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,

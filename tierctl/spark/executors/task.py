@@ -77,8 +77,8 @@ _PACKAGES = (
     "wire.batches.scan",
     "storage.throttle",
     "spark.executors.checked_segments",
-    "commands.insight.tier_digest",
-    "commands.insight.what_if_facts",
+    "commands.tier_digest",
+    "commands.what_if_facts",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Self
 
 from tierctl.commands.resources import Resources
-from tierctl.commands.setting_changes import Changes
-from tierctl.commands.sweep import RetentionInputs, stored_lineage
+from tierctl.commands.sweep import Changes, RetentionInputs, stored_lineage
 from tierctl.errors import (
     TierctlError,
 )

@@ -14,8 +14,7 @@ from tierctl.checks.segments import check_failed_copies, check_local_retention
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
-from tierctl.commands.request import Request, request_as
-from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
+from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request, request_as
 from tierctl.commands.sweep import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid

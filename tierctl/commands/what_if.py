@@ -11,17 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tierctl.commands.insight.what_if_facts import (
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
+from tierctl.commands.request import Request, request_as
+from tierctl.commands.resources import Resources
+from tierctl.commands.sweep import OF_TIER_AND_DISKS, Changes, SweepRequest, changed_configs, retention_inputs
+from tierctl.commands.what_if_facts import (
     FactsRequest,
     facts_from_tables,
     gather_facts,
     object_counts,
 )
-from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
-from tierctl.commands.request import Request, request_as
-from tierctl.commands.resources import Resources
-from tierctl.commands.setting_changes import OF_TIER_AND_DISKS, Changes
-from tierctl.commands.sweep import SweepRequest, changed_configs, retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset
