@@ -199,9 +199,11 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
     """Return the field of a dataclass as a parameter that Typer reads; Typer takes lists, not sequences."""
     annotation = _annotation(kind, field.name)
     value, info, *more = get_args(annotation)
+    info = copy(info)
     if info.help is None:
-        info = copy(info)
         info.help = _texts(_declaring(kind, field.name)).get(field.name)
+    if value is bool and info.default is ...:  # It states no name, and Typer would add one with `no-`.
+        info.param_decls = (f"--{field.name.replace('_', '-')}",)
     if get_origin(value) is tuple:  # Its parser makes it of one text.
         value = str
     elif get_origin(value) is Sequence:

@@ -62,10 +62,10 @@ _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 class DeleteRequest(MutationRequest):
     """A request to mark deleted topics, or to delete the objects of those that are marked."""
 
-    find: Annotated[bool, typer.Option("--find", rich_help_panel=DECIDE), TYPED_ONLY] = False
+    find: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """List the topic ids that the metadata has and the cluster's controller does not know. With --mark, mark
     these topics."""
-    mark: Annotated[bool, typer.Option("--mark", rich_help_panel=DECIDE), TYPED_ONLY] = False
+    mark: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic if only one
     id has that name. tierctl exits with code 4 without evidence that the topic is deleted: the cluster does
     not know its id, or --all-log-dirs."""

@@ -181,7 +181,7 @@ class OwnSettings:
 class DoctorRequest(Request):
     """A request to check the conditions under which tiering fails."""
 
-    probe_writes: Annotated[bool, typer.Option("--probe-writes", rich_help_panel=DECIDE)] = False
+    probe_writes: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
     """Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of --remote. Only
     this shows whether tierctl may write and delete, and whether the store supports conditional writes and
     leases. A bucket with versioning keeps these objects as noncurrent versions."""

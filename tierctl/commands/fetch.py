@@ -245,7 +245,7 @@ class FetchRequest(Request):
     ] = None
     """Print the state that a follower restores from the tier if its leader's local log begins at OFFSET:
     leader epochs and producer snapshot. With --out DIR, also write the follower's files."""
-    rebuild: Annotated[bool, typer.Option("--rebuild", rich_help_panel=_RECORDS)] = False
+    rebuild: Annotated[bool, typer.Option(rich_help_panel=_RECORDS)] = False
     """Without --metadata: derive the metadata from the tier's objects, in memory, as the command rebuild
     does. This reads every segment, or every manifest, of the selected partitions once."""
     erase_report: Annotated[

@@ -166,7 +166,7 @@ class FormatRequest(Request):
     ] = None
     """Stop after N records; with --sort, print the first N rows. Kafka's console consumer calls it
     --max-messages."""
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", rich_help_panel=_CONSUMER)] = False
+    from_beginning: Annotated[bool, typer.Option(rich_help_panel=_CONSUMER)] = False
     """Begin at the first record."""
     offset: Annotated[str | None, typer.Option(metavar="N", rich_help_panel=_CONSUMER)] = None
     """Begin at this offset of --partition: a number, earliest or latest."""
@@ -183,17 +183,13 @@ class FormatRequest(Request):
         typer.Option("--property", "--formatter-property", metavar="NAME=VALUE", rich_help_panel=_STYLE),
     ] = ()
     """A property of the console consumer: format=json, print.partition=true, sep=; ... Repeatable."""
-    print_partition: Annotated[bool, typer.Option("--print-partition", rich_help_panel=_STYLE)] = False
+    print_partition: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
     """kip: print the metadata partition."""
-    print_message_offset: Annotated[bool, typer.Option("--print-message-offset", rich_help_panel=_STYLE)] = (
-        False
-    )
+    print_message_offset: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
     """kip: print the metadata offset."""
-    print_version: Annotated[bool, typer.Option("--print-version", rich_help_panel=_STYLE)] = False
+    print_version: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
     """kip: print the record's version."""
-    print_all_event_value_fields: Annotated[
-        bool, typer.Option("--print-all-event-value-fields", rich_help_panel=_STYLE)
-    ] = False
+    print_all_event_value_fields: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
     """With --style kip: print every field instead of the short form."""
     sep: Annotated[
         str | None, typer.Option("--sep", "--separator", metavar="TEXT", rich_help_panel=_STYLE)

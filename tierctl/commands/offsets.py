@@ -54,7 +54,7 @@ class RepairOffsetsRequest(OffsetsRequest):
         Sequence[str], typer.Option("--set", metavar="PARTITION=OFFSET", rich_help_panel=APPLY), TYPED_ONLY
     ] = ()
     """Set the offset of this metadata partition. To raise an offset, add --force. Repeatable."""
-    force: Annotated[bool, typer.Option("--force", rich_help_panel=APPLY), TYPED_ONLY] = False
+    force: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Allow --set to raise offsets. The events below a raised offset are never read, so segments may be lost.
     """
     apply: Apply = False

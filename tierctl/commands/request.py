@@ -405,24 +405,20 @@ class MutationRequest(Request):
     partition. A new folder gets this number."""
     plan_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=APPLY)] = None
     """Write the plan as JSON to this file, for 'tierctl apply'."""
-    allow_live_brokers: Annotated[
-        bool, typer.Option("--allow-live-brokers", rich_help_panel=APPLY), TYPED_ONLY
-    ] = False
+    allow_live_brokers: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Continue although brokers may do the same work: the cluster tiers a partition, or it is unknown whether
     it does; or a broker runs on a --log-dir that decides deletes or that shows signs of tiering. A broker
     that tiers a partition copies every segment again that tierctl copies, because it reads only once, when it
     becomes leader, what is copied. This option is never needed to copy from a running broker that does not
     tier."""
-    allow_missing_objects: Annotated[
-        bool, typer.Option("--allow-missing-objects", rich_help_panel=APPLY), TYPED_ONLY
-    ] = False
+    allow_missing_objects: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Continue although the tier has no objects of the finished segments, because the objects are known to be
     lost. Without this option tierctl assumes that --remote names the wrong tier and exits."""
-    adopt_tier: Annotated[bool, typer.Option("--adopt-tier", rich_help_panel=APPLY), TYPED_ONLY] = False
+    adopt_tier: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Assign the tier to --metadata: --apply replaces the identity that is stored in the tier. Use it if the
     metadata topic was created again. Without this option tierctl refuses a tier that belongs to another
     metadata topic."""
-    no_lease: Annotated[bool, typer.Option("--no-lease", rich_help_panel=APPLY), TYPED_ONLY] = False
+    no_lease: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, S3 without
     conditional writes, file systems without locks). You must make sure that no other tierctl changes the
     tier."""

@@ -66,15 +66,15 @@ class SegmentsRequest(Request):
             rich_help_panel=_FIND,
         ),
     ] = None
-    sizes: Annotated[bool, typer.Option("--sizes", rich_help_panel=SHOW)] = False
+    sizes: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
     """Print sizes by topic: of the segments' logs, and with --remote of all objects."""
     by: Annotated[SizesBy, typer.Option(rich_help_panel=SHOW)] = SizesBy.TOPIC
     """With --sizes: by topic, or by leader epoch of partitions, where a segment counts in each of its epochs
     as in a broker's remoteLogSize."""
-    offsets: Annotated[bool, typer.Option("--offsets", rich_help_panel=SHOW)] = False
+    offsets: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
     """Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka 4.2 on) and
     latest offset of each partition, named as in GetOffsetShell."""
-    check: Annotated[bool, typer.Option("--check", rich_help_panel=SHOW)] = False
+    check: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
     """Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code 3 if a
     problem is more than information."""
 

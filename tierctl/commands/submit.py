@@ -83,7 +83,7 @@ class SubmitRequest:
     """yarn, k8s://https://host:port or spark://host:port."""
     deploy_mode: Annotated[DeployMode, typer.Option()] = DeployMode.CLIENT
     """Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only)."""
-    run: Annotated[bool, typer.Option("--run"), TYPED_ONLY] = False
+    run: Annotated[bool, typer.Option(), TYPED_ONLY] = False
     """Run spark-submit; otherwise its command line is printed."""
     num_executors: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=_RESOURCES)] = None
     """Number of executors, on YARN and Kubernetes."""

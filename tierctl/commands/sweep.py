@@ -454,12 +454,10 @@ class SweepRequest(MutationRequest):
         Sequence[str], typer.Option(metavar="TOPIC-PARTITION=OFFSET", rich_help_panel=DECIDE), TYPED_ONLY
     ] = ()
     """Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable."""
-    off_lineage: Annotated[bool, typer.Option("--off-lineage", rich_help_panel=DECIDE), TYPED_ONLY] = False
+    off_lineage: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Also delete segments that diverged from the current lineage, once the log start offset has passed their
     leader epochs."""
-    unreferenced_epochs: Annotated[
-        bool, typer.Option("--unreferenced-epochs", rich_help_panel=DECIDE), TYPED_ONLY
-    ] = False
+    unreferenced_epochs: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Also delete segments above the log start offset whose leader epochs are all older than the earliest
     epoch of the log. Such segments below the log start offset are deleted without this option."""
     max_deletes: MaxDeletes = None

@@ -66,7 +66,7 @@ class View:
     """Sort the rows by these columns; - before a name sorts in descending order."""
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=SHOW)] = None
     """Print only the first N rows. The run and its exit code stay the same."""
-    no_header: Annotated[bool, typer.Option("--no-header", rich_help_panel=SHOW)] = False
+    no_header: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
     """Print tables and csv without a header."""
     times: Annotated[TimeForm | None, typer.Option(rich_help_panel=SHOW)] = None
     """Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a terminal,

@@ -99,20 +99,14 @@ class TierToTierRequest(MutationRequest):
 class CopyRequest(TierToTierRequest):
     """A request to copy the segments that a broker's copy task would copy next."""
 
-    clean_dangling: Annotated[bool, typer.Option("--clean-dangling", rich_help_panel=DECIDE), TYPED_ONLY] = (
-        False
-    )
+    clean_dangling: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Also delete the objects of copies that started over 24 hours ago and did not finish, whoever began
     them. copy always deletes what a killed run of tierctl began; sweep deletes objects below the log start
     offset."""
-    assume_enabled: Annotated[bool, typer.Option("--assume-enabled", rich_help_panel=DECIDE), TYPED_ONLY] = (
-        False
-    )
+    assume_enabled: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """With --topic: copy these topics although their settings do not state remote.storage.enable. Topics with
     remote.storage.enable=false and compacted topics are still refused."""
-    create_metadata_topic: Annotated[bool, typer.Option("--create-metadata-topic", rich_help_panel=HOW)] = (
-        False
-    )
+    create_metadata_topic: Annotated[bool, typer.Option(rich_help_panel=HOW)] = False
     """Create __remote_log_metadata if the cluster does not have it, with the remote.log.metadata.topic.*
     settings of --broker-config (default: 50 partitions, 3 replicas)."""
     custom_metadata_max_bytes: CustomMetadataMaxBytes = None

@@ -200,9 +200,7 @@ class RestoreNewIdsRequest(MutationRequest):
 
     from_id: Annotated[Sequence[str], typer.Option(metavar="ID", rich_help_panel=DECIDE)] = ()
     """The id of the lost topic, if the tier has objects of several topics with its name. Repeatable."""
-    assume_enabled: Annotated[bool, typer.Option("--assume-enabled", rich_help_panel=DECIDE), TYPED_ONLY] = (
-        False
-    )
+    assume_enabled: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Assume remote.storage.enable=true for the new topics if there is no --topic-configs."""
     after_hole: RestoreAfterHole = False
 

@@ -348,7 +348,7 @@ class RebuildRequest(MutationRequest):
     two; choose the partition with --topic and --partition. Both write the checkpoint files of every replica.
     disk: keep the raised offset, and leave out the segments below it. Without this option such partitions are
     refused (exit 4)."""
-    after_hole: Annotated[bool, typer.Option("--after-hole", rich_help_panel=DECIDE), TYPED_ONLY] = False
+    after_hole: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """Where the objects do not tell what became of the offsets between two segments (compacted, cut off, or
     those of a lost segment), begin the log after them; the segments below are left. Without this option such
     partitions are left out (exit 7)."""

@@ -256,9 +256,7 @@ class RestoreIntoRequest(MutationRequest):
     topics_file: Annotated[str | None, typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = None
     """The YAML file that backup-config wrote, with topic ids, numbers of partitions and settings. Settings in
     --topic-configs take precedence."""
-    deletes_are_denied: Annotated[
-        bool, typer.Option("--deletes-are-denied", rich_help_panel=APPLY), TYPED_ONLY
-    ] = False
+    deletes_are_denied: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
     """Assume that nobody, brokers included, can delete objects of the tier now. Without this option tierctl
     requires that the bucket has versioning, or that it denies the deletion of a test object that tierctl
     writes."""
@@ -266,7 +264,7 @@ class RestoreIntoRequest(MutationRequest):
         None
     )
     """A copy of the tier. tierctl requires that it has every object, with the same size."""
-    publish_later: Annotated[bool, typer.Option("--publish-later", rich_help_panel=DECIDE)] = False
+    publish_later: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
     """From Kafka 3.9 on: do not write the metadata topic. Publish the events with rebuild --metadata
     kafka://... once the brokers run. Copying stays disabled until then."""
     after_hole: RestoreAfterHole = False

@@ -71,7 +71,7 @@ class VerifyRequest(Request):
     state_dir: Annotated[Path | None, typer.Option(metavar="DIR", rich_help_panel=WHERE)] = None
     """The state directory of sweep, for the log start offsets that sweep raised. verify stores here which
     segments --deep and --sample read, and with --plan-out when each orphan was first seen."""
-    deep: Annotated[bool, typer.Option("--deep", rich_help_panel=DECIDE)] = False
+    deep: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
     """Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, and
     compare the segment with the logs."""
     sample_percent: Annotated[
@@ -93,7 +93,7 @@ class VerifyRequest(Request):
     """Number of segments that --deep fetches at the same time, into a folder for temporary files (TMPDIR)."""
     plan_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=APPLY)] = None
     """Write the plan of the repairs as JSON, for 'tierctl apply'."""
-    all_log_dirs: Annotated[bool, typer.Option("--all-log-dirs", rich_help_panel=DECIDE), TYPED_ONLY] = False
+    all_log_dirs: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
     """With --plan-out: state that the --log-dir options name the log directories of all replicas. A topic id
     without a folder in any of them is then deleted, and its objects are orphans. apply needs this option
     again."""
