@@ -3,7 +3,7 @@
 `Changes` are changed settings whose effect is calculated and not made: those of --what-if and --assume.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -417,25 +417,25 @@ def _read_lineages(
     groups = [newest[at : at + _READ_PER_TASK] for at in range(0, len(newest), _READ_PER_TASK)]
     bar = run.progress.bar("reading leader epochs", unit="files", total=len(newest))
     with bar as advance, ThreadPoolExecutor(run.request.threads) as pool:
-        results = pool.map(
-            lambda group: [stored_lineage(run.remote, segment) for _, segment in group], groups
-        )
+        read = partial(stored_lineage, lambda: run.remote)
+        results = pool.map(lambda group: [read(segment) for _, segment in group], groups)
         for group, answers in zip(groups, results, strict=True):
             advance(len(group))
             yield from zip((partition for partition, _ in group), answers, strict=True)
 
 
 def stored_lineage(
-    remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata | None
+    remote: Callable[[], RemoteStorageManager], newest: RemoteLogSegmentMetadata | None
 ) -> tuple[EpochEntry, ...] | TierctlError:
     """Return the leader epochs that are stored in the tier with a partition's newest segment, or the error.
 
-    They are none without a segment. Raise RemoteTierMissing if the tier itself is not there.
+    They are none without a segment. `remote` returns the tier, or raises the error that a request names none.
+    Raise RemoteTierMissing if the tier itself is not there.
     """
     if newest is None:
         return ()
     try:
-        with remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
+        with remote().fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
             return read_leader_epoch_checkpoint(stream.read())
     except RemoteTierMissing:
         raise

@@ -400,7 +400,7 @@ def _lineages(
 
 
 def _lineage(part: PartitionState, remote: RemoteStorageManager) -> tuple[EpochEntry, ...]:
-    found = stored_lineage(remote, part.segments.newest())
+    found = stored_lineage(lambda: remote, part.segments.newest())
     # Without a lineage the partition is undecided, and the plan states that.
     return () if isinstance(found, TierctlError) else found
 
