@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.outcome import Status
+from tierctl.apply.run_context import Status
 from tierctl.cli.main import run as run_main
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import MetadataEvent

@@ -6,30 +6,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.acts import DeleteSegments
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import Outcome, Status, Stop
-from tierctl.apply.run import Acts, run
+from tierctl.apply.run import Acts, DeleteSegments, run
 from tierctl.apply.run_context import (
     Engine,
     LocalEngine,
+    Outcome,
     RunContext,
     SideEffect,
     SideEffectContext,
     SideEffectResult,
+    Status,
+    Stop,
 )
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
-from tierctl.commands.sweep.command import SweepSegments
+from tierctl.commands.sweep import SweepSegments
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicConfig, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.plan.copy import plan_copy
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Action, Plan
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 

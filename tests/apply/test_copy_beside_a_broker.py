@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply import run_context
-from tierctl.apply.outcome import Status
+from tierctl.apply.run_context import Status
 from tierctl.model import RemoteLogSegmentMetadata
 
 from tests.apply.faults import Meddling

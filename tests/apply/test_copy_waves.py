@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tierctl.apply.outcome import Status
 from tierctl.apply.run import run
-from tierctl.apply.run_context import LocalEngine
+from tierctl.apply.run_context import LocalEngine, Status
 from tierctl.errors import MetadataWriteUnknown, SafetyRefusal, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 

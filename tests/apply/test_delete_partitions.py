@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.acts import segment_update
-from tierctl.apply.outcome import Status
-from tierctl.apply.run_context import new_segment_id
+from tierctl.apply.run import segment_update
+from tierctl.apply.run_context import Status, new_segment_id
 from tierctl.cli.changes import with_default_interval
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tierctl.apply.outcome import Status
-from tierctl.apply.run_context import LocalEngine, SideEffect, SideEffectContext, SideEffectResult
+from tierctl.apply.run_context import LocalEngine, SideEffect, SideEffectContext, SideEffectResult, Status
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tierctl.apply import run_context
-from tierctl.apply.outcome import Status, Stop, exit_code, stop_on_signals
+from tierctl.apply.run_context import Status, Stop, exit_code, stop_on_signals
 from tierctl.errors import (
     ExitCode,
     LimitExceeded,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tierctl.apply.outcome import Outcome, Status, exit_code
+from tierctl.apply.run_context import Outcome, Status, exit_code
 from tierctl.errors import (
     AuthenticationError,
     LimitExceeded,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tierctl.apply import run
-from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
 from tierctl.plan import recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.apply import run_context
-from tierctl.apply.outcome import Status, Stop
-from tierctl.apply.run_context import LocalEngine
+from tierctl.apply.run_context import LocalEngine, Status, Stop
 from tierctl.errors import LockedError, MetadataWriteUnknown, RemoteStorageError
 from tierctl.model import RemoteLogSegmentState
 

@@ -17,7 +17,7 @@ from tierctl.cli.main import run
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 
-SHARED = {"tierctl.commands.completion", "tierctl.commands.request", "tierctl.commands.shared_options"}
+SHARED = {"tierctl.commands.completion", "tierctl.commands.request"}
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "numpy", "pandas")
 Capture = Callable[[str], Path]
 

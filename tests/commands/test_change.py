@@ -8,7 +8,7 @@ from tierctl.commands.apply import ApplyRequest
 from tierctl.commands.change import Change
 from tierctl.commands.copy.command import Copy
 from tierctl.commands.delete import Delete
-from tierctl.commands.sweep.command import Sweep
+from tierctl.commands.sweep import Sweep
 
 CHANGES = (Copy, Sweep, Delete)
 OF_APPLY = {field.name for field in fields(ApplyRequest)}

@@ -8,12 +8,12 @@ from unittest import mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.commands.insight import tier_digest
-from tierctl.commands.insight.tier_digest import TierDigest
+from tierctl.commands import tier_digest
+from tierctl.commands.tier_digest import TierDigest
 from tierctl.metadata.parallel_fold import part_of
 from tierctl.model import RemoteLogSegmentMetadataUpdate, Selection, TopicConfig, TopicIdPartition
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import LaneItems, SegmentKind
 from tierctl.spark.executors.task import dumps, loads
 from tierctl.state.fold import fold_event

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from tierctl import commands as c
 from tierctl.cli.docs.schemas import kinds_of_rows
-from tierctl.commands.insight.config import SETTINGS
+from tierctl.commands.config import SETTINGS
 from tierctl.commands.pipeline import COMMITS
 from tierctl.errors import UsageError
 from tierctl.model import IndexType

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tierctl.commands.insight.what_if_facts import FactsRequest, gather_facts
-from tierctl.commands.sweep.decide import RetentionInputs
+from tierctl.commands.sweep import RetentionInputs
+from tierctl.commands.what_if_facts import FactsRequest, gather_facts
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.forecast import (
     DAY_MS,

@@ -87,7 +87,7 @@ def use(uri: str, config: Path, number: int) -> None:
     manager = manager_at(f"kafka://{uri}", writable=True, command_config=config)
     event = started(number)
     manager.publish([event])
-    assert event in list(manager.list_remote_log_segments(event.topic_id_partition))
+    assert event in manager.state.segments_of(event.topic_id_partition)
     manager.close()
     cluster = Cluster(ClientSettings.of(uri, config))
     partition = TopicPartition("guarded", 0)

@@ -186,7 +186,7 @@ class TestRestarts:
         again.publish([update(77)])
         (found,) = [
             segment
-            for segment in again.list_remote_log_segments(event.topic_id_partition)
+            for segment in again.state.segments_of(event.topic_id_partition)
             if segment.segment_id == segment_id(77)
         ]
         assert found.state is FINISHED

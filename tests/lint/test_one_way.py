@@ -182,12 +182,11 @@ WRITES = frozenset(
 WRITERS = {
     "commands/copy/act.py": "copies segments",
     "commands/delete.py": "removes the partitions of deleted topics",
-    "apply/acts.py": "deletes segments, and publishes segments that are in the tier",
+    "apply/run.py": "carries out plans: deletes segments, and publishes segments that are in the tier",
     "commands/verify/act.py": "the repairs of verify",
     "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",
     "apply/tier_check.py": "the identity of a tier",
     "commands/restore/hosts.py": "rebuild",
-    "commands/restore/new_logs.py": "restore into a new node, or under new ids",
     "commands/restore/new_node.py": "the metadata topic of a new node, and the probe of denied deletes",
     "commands/restore/to_ids.py": "copies of objects under new ids",
     "checks/store.py": "the probe objects of doctor",

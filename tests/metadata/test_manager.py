@@ -40,7 +40,7 @@ def cache_of(manager: RemoteLogMetadataManager) -> RemoteLogMetadataCache:
 def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Path) -> None:
     manager: RemoteLogMetadataManager = manager_on(tmp_path)
     manager.publish([started(0)])
-    assert [s.state for s in manager.list_remote_log_segments(TIP)] == [S.COPY_SEGMENT_STARTED]
+    assert [s.state for s in manager.state.segments_of(TIP)] == [S.COPY_SEGMENT_STARTED]
     assert cache_of(manager).highest_offset_for_epoch(0) in {None, -1}
     manager.publish([update(0)])
     manager.publish([started(1), update(1), started(2)])
@@ -58,7 +58,7 @@ def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Pat
 
     again = manager_on(tmp_path)
     again.refresh()
-    assert list(again.list_remote_log_segments(TIP)) == list(manager.list_remote_log_segments(TIP))
+    assert again.state.segments_of(TIP) == manager.state.segments_of(TIP)
     assert again.state.read == manager.state.read
     partition = metadata_partition(TOPIC_ID, 0, 5)
     assert again.metadata_partition(TIP) == partition
@@ -69,7 +69,7 @@ def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Pat
 def test_an_unknown_partition_has_nothing(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     assert manager.state.partition(TIP) is None
-    assert list(manager.list_remote_log_segments(TIP)) == []
+    assert manager.state.segments_of(TIP) == []
     manager.publish([])
     manager.close()
 

@@ -134,7 +134,7 @@ def test_sizes_and_offsets_are_what_a_broker_would_say(
                 for epoch in epochs
             }
             highest = {epoch: cache.highest_offset_for_epoch(epoch) for epoch in epochs}
-            listed = list(manager.list_remote_log_segments(whose))
+            listed = manager.state.segments_of(whose)
             copied = [s for s in listed if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
             assert dict(row["remote_log_size_bytes_by_epoch"]) == {e: n for e, n in sizes.items() if n}
             assert dict(row["highest_offset_by_epoch"]) == {e: o for e, o in highest.items() if o is not None}

@@ -201,7 +201,7 @@ def later(event: Any) -> MetadataEvent:
     [
         "tierctl.pipeline.bucket_task",
         "tierctl.commands.pipeline",
-        "tierctl.commands.insight.what_if",
+        "tierctl.commands.what_if",
     ],
 )
 def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> None:

@@ -19,8 +19,8 @@ from tierctl.model import (
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.retention.expiry import plan_retention
-from tierctl.plan.safety import check_limits
+from tierctl.plan.expiry import plan_retention
+from tierctl.plan.preconditions import check_limits
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.record_batch import batches

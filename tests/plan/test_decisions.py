@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tierctl.commands.insight.tier_digest import segment_kinds
+from tierctl.commands.tier_digest import segment_kinds
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, stop_lines
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import SegmentKind
 from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState

@@ -13,12 +13,12 @@ from tierctl.locallog import read_log_dirs
 from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.plan.breaches import OFF_LINEAGE, UNREFERENCED_EPOCHS, sweep_option
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import DecisionColumns, NextAction
+from tierctl.plan.expiry import PartitionDecisions, plan_retention
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.breaches import OFF_LINEAGE, UNREFERENCED_EPOCHS, sweep_option
-from tierctl.plan.retention.expiry import PartitionDecisions, plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.lineage import Lineage

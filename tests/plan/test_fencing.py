@@ -7,7 +7,7 @@ import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition
 from tierctl.model.local import BrokerFacts, PartitionFacts, TopicFacts
-from tierctl.plan.safety import (
+from tierctl.plan.preconditions import (
     Fence,
     RunningBroker,
     check_running_brokers,

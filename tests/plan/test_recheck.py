@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from tierctl.model import IndexType, TopicConfig
 from tierctl.plan.copy import Dangling, plan_copy
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.repair import index_step
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
 from tierctl.state.tier_state import TierState
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.saved import SavedPlan, still_decided
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, TopicConfig, Uuid
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan, check_place, digest_of
 
 from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier

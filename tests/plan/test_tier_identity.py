@@ -3,7 +3,7 @@
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import ClusterIdentity, TierIdentity, Uuid
-from tierctl.plan.safety import TierContents, check_tier, require_recognised
+from tierctl.plan.preconditions import TierContents, check_tier, require_recognised
 
 TOPIC, OTHER_TOPIC = Uuid("2QZ5FAXaQrqgUzsReWnweA"), Uuid("Qwn_wKgZbeaSNpD3Nhsgvw")
 BOTH = ClusterIdentity(cluster_id="c1", metadata_topic_id=TOPIC)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.check import CHECKS
-from tierctl.commands.insight.config import SETTINGS
-from tierctl.commands.insight.what_if import WHAT_IF
+from tierctl.commands.config import SETTINGS
 from tierctl.commands.segments import SEGMENTS
 from tierctl.commands.verify.command import FINDINGS
+from tierctl.commands.what_if import WHAT_IF
 from tierctl.read.record_rows import RECORDS
 from tierctl.report import render
 from tierctl.report.columns import Column, Columns, Kind

@@ -18,7 +18,7 @@ from tierctl.commands import (
 )
 from tierctl.errors import ExitCode, LimitExceeded, TierctlError
 from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierctl.plan.safety import FRACTION_EXEMPT_BELOW
+from tierctl.plan.preconditions import FRACTION_EXEMPT_BELOW
 from tierctl.storage import lease
 from tierctl.storage.layouts.kafka import SUFFIXES, key_stem
 

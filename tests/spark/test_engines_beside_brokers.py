@@ -1,13 +1,13 @@
 """The cells of the table of engines that need a cluster, and faults of executors beside brokers."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.commands.insight import doctor as checks
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import EngineName
@@ -18,6 +18,8 @@ from tests.live.secured import allow, login
 from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import besides_spark
 from tests.support.broker import Broker, Brokers
+
+checks = import_module("tierctl.commands.doctor")
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("engines-1", "engines-2", "engines-3")

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 from tierctl.checks.environment import Versions
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.commands.insight import doctor as checks
 from tierctl.errors import EngineError, ExitCode
 from tierctl.model.choices import EngineName, Severity
 from tierctl.model.location import TopicLocation
@@ -18,6 +18,8 @@ from tierctl.spark.executors.transport import Executors
 from tests.cli.shell import environment, tierctl, tierctl_process
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst
 from tests.support.servers import free_port
+
+checks = import_module("tierctl.commands.doctor")
 
 Capture = Callable[[str], Path]
 ALL = [check for check in DoctorCheck if check.startswith("spark_")]

@@ -8,7 +8,7 @@ from tierctl.checks.segments import Retention, check_partition
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.expiry import plan_retention
 from tierctl.read.partition_reader import ReadablePartition
 
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, local_log, segment, tier

@@ -7,7 +7,7 @@ from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import LogFacts, check_latest_tiered, check_offsets, check_segments
 from tierctl.model import MetadataEvent
 from tierctl.model.choices import Severity
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.expiry import plan_retention
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.model import TopicConfig
 from tierctl.plan.copy import written_ms
 from tierctl.plan.reasons import Reason

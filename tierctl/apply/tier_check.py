@@ -2,7 +2,7 @@
 
 The object lies beside LocalTieredStorage's folder, where neither LocalTieredStorage nor Aiven's plugin looks,
 and is written before the first COPY_SEGMENT_STARTED: a crash leaves an identity without segments, which the
-next run with the same metadata topic accepts. Tiers that only brokers wrote have none. `plan.safety`
+next run with the same metadata topic accepts. Tiers that only brokers wrote have none. `plan.preconditions`
 recognises them by their objects: keys contain the segment id and the topic id, so one object of one segment
 is enough. An identity is also written before the deletion of all finished segments in a tier that is
 recognised by its objects: after a crash no object may be left, and then the identity alone shows that the
@@ -35,12 +35,12 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.preconditions import missing_of
-from tierctl.plan.safety import (
+from tierctl.plan.preconditions import (
     GO_ON_WITHOUT,
     WRONG_TIER,
     TierContents,
     check_identity,
+    missing_of,
     require_objects,
     require_recognised,
 )
@@ -208,8 +208,7 @@ def _newest_of(
 ) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
     """Yield each of `partitions` with its newest segment that is in one of `states`, and not `excluded`."""
     for partition in partitions:
-        part = state.partition(partition)
-        segments = () if part is None else part.cache.list_remote_log_segments()
+        segments = state.segments_of(partition)
         found = (each for each in segments if each.state in states and each.segment_id not in excluded)
         newest = max(found, key=lambda each: each.start_offset, default=None)
         if newest is not None:

@@ -27,10 +27,10 @@ from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
+from tierctl.plan.breaches import PartitionView, expire, local_only_bytes, sweep_option, swept_text
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
-from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes, sweep_option, swept_text
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (

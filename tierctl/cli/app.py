@@ -19,7 +19,7 @@ from typer.main import get_command
 from tierctl.cli.options import Part, with_options
 from tierctl.cli.profiles import option_key
 from tierctl.cli.run_settings import RunSettings
-from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import require_no_credentials
 from tierctl.report.columns import Columns

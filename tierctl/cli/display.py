@@ -15,7 +15,7 @@ from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.profiles import option_key
 from tierctl.cli.run_settings import RunSettings
-from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
+from tierctl.commands.request import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns
@@ -34,7 +34,7 @@ from tierctl.report.render import SHOW, View, show_rows, show_texts
 from tierctl.report.texts import Tally, counted, printable
 
 if TYPE_CHECKING:
-    from tierctl.apply.outcome import Outcome
+    from tierctl.apply.run_context import Outcome
     from tierctl.commands import MutationResult
     from tierctl.plan.steps import Plan
 
@@ -65,10 +65,8 @@ Following = str | Sequence[str] | Again | None
 class Rows(View):
     """The options about the rows that a command prints."""
 
-    output: Annotated[
-        OutputFormat,
-        typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
-    ] = OutputFormat.TABLE
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", rich_help_panel=SHOW)] = OutputFormat.TABLE
+    """Format of the rows on stdout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import typer
 from tierctl.cli.run_settings import RunSettings
 from tierctl.commands import completion
 from tierctl.commands.completion import store_topics
-from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.report.console import Console, LogFile, LogFormat

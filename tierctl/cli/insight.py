@@ -38,7 +38,7 @@ from tierctl.cli.options import (
     typed_option,
 )
 from tierctl.commands import completion
-from tierctl.commands.shared_options import OutputFormat
+from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import Severity
 from tierctl.model.selection import named_partition

@@ -28,7 +28,7 @@ from tierctl.cli.options import set_parameters
 from tierctl.cli.profiles import OptionKeys
 from tierctl.cli.run_settings import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
-from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
 from tierctl.wire.primitives import use_limit_factor

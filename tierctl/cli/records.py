@@ -22,7 +22,7 @@ from tierctl.cli.options import (
     is_typed,
     request_of,
 )
-from tierctl.commands.shared_options import OutputFormat
+from tierctl.commands.request import OutputFormat
 from tierctl.console_consumer import CLASS_NAME
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import render_object

@@ -3,6 +3,8 @@
 This package is tierctl's Python API: `from tierctl.commands import SweepRequest, sweep`. Nothing here prints.
 """
 
+import ast
+import inspect
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
     from tierctl.commands.cache import show_cache as show_cache
     from tierctl.commands.cache import verify_cache as verify_cache
     from tierctl.commands.change import MutationResult as MutationResult
+    from tierctl.commands.config import SETTINGS as SETTINGS
+    from tierctl.commands.config import ConfigRequest as ConfigRequest
+    from tierctl.commands.config import NamesRequest as NamesRequest
+    from tierctl.commands.config import NamesResult as NamesResult
+    from tierctl.commands.config import OptionValue as OptionValue
+    from tierctl.commands.config import SettingInForce as SettingInForce
+    from tierctl.commands.config import check_names as check_names
+    from tierctl.commands.config import show_config as show_config
     from tierctl.commands.copy.command import CopyRequest as CopyRequest
     from tierctl.commands.copy.command import copy as copy
     from tierctl.commands.delete import LEAKED_TOPICS as LEAKED_TOPICS
@@ -38,6 +48,14 @@ if TYPE_CHECKING:
     from tierctl.commands.delete import delete as delete
     from tierctl.commands.delete import delete_repeatedly as delete_repeatedly
     from tierctl.commands.delete import find_leaked_topics as find_leaked_topics
+    from tierctl.commands.doctor import DoctorRequest as DoctorRequest
+    from tierctl.commands.doctor import OwnSettings as OwnSettings
+    from tierctl.commands.doctor import doctor as doctor
+    from tierctl.commands.explain import EXPLANATIONS as EXPLANATIONS
+    from tierctl.commands.explain import ExplainRequest as ExplainRequest
+    from tierctl.commands.explain import Explanation as Explanation
+    from tierctl.commands.explain import Explanations as Explanations
+    from tierctl.commands.explain import explain as explain
     from tierctl.commands.fetch import FetchRequest as FetchRequest
     from tierctl.commands.fetch import FetchResult as FetchResult
     from tierctl.commands.fetch import FollowerState as FollowerState
@@ -50,36 +68,6 @@ if TYPE_CHECKING:
     from tierctl.commands.format import FormatRequest as FormatRequest
     from tierctl.commands.format import find_formatter_jar as find_formatter_jar
     from tierctl.commands.format import format_records as format_records
-    from tierctl.commands.insight.config import SETTINGS as SETTINGS
-    from tierctl.commands.insight.config import ConfigRequest as ConfigRequest
-    from tierctl.commands.insight.config import NamesRequest as NamesRequest
-    from tierctl.commands.insight.config import NamesResult as NamesResult
-    from tierctl.commands.insight.config import OptionValue as OptionValue
-    from tierctl.commands.insight.config import SettingInForce as SettingInForce
-    from tierctl.commands.insight.config import check_names as check_names
-    from tierctl.commands.insight.config import show_config as show_config
-    from tierctl.commands.insight.doctor import DoctorRequest as DoctorRequest
-    from tierctl.commands.insight.doctor import OwnSettings as OwnSettings
-    from tierctl.commands.insight.doctor import doctor as doctor
-    from tierctl.commands.insight.explain import EXPLANATIONS as EXPLANATIONS
-    from tierctl.commands.insight.explain import ExplainRequest as ExplainRequest
-    from tierctl.commands.insight.explain import Explanation as Explanation
-    from tierctl.commands.insight.explain import Explanations as Explanations
-    from tierctl.commands.insight.explain import explain as explain
-    from tierctl.commands.insight.report import REPORT_ROWS as REPORT_ROWS
-    from tierctl.commands.insight.report import Report as Report
-    from tierctl.commands.insight.report import ReportRequest as ReportRequest
-    from tierctl.commands.insight.report import report as report
-    from tierctl.commands.insight.status import STATUS_ROWS as STATUS_ROWS
-    from tierctl.commands.insight.status import Status as Status
-    from tierctl.commands.insight.status import StatusRequest as StatusRequest
-    from tierctl.commands.insight.status import status as status
-    from tierctl.commands.insight.what_if import CHANGE_ROWS as CHANGE_ROWS
-    from tierctl.commands.insight.what_if import GroupLoss as GroupLoss
-    from tierctl.commands.insight.what_if import TopicOutlook as TopicOutlook
-    from tierctl.commands.insight.what_if import WhatIf as WhatIf
-    from tierctl.commands.insight.what_if import WhatIfRequest as WhatIfRequest
-    from tierctl.commands.insight.what_if import what_if as what_if
     from tierctl.commands.offsets import COMMITTED_OFFSETS as COMMITTED_OFFSETS
     from tierctl.commands.offsets import OFFSET_REPAIRS as OFFSET_REPAIRS
     from tierctl.commands.offsets import UNSAFE_OFFSETS as UNSAFE_OFFSETS
@@ -96,6 +84,10 @@ if TYPE_CHECKING:
     from tierctl.commands.pipeline import PipelineCommit as PipelineCommit
     from tierctl.commands.pipeline import RunPipelineRequest as RunPipelineRequest
     from tierctl.commands.pipeline import run_pipeline as run_pipeline
+    from tierctl.commands.report import REPORT_ROWS as REPORT_ROWS
+    from tierctl.commands.report import Report as Report
+    from tierctl.commands.report import ReportRequest as ReportRequest
+    from tierctl.commands.report import report as report
     from tierctl.commands.restore.backup_config import SAVED_TOPICS as SAVED_TOPICS
     from tierctl.commands.restore.backup_config import BackupConfig as BackupConfig
     from tierctl.commands.restore.backup_config import BackupConfigRequest as BackupConfigRequest
@@ -118,134 +110,43 @@ if TYPE_CHECKING:
     from tierctl.commands.segments import SegmentsResult as SegmentsResult
     from tierctl.commands.segments import TopicSize as TopicSize
     from tierctl.commands.segments import segments as segments
+    from tierctl.commands.status import STATUS_ROWS as STATUS_ROWS
+    from tierctl.commands.status import Status as Status
+    from tierctl.commands.status import StatusRequest as StatusRequest
+    from tierctl.commands.status import status as status
     from tierctl.commands.submit import SubmitLine as SubmitLine
     from tierctl.commands.submit import SubmitRequest as SubmitRequest
     from tierctl.commands.submit import submit as submit
-    from tierctl.commands.sweep.command import SweepRequest as SweepRequest
-    from tierctl.commands.sweep.command import sweep as sweep
+    from tierctl.commands.sweep import SweepRequest as SweepRequest
+    from tierctl.commands.sweep import sweep as sweep
     from tierctl.commands.verify.command import FINDINGS as FINDINGS
     from tierctl.commands.verify.command import VerifyRequest as VerifyRequest
     from tierctl.commands.verify.command import finding_kinds as finding_kinds
     from tierctl.commands.verify.command import verify as verify
+    from tierctl.commands.what_if import CHANGE_ROWS as CHANGE_ROWS
+    from tierctl.commands.what_if import GroupLoss as GroupLoss
+    from tierctl.commands.what_if import TopicOutlook as TopicOutlook
+    from tierctl.commands.what_if import WhatIf as WhatIf
+    from tierctl.commands.what_if import WhatIfRequest as WhatIfRequest
+    from tierctl.commands.what_if import what_if as what_if
     from tierctl.read.record_rows import INDEXES as INDEXES
     from tierctl.read.record_rows import RECORDS as RECORDS
     from tierctl.report.results import RowLines as RowLines
     from tierctl.report.results import Stream as Stream
 
-_PUBLIC = {
-    "tierctl.checks.check": ("CHECKS",),
-    "tierctl.commands.apply": ("ApplyRequest", "apply"),
-    "tierctl.commands.cache": (
-        "BuildCacheRequest",
-        "CACHE_CHECKS",
-        "CACHE_ENTRIES",
-        "CACHE_FILES",
-        "CACHE_REWRITES",
-        "CacheBuild",
-        "CacheCompaction",
-        "CacheRequest",
-        "CacheRows",
-        "CompactCacheRequest",
-        "ShowCacheRequest",
-        "build_cache",
-        "compact_cache",
-        "show_cache",
-        "verify_cache",
-    ),
-    "tierctl.commands.change": ("MutationResult",),
-    "tierctl.commands.copy.command": ("CopyRequest", "copy"),
-    "tierctl.commands.delete": (
-        "DeleteRequest",
-        "LEAKED_TOPICS",
-        "REMOVER_INTERVAL_MS",
-        "LeakedTopic",
-        "LeakedTopics",
-        "delete",
-        "delete_repeatedly",
-        "find_leaked_topics",
-    ),
-    "tierctl.commands.fetch": (
-        "FetchRequest",
-        "FetchResult",
-        "FollowerState",
-        "IndexEntries",
-        "ObjectBytes",
-        "RecordRows",
-        "RecordTexts",
-        "fetch",
-    ),
-    "tierctl.commands.format": ("EVENTS", "FormatRequest", "find_formatter_jar", "format_records"),
-    "tierctl.commands.insight.config": (
-        "ConfigRequest",
-        "NamesRequest",
-        "NamesResult",
-        "OptionValue",
-        "SETTINGS",
-        "SettingInForce",
-        "check_names",
-        "show_config",
-    ),
-    "tierctl.commands.insight.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
-    "tierctl.commands.insight.explain": (
-        "EXPLANATIONS",
-        "ExplainRequest",
-        "Explanation",
-        "Explanations",
-        "explain",
-    ),
-    "tierctl.commands.insight.report": ("REPORT_ROWS", "Report", "ReportRequest", "report"),
-    "tierctl.commands.insight.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
-    "tierctl.commands.insight.what_if": (
-        "CHANGE_ROWS",
-        "GroupLoss",
-        "TopicOutlook",
-        "WhatIf",
-        "WhatIfRequest",
-        "what_if",
-    ),
-    "tierctl.commands.offsets": (
-        "COMMITTED_OFFSETS",
-        "OFFSET_REPAIRS",
-        "OffsetStep",
-        "OffsetsCheck",
-        "OffsetsRepair",
-        "OffsetsRequest",
-        "RepairOffsetsRequest",
-        "StoredOffsets",
-        "UNSAFE_OFFSETS",
-        "check_offsets",
-        "repair_offsets",
-        "show_offsets",
-    ),
-    "tierctl.commands.pipeline": ("COMMITS", "PipelineCommit", "RunPipelineRequest", "run_pipeline"),
-    "tierctl.commands.restore.backup_config": (
-        "BackupConfig",
-        "BackupConfigRequest",
-        "SAVED_TOPICS",
-        "backup_config",
-    ),
-    "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
-    "tierctl.commands.restore.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
-    "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
-    "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
-    "tierctl.commands.restore.to_metadata": ("RebuildRequest", "rebuild"),
-    "tierctl.commands.restore.to_node": ("RestoreIntoRequest", "restore_into"),
-    "tierctl.commands.segments": (
-        "PartitionOffsets",
-        "SEGMENT_ROWS",
-        "SegmentsRequest",
-        "SegmentsResult",
-        "TopicSize",
-        "segments",
-    ),
-    "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
-    "tierctl.commands.sweep.command": ("SweepRequest", "sweep"),
-    "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
-    "tierctl.read.record_rows": ("INDEXES", "RECORDS"),
-    "tierctl.report.results": ("RowLines", "Stream"),
-}
-"""The public names of each module, whose types the imports above give to type checkers."""
-_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+def _stated_modules() -> dict[str, str]:
+    """Return the module of each public name, as the imports above state it.
+
+    Only type checkers carry these imports out.
+    """
+    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    stated = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    modules = {alias.name: node.module or "" for node in stated for alias in node.names}
+    return {name: module for name, module in modules.items() if module.startswith("tierctl.")}
+
+
+_MODULE_OF = _stated_modules()
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605
 
@@ -255,7 +156,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULE_OF[name])
-    globals().update({each: getattr(module, each) for each in _PUBLIC[_MODULE_OF[name]]})
+    own = [each for each, stated in _MODULE_OF.items() if stated == module.__name__]
+    globals().update({each: getattr(module, each) for each in own})
     if "pyarrow" in sys.modules:
         import_module("tierctl.wire.arrays").start_without_pandas()
     return globals()[name]

@@ -12,9 +12,7 @@ from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult, read_plan
 from tierctl.commands.copy.command import TierToTierRequest
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
-from tierctl.commands.restore.hosts import RebuildOnHost, require_host
-from tierctl.commands.shared_options import (
+from tierctl.commands.request import (
     DECIDE,
     TYPED_ONLY,
     AllLogDirs,
@@ -22,7 +20,9 @@ from tierctl.commands.shared_options import (
     IKnowItIsDeleted,
     MaxDeletes,
     MaxFraction,
+    MutationRequest,
 )
+from tierctl.commands.restore.hosts import RebuildOnHost, require_host
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -44,7 +44,7 @@ from tierctl.state.tier_state import TierState
 
 _CHANGES = {
     "copy": "tierctl.commands.copy.command:Copy",
-    "sweep": "tierctl.commands.sweep.command:Sweep",
+    "sweep": "tierctl.commands.sweep:Sweep",
     "delete": "tierctl.commands.delete:Delete",
     REBUILD: "tierctl.commands.restore.to_metadata:Rebuild",
     MATERIALISE: "tierctl.commands.restore.to_log:Materialise",
@@ -61,16 +61,10 @@ _LOG_STARTS = "log_start_offset"
 class ApplyRequest(TierToTierRequest):
     """A request to carry out the plan in a file."""
 
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
-    digest: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHA256",
-            help="Refuse a plan with another digest than this one, which --plan-out printed.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = None
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", show_default=False)]
+    """What --plan-out wrote."""
+    digest: Annotated[str | None, typer.Option(metavar="SHA256", rich_help_panel=DECIDE), TYPED_ONLY] = None
+    """Refuse a plan with another digest than this one, which --plan-out printed."""
     max_age_ms: Annotated[
         int,
         typer.Option(

@@ -9,9 +9,17 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tierctl import __version__
 from tierctl.apply.measures import measure_mutation
-from tierctl.apply.outcome import Outcome, Stop, exit_code, stop_on_signals
 from tierctl.apply.run import Acts, run
-from tierctl.apply.run_context import Engine, LocalEngine, RunContext, new_segment_id
+from tierctl.apply.run_context import (
+    Engine,
+    LocalEngine,
+    Outcome,
+    RunContext,
+    Stop,
+    exit_code,
+    new_segment_id,
+    stop_on_signals,
+)
 from tierctl.commands.metadata_folder import require_no_contradiction
 from tierctl.commands.mutation import Mutation, leased, mutation, report_skips, require_not_ahead
 from tierctl.commands.request import MutationRequest
@@ -32,7 +40,7 @@ from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
-from tierctl.plan.safety import require_recognised
+from tierctl.plan.preconditions import require_recognised
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan
 from tierctl.report.plans import OUTCOMES, STEPS
@@ -128,8 +136,12 @@ class Change(ABC, Generic[R]):
         """Return what is done for each action of the plan, in the order in which a run does it."""
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if brokers may do the work on `partitions` themselves; called before a wave."""
-        self.run.check_fence(partitions)
+        """Raise SafetyRefusal if brokers may do the work on `partitions` themselves; called before a wave.
+
+        A run that writes files in log directories holds their locks, which keep brokers out.
+        """
+        if not self.writes_logs:
+            self.run.check_fence(partitions)
 
     def require_topics(self) -> None:
         """Raise SafetyRefusal if topics that were selected by name are skipped.

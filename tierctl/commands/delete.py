@@ -8,15 +8,30 @@ from typing import Annotated
 import typer
 
 from tierctl import locallog
-from tierctl.apply.acts import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
-from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop, stop_on_signals
-from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import Label, RunContext, effect
+from tierctl.apply.run import (
+    Acts,
+    DeleteSegments,
+    Deletion,
+    DeletionLabels,
+    Run,
+    Wave,
+    delete_waves,
+    outcome_of,
+)
+from tierctl.apply.run_context import (
+    STOPPED,
+    Label,
+    Outcome,
+    RunContext,
+    Status,
+    Stop,
+    effect,
+    stop_on_signals,
+)
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted
+from tierctl.commands.request import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted, MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import read_log_dir_facts
 from tierctl.metadata.parallel_fold import Kept
@@ -31,8 +46,7 @@ from tierctl.model import (
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
-from tierctl.plan.preconditions import why_unreadable
-from tierctl.plan.safety import leaked_topic_ids
+from tierctl.plan.preconditions import leaked_topic_ids, why_unreadable
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
@@ -48,27 +62,13 @@ _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 class DeleteRequest(MutationRequest):
     """A request to mark deleted topics, or to delete the objects of those that are marked."""
 
-    find: Annotated[
-        bool,
-        typer.Option(
-            "--find",
-            help="List the topic ids that the metadata has and the cluster's controller does not know. With "
-            "--mark, mark these topics.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = False
-    mark: Annotated[
-        bool,
-        typer.Option(
-            "--mark",
-            help="Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic "
-            "if only one id has that name. tierctl exits with code 4 without evidence that the topic is "
-            "deleted: the cluster does not know its id, or --all-log-dirs.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = False
+    find: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
+    """List the topic ids that the metadata has and the cluster's controller does not know. With --mark, mark
+    these topics."""
+    mark: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
+    """Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic if only one
+    id has that name. tierctl exits with code 4 without evidence that the topic is deleted: the cluster does
+    not know its id, or --all-log-dirs."""
     all_log_dirs: AllLogDirs = False
     i_know_it_is_deleted: IKnowItIsDeleted = ()
     interval: Annotated[
@@ -489,9 +489,7 @@ def _segment_outcome(step: Step, drained: _Drained, partition: Outcome) -> Outco
 
 def _listed(partition: TopicIdPartition, context: RunContext) -> list[RemoteLogSegmentMetadata]:
     context.metadata.refresh()
-    return sorted(
-        context.metadata.list_remote_log_segments(partition), key=lambda s: (s.start_offset, s.segment_id)
-    )
+    return sorted(context.metadata.state.segments_of(partition), key=lambda s: (s.start_offset, s.segment_id))
 
 
 def _publish(

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import Stop
+from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.metadata_folder import counted
@@ -30,8 +30,8 @@ from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text
 from tierctl.plan.copy import why_not_enabled
+from tierctl.plan.preconditions import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.reasons import Reason, is_not_understood
-from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.storage.lease import Lease, ObjectLease, open_lease

@@ -10,9 +10,8 @@ from typing import Annotated, TypedDict
 import typer
 
 from tierctl.commands.cache import each_file
-from tierctl.commands.request import Request
+from tierctl.commands.request import APPLY, TYPED_ONLY, Apply, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import APPLY, TYPED_ONLY, Apply
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.metadata.cache_files import CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
@@ -52,25 +51,12 @@ class RepairOffsetsRequest(OffsetsRequest):
     """A request to replace unsafe offsets in the file; it only plans unless `apply` is true."""
 
     set_offset: Annotated[
-        Sequence[str],
-        typer.Option(
-            "--set",
-            metavar="PARTITION=OFFSET",
-            help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
+        Sequence[str], typer.Option("--set", metavar="PARTITION=OFFSET", rich_help_panel=APPLY), TYPED_ONLY
     ] = ()
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
-            "may be lost.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
-    ] = False
+    """Set the offset of this metadata partition. To raise an offset, add --force. Repeatable."""
+    force: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
+    """Allow --set to raise offsets. The events below a raised offset are never read, so segments may be lost.
+    """
     apply: Apply = False
 
     def validate(self) -> None:

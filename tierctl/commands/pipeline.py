@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tierctl.commands.request import Request
+from tierctl.commands.request import RUN, WHERE, Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import RUN, WHERE
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress, SilentProgress
@@ -26,25 +25,12 @@ from tierctl.storage import store_uri
 class RunPipelineRequest(Request):
     """A request to bring the tables in `warehouse` up to the end of the metadata topic."""
 
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which "
-            "executors must reach as well. Other stores are not supported, because they cannot guarantee "
-            "that each commit is made only once.",
-            rich_help_panel=WHERE,
-        ),
-    ] = None
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            "-f",
-            help="Continue until stopped, with one commit per micro-batch, and print a JSON line for each.",
-            rich_help_panel=RUN,
-        ),
-    ] = False
+    warehouse: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=WHERE)] = None
+    """The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which executors must
+    reach as well. Other stores are not supported, because they cannot guarantee that each commit is made only
+    once."""
+    follow: Annotated[bool, typer.Option("--follow", "-f", rich_help_panel=RUN)] = False
+    """Continue until stopped, with one commit per micro-batch, and print a JSON line for each."""
     interval_s: Annotated[
         float,
         typer.Option(

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import kernel, locallog
-from tierctl.apply.outcome import calling_on_signals
+from tierctl.apply.run_context import calling_on_signals
 from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request, require_named_files
-from tierctl.errors import NotFoundError, TierctlError, UsageError
+from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.server_properties import broker_file
@@ -50,8 +50,7 @@ from tierctl.model.settings.known import (
     unknown_names,
 )
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
-from tierctl.plan.safety import TierContents, check_tier
-from tierctl.read.segment import ToleratedErrors
+from tierctl.plan.preconditions import TierContents, check_tier
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -60,6 +59,7 @@ from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
+    from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.parallel_fold import FoldResult, FoldRunner, FoldTask
     from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
@@ -183,6 +183,38 @@ def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, T
     ]
 
 
+# A run with several kinds of errors ends with the exit code that is first in this list.
+_MOST_SEVERE_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
+
+
+class ToleratedErrors:
+    """Collects errors that did not end a run, and passes each to `show` immediately."""
+
+    def __init__(self, show: Callable[[TierctlError], None]) -> None:
+        self._show = show
+        self._codes: set[ExitCode] = set()
+        self.count = 0
+
+    def report(self, error: TierctlError) -> None:
+        """Record and show one error."""
+        self.count += 1
+        self._codes.add(error.exit_code)
+        self._show(error)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the most severe error; OK without errors."""
+        for code in _MOST_SEVERE_FIRST:
+            if code in self._codes:
+                return code
+        return min(self._codes, default=ExitCode.OK)
+
+    def exit_code_of(self, *, has_read: bool) -> ExitCode:
+        """Return the exit code of a run that `has_read` data: only one that read none lacks the rights."""
+        code = self.exit_code
+        return ExitCode.CORRUPT if has_read and code is ExitCode.AUTHENTICATION else code
+
+
 class _Closable(Protocol):
     def close(self) -> None: ...
 
@@ -279,7 +311,7 @@ class Resources:
         kept: Kept = Kept.SEGMENTS,
         make_topic: bool = False,
         folder: FolderSettings | None = None,
-    ) -> RemoteLogMetadataManager:
+    ) -> TopicBasedRemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
         If `is_whole`, the whole topic is read, also with a state directory. `kept` is what executors return

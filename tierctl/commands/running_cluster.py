@@ -18,16 +18,22 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
-from tierctl.plan.partition_deletes import ClusterAnswer
-from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.leader_views import (
+from tierctl.plan.leader_views import (
     ClusterViews,
     LeaderBytesOf,
     Leaders,
     LeaderView,
     knows_log_start,
 )
-from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of, require_open
+from tierctl.plan.partition_deletes import ClusterAnswer
+from tierctl.plan.preconditions import (
+    TASK_INTERVALS,
+    CurrentTopics,
+    Fence,
+    is_known,
+    leaders_of,
+    require_open,
+)
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.tier_state import TierState
 

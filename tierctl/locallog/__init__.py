@@ -18,23 +18,3 @@ from tierctl.locallog.folders import (
 )
 from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node, read_registration
 from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
-
-__all__ = [
-    "FolderKind",
-    "FormattedNode",
-    "LeftOutFolder",
-    "ensure_stopped",
-    "is_locked",
-    "is_log_dir",
-    "left_out_folders",
-    "list_partitions",
-    "read_formatted_node",
-    "read_log_dir_facts",
-    "read_log_dirs",
-    "read_registration",
-    "read_topic_configs",
-    "require_folder",
-    "require_log_dirs",
-    "require_own_log_dirs",
-    "with_open_transaction",
-]

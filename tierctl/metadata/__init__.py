@@ -4,5 +4,3 @@ Other packages open a manager with `open_metadata`, the topic alone with `tierct
 """
 
 from tierctl.metadata.manager import RemoteLogMetadataManager, open_metadata
-
-__all__ = ["RemoteLogMetadataManager", "open_metadata"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -82,16 +82,8 @@ class RemoteLogMetadataManager(Protocol):
         """
         ...
 
-    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of `partition` that are not deleted, in no particular order."""
-        ...
-
     def identity(self) -> ClusterIdentity:
         """Return the ids of the metadata topic and of its cluster, as far as they are known."""
-        ...
-
-    def has_lost_events(self) -> bool:
-        """Return whether the topic no longer has its oldest events; none are read for that."""
         ...
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
@@ -307,17 +299,12 @@ class TopicBasedRemoteLogMetadataManager:
             raise MetadataError("a snapshot record is no event of the metadata topic")
         return self.metadata_partition(event.topic_id_partition)
 
-    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
-        known = self._state.partition(partition)
-        return iter(()) if known is None else known.cache.list_remote_log_segments()
-
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`."""
         return self._topic.identity()
 
     def has_lost_events(self) -> bool:
-        """Implement `RemoteLogMetadataManager.has_lost_events`."""
+        """Return whether the topic no longer has its oldest events; none are read for that."""
         return any(begin > 0 for begin in self._topic.beginning_offsets().values())
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
@@ -358,7 +345,7 @@ def open_metadata(
     kept: Kept = Kept.SEGMENTS,
     reading: Reading = unwatched,
     folder: FolderSettings | None = None,
-) -> RemoteLogMetadataManager:
+) -> TopicBasedRemoteLogMetadataManager:
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the snapshots of an earlier run; `on_note` receives a message

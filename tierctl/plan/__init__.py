@@ -4,5 +4,3 @@ Exports the parts of a plan: `Plan`, `Step`, `Skip` and `Action`.
 """
 
 from tierctl.plan.steps import Action, Plan, Skip, Step
-
-__all__ = ["Action", "Plan", "Skip", "Step"]

@@ -1,6 +1,6 @@
 """The table of decisions: what brokers do next with each segment, of the tier or of a log, why and when.
 
-The rules of copying (`plan.copy`), of retention (`plan.retention`) and of partition deletes decide. `copy`,
+The rules of copying (`plan.copy`), of retention (`plan.expiry`) and of partition deletes decide. `copy`,
 `sweep` and `delete` carry out the steps of their plans; `explain`, `status`, `report` and `report --what-if`
 read the rows of the same plans, which also state why a segment stays, and from when on brokers delete it.
 """

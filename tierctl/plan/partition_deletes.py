@@ -164,23 +164,21 @@ def _why_not_marked(state: TierState, part: PartitionState) -> str | None:
     return why_unreadable(state, part)
 
 
-def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None) -> Plan:
+def plan_removal(state: TierState) -> Plan:
     """Return the plan to delete all segments of partitions whose deletion was marked, even if it finished.
 
     Each partition has one DELETE_PARTITION step, followed by one DELETE_SEGMENT step for each of its segments
     in any state. Partitions come in the order of their marks, so that the processed offsets of a metadata
-    partition grow without gaps. `topic_ids` restricts the plan to these topics.
+    partition grow without gaps.
     """
-    partitions, skipped = removable(state, topic_ids=topic_ids)
+    partitions, skipped = removable(state)
     removed = [partition.key for partition in partitions]
     found = dict(state.map_parts(partial(_removals, removed), removed))
     steps = tuple(step for key in removed for step in found[key])
     return Plan(command="delete", steps=steps, read=dict(state.read), skipped=tuple(skipped))
 
 
-def removable(
-    state: TierState, *, topic_ids: Collection[Uuid] | None = None
-) -> tuple[list[TopicIdPartition], list[Skip]]:
+def removable(state: TierState) -> tuple[list[TopicIdPartition], list[Skip]]:
     """Return the partitions that `plan_removal` deletes, and its skips of the other marked ones.
 
     Both are in the order of the marks. No question is asked about segments.
@@ -189,8 +187,6 @@ def removable(
     skipped: list[Skip] = []
     for part in sorted((part for part in state if part.is_to_remove), key=_marked_order):
         partition, reason = part.topic_id_partition, why_unreadable(state, part)
-        if topic_ids is not None and partition.topic_id not in topic_ids:
-            continue
         if reason:
             skipped.append(Skip.of(partition, reason))
         else:

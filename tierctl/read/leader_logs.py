@@ -9,14 +9,14 @@ from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, Uu
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
+from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.preconditions import (
     Evidence,
     decide_histories,
+    is_known,
     missing_of,
     newest_replicas,
 )
-from tierctl.plan.retention.leader_views import knows_log_start
-from tierctl.plan.safety import is_known
 from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.storage.object_sets import stored_segment_ids

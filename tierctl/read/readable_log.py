@@ -21,8 +21,8 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierctl.plan.leader_views import joined_lineage
 from tierctl.plan.preconditions import recency
-from tierctl.plan.retention.leader_views import joined_lineage
 from tierctl.read.segment import (
     BatchStream,
     Damage,

@@ -23,7 +23,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.read.aborted_transactions import AbortedSet, AbortedTransactions
+from tierctl.read.partition_reader import AbortedSet, AbortedTransactions
 from tierctl.read.readable_log import RangeReader, ReadableLog, ReportLost, SegmentRange
 from tierctl.read.segment import (
     CHUNK_BYTES,

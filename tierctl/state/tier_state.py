@@ -338,6 +338,11 @@ class TierState:
         part = self.partition(topic_id_partition)
         return None if part is None else part.get(segment_id)
 
+    def segments_of(self, topic_id_partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+        """Return the segments of a user partition that are not deleted, in no particular order."""
+        part = self.partition(topic_id_partition)
+        return [] if part is None else list(part.cache.list_remote_log_segments())
+
     def map_parts(
         self,
         function: Callable[["TierState"], Iterable[Answer]],

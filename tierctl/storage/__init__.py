@@ -5,10 +5,3 @@ Other packages open tiers with `open.open_tier(TierSpec(…))` and stores with `
 
 from tierctl.storage.stores import open_store, store_uri
 from tierctl.storage.stores.base import FolderListing, RemoteObject
-
-__all__ = [
-    "FolderListing",
-    "RemoteObject",
-    "open_store",
-    "store_uri",
-]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.apply.outcome import Status
+from tierctl.apply.run_context import Status
 from tierctl.commands.restore import to_metadata
 from tierctl.commands.restore.inventory import DecidingLogs
 from tierctl.commands.restore.to_metadata import PublishingFence, plan_rebuild, require_lasting_events

@@ -172,13 +172,13 @@ class TestPublishing:
         uri = f"kafka://{tiered.bootstrap}"
         manager = manager_at(uri, writable=True, state_dir=tmp_path / "state")
         manager.publish([event])
-        segments = list(manager.list_remote_log_segments(event.topic_id_partition))
+        segments = manager.state.segments_of(event.topic_id_partition)
         manager.close()
         assert event in segments
 
         other = manager_at(uri)
         other.refresh()
-        assert event in list(other.list_remote_log_segments(event.topic_id_partition))
+        assert event in other.state.segments_of(event.topic_id_partition)
         other.close()
 
     def test_records_are_as_brokers_write_them(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, target
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
-from tierctl.plan.retention.expiry import plan_retention
+from tierctl.plan.expiry import plan_retention
 from tierctl.state.tier_state import TierState
 
 from tests.plan.retention.kip_broker import KipBroker, State

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
-from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.expiry import plan_retention
-from tierctl.plan.retention.leader_views import (
+from tierctl.plan.expiry import plan_retention
+from tierctl.plan.leader_views import (
     ClusterViews,
     LeaderBytes,
     LeaderBytesOf,
@@ -17,6 +16,7 @@ from tierctl.plan.retention.leader_views import (
     joined_lineage,
     knows_log_start,
 )
+from tierctl.plan.preconditions import CurrentTopics
 from tierctl.state.log_start import extended_below
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier

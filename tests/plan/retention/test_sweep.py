@@ -16,10 +16,10 @@ from tierctl.model import (
 )
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import iso_utc
+from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import NextAction
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.retention.breaches import view_of_log
-from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import Quarantined, TierState

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tierctl.model import Selection
+from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.retention.expiry import plan_retention
 
 from tests.plan.retention.test_sweep import numbers
 from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, tier

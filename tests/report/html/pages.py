@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.commands.insight.report import PAGE_COLUMNS
+from tierctl.commands.report import PAGE_COLUMNS
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.report.html_lanes import (
     ITEMS_MAX,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
-from tierctl.apply.outcome import Stop
-from tierctl.apply.run_context import SideEffectContext
+from tierctl.apply.run_context import SideEffectContext, Stop
 from tierctl.errors import (
     CorruptInputError,
     CustomMetadataTooLarge,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.apply.outcome import Stop
+from tierctl.apply.run_context import Stop
 from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
 from tierctl.spark.executors.apply_engine import SideEffectContextSpec, SparkEngine
 from tierctl.storage.open_tier import TierSpec

@@ -16,14 +16,16 @@ published, so that the store never waits:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tierctl.apply.acts import Deletion, DeletionLabels, delete_segments, segment_update
-from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop
-from tierctl.apply.run import Run
+from tierctl.apply.run import Deletion, DeletionLabels, Run, delete_segments, segment_update
 from tierctl.apply.run_context import (
+    STOPPED,
+    Outcome,
     RunContext,
     SideEffectContext,
     SideEffectInput,
     SideEffectResult,
+    Status,
+    Stop,
     StoppedCopies,
     effect,
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tierctl.apply.journal import CustomMetadataBreach
-from tierctl.apply.outcome import Outcome
+from tierctl.apply.run_context import Outcome
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
 from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation, place_of

@@ -18,10 +18,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from tierctl.apply.acts import EventFields, introduces, publish_in_waves, segment_events
-from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.run import Acts, Run
-from tierctl.apply.run_context import RunContext, effect
+from tierctl.apply.run import Acts, EventFields, Run, introduces, publish_in_waves, segment_events
+from tierctl.apply.run_context import Outcome, RunContext, Status, effect
 from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation
@@ -39,9 +37,9 @@ from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.plan.choose_sets import merge_lineage
+from tierctl.plan.leader_views import why_diverged
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.leader_views import why_diverged
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
 from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage
@@ -515,6 +513,7 @@ class RebuildOnHost(Change[MutationRequest]):
     """
 
     command = REBUILD
+    writes_logs = True
     changes_tier = False
 
     def __init__(self, run: Mutation, saved: SavedPlan, hosts: HostsPlan) -> None:
@@ -549,9 +548,6 @@ class RebuildOnHost(Change[MutationRequest]):
         _require_objects(self.run, self._planned)
         for folder in self.run.request.log_dir:
             ensure_stopped(folder)
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

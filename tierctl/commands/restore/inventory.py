@@ -43,9 +43,8 @@ from tierctl.model import (
 from tierctl.model.choices import NOT_A_BROKER_ID, THREADS
 from tierctl.plan.choose_sets import LocalHole
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.preconditions import newest_replicas
+from tierctl.plan.preconditions import WRONG_TIER, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
-from tierctl.plan.safety import WRONG_TIER
 from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log
@@ -575,18 +574,9 @@ class DerivedMetadata:
         del events, before_append
         raise MetadataError("metadata that was derived from a tier can't be published")
 
-    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
-        part = self.state.partition(partition)
-        return iter(()) if part is None else iter(list(part.cache.list_remote_log_segments()))
-
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
-
-    def has_lost_events(self) -> bool:
-        """Implement `RemoteLogMetadataManager.has_lost_events`: there is no topic that could have."""
-        return False
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`: all events are in one partition."""

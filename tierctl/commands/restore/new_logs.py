@@ -15,10 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.apply.acts import publish_segments
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import effect
+from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
@@ -574,17 +572,3 @@ def attempted(
         error = failure(e)
     status = Status.DONE if error is None else Status.FAILED
     return [Outcome(step=step, status=status, error=error) for step in steps]
-
-
-def publish_behind_logs(run: Run, steps: Sequence[Step]) -> None:
-    """Publish the events of valid steps, only while all steps before were done.
-
-    The act of PUBLISH_SEGMENT and DISCARD_SEGMENT where a log is written first.
-    """
-    for wave in run.context.delete_waves(steps):
-        run.require_all_done()
-        run.attempt(
-            wave,
-            lambda kept: publish_segments(kept, run.context, "restore.segments.publish"),
-            rechecked=True,
-        )

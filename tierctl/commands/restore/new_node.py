@@ -3,7 +3,7 @@
 `require_objects_are_safe` proves that its broker can't delete the only copy of the objects.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +24,7 @@ from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSett
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
 from tierctl.metadata.topic.folder import partition_folder, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
-from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import ClusterIdentity, MetadataEvent, TopicIdPartition, Uuid
 from tierctl.model.location import canonical_uri
 from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
@@ -213,17 +213,9 @@ class NewNodeMetadata:
             folder=folder,
         )
 
-    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
-        return iter(()) if self._manager is None else self._manager.list_remote_log_segments(partition)
-
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`: the node has no topic yet."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
-
-    def has_lost_events(self) -> bool:
-        """Implement `RemoteLogMetadataManager.has_lost_events`: there is no topic that could have."""
-        return False
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`."""

@@ -7,13 +7,20 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.run import Act, Acts, Run
-from tierctl.apply.run_context import RunContext, SideEffectContext, SideEffectResult, effect
+from tierctl.apply.run import Act, Acts, Run, publish_behind_logs
+from tierctl.apply.run_context import (
+    STOPPED,
+    Outcome,
+    RunContext,
+    SideEffectContext,
+    SideEffectResult,
+    Status,
+    effect,
+)
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import DECIDE, TYPED_ONLY, MutationRequest, RestoreAfterHole
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, states_of
 from tierctl.commands.restore.new_logs import (
@@ -22,13 +29,11 @@ from tierctl.commands.restore.new_logs import (
     PartitionSource,
     TargetFolder,
     partition_sources,
-    publish_behind_logs,
     require_same_steps,
     require_writable,
     restore_step,
     target_folders,
 )
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
@@ -154,7 +159,7 @@ def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
         targets=targets,
         target=target,
         renamed=[run.remote.renamed(segment, target) for segment in chain] if target else [],
-        known={} if target is None else states_of(run.metadata.list_remote_log_segments(target)),
+        known={} if target is None else states_of(run.metadata.state.segments_of(target)),
     )
 
 
@@ -193,24 +198,10 @@ class RestoreNewIdsRequest(MutationRequest):
     directory that has the metadata topic.
     """
 
-    from_id: Annotated[
-        Sequence[str],
-        typer.Option(
-            metavar="ID",
-            help="The id of the lost topic, if the tier has objects of several topics with "
-            "its name. Repeatable.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = ()
-    assume_enabled: Annotated[
-        bool,
-        typer.Option(
-            "--assume-enabled",
-            help="Assume remote.storage.enable=true for the new topics if there is no --topic-configs.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = False
+    from_id: Annotated[Sequence[str], typer.Option(metavar="ID", rich_help_panel=DECIDE)] = ()
+    """The id of the lost topic, if the tier has objects of several topics with its name. Repeatable."""
+    assume_enabled: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
+    """Assume remote.storage.enable=true for the new topics if there is no --topic-configs."""
     after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:
@@ -304,9 +295,6 @@ class NewIds(Change[RestoreNewIdsRequest]):
         assumed = names if self.request.assume_enabled else ()
         require_enabled(names, self._configs, named=names, assumed=assumed)
         require_same_steps(plan, self._plan, "a partition")
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

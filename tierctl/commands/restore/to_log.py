@@ -1,7 +1,7 @@
 """`restore log`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -9,11 +9,19 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Acts
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import (
+    DECIDE,
+    TYPED_ONLY,
+    AsTopic,
+    MutationRequest,
+    RestoreAfterHole,
+    RestoredMetadata,
+    RestoreUntil,
+)
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import WithoutKeys
 from tierctl.commands.restore.inventory import DerivedMetadata
@@ -24,14 +32,6 @@ from tierctl.commands.restore.new_logs import (
     target_folders,
 )
 from tierctl.commands.restore.written_logs import materialise_act
-from tierctl.commands.shared_options import (
-    DECIDE,
-    TYPED_ONLY,
-    AsTopic,
-    RestoreAfterHole,
-    RestoredMetadata,
-    RestoreUntil,
-)
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
@@ -332,14 +332,8 @@ class RestoreLogRequest(MutationRequest):
 
     metadata: RestoredMetadata = None
     as_topic: AsTopic = None
-    as_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
+    as_id: Annotated[str | None, typer.Option(metavar="ID", rich_help_panel=DECIDE)] = None
+    """Id of the new topic. Default: the id in the folders of its partitions in --log-dir."""
     until: RestoreUntil = ()
     after_hole: RestoreAfterHole = False
     without_keys: Annotated[
@@ -354,26 +348,15 @@ class RestoreLogRequest(MutationRequest):
         ),
         TYPED_ONLY,
     ] = None
-    left_out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            parser=_absolute,
-            help="With --without-keys: folder for the lists of the erased records, one list and its "
-            "signature per new partition. A list has the SHA-256 of the keys.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
+    left_out: Annotated[str | None, typer.Option(metavar="DIR", parser=_absolute, rich_help_panel=DECIDE)] = (
+        None
+    )
+    """With --without-keys: folder for the lists of the erased records, one list and its signature per new
+    partition. A list has the SHA-256 of the keys."""
     sign_with: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            parser=_absolute,
-            help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a "
-            "password.",
-            rich_help_panel=DECIDE,
-        ),
+        str | None, typer.Option(metavar="FILE", parser=_absolute, rich_help_panel=DECIDE)
     ] = None
+    """With --without-keys: the Ed25519 private key that signs the lists, in PEM without a password."""
 
     @property
     def reads_metadata_of_cluster(self) -> bool:
@@ -512,9 +495,6 @@ class Materialise(Change[RestoreLogRequest]):
                     f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
                     hint="free disk space, or restore fewer partitions or records: --partition, --until",
                 )
-
-    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

@@ -10,12 +10,12 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Acts
+from tierctl.apply.run_context import Outcome, Status
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker, is_untraceable
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import DECIDE, TYPED_ONLY, MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
 from tierctl.commands.restore.inventory import (
@@ -28,7 +28,6 @@ from tierctl.commands.restore.inventory import (
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.parallel_fold import Kept
@@ -340,32 +339,19 @@ class RebuildRequest(MutationRequest):
     """A request to publish the lost metadata again, derived from the objects of the tier."""
 
     log_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tier|disk|OFFSET",
-            help="Log start offset for partitions whose log start offset a broker may have raised because it "
-            "knew no segments, or was cut below its local log by another leader. "
-            "tier: restore the log start offset that the objects of the newest segment "
-            "state; records that DeleteRecords removed before the loss are then served again, and the plan "
-            "states of how many offsets. OFFSET: restore this offset, which must lie between the two; choose "
-            "the partition with --topic and --partition. Both write the checkpoint files of every replica. "
-            "disk: keep the raised offset, and leave out the segments below it. Without this option such "
-            "partitions are refused (exit 4).",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
+        str | None, typer.Option(metavar="tier|disk|OFFSET", rich_help_panel=DECIDE), TYPED_ONLY
     ] = None
-    after_hole: Annotated[
-        bool,
-        typer.Option(
-            "--after-hole",
-            help="Where the objects do not tell what became of the offsets between two segments (compacted, "
-            "cut off, or those of a lost segment), begin the log after them; the segments below are left. "
-            "Without this option such partitions are left out (exit 7).",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = False
+    """Log start offset for partitions whose log start offset a broker may have raised because it knew no
+    segments, or was cut below its local log by another leader. tier: restore the log start offset that the
+    objects of the newest segment state; records that DeleteRecords removed before the loss are then served
+    again, and the plan states of how many offsets. OFFSET: restore this offset, which must lie between the
+    two; choose the partition with --topic and --partition. Both write the checkpoint files of every replica.
+    disk: keep the raised offset, and leave out the segments below it. Without this option such partitions are
+    refused (exit 4)."""
+    after_hole: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
+    """Where the objects do not tell what became of the offsets between two segments (compacted, cut off, or
+    those of a lost segment), begin the log after them; the segments below are left. Without this option such
+    partitions are left out (exit 7)."""
     hosts: HostsPlan | None = None
     """What a saved plan writes on each of several hosts."""
 
@@ -495,7 +481,7 @@ class RebuildSources:
         """
         keys = {partition.key for partition in wanted}
         if self.listed is not None:
-            return [each for each in self.listed if each.partition.key in keys], self._known_here
+            return [each for each in self.listed if each.partition.key in keys], self.state.segments_of
         folders: dict[_Key, list[str]] = {key: [] for key in keys}
         for folder, partitions in self.folders.items():
             for key in keys & {each.key for each in partitions}:
@@ -509,10 +495,6 @@ class RebuildSources:
         lost = keys - self.state.partitions.keys()
         more = self.tier.sets_in({folder for key in lost for folder in folders[key]})
         return ordered([*listed, *_sets_of(lost, more)]), lambda partition: known.get(partition.key, ())
-
-    def _known_here(self, partition: TopicIdPartition) -> Iterable[RemoteLogSegmentMetadata]:
-        part = self.state.partition(partition)
-        return () if part is None else part.cache.list_remote_log_segments()
 
 
 class Rebuild(Change[RebuildRequest]):

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.outcome import Outcome
-from tierctl.apply.run import Acts
+from tierctl.apply.run import Acts, publish_behind_logs
+from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.request import APPLY, DECIDE, TYPED_ONLY, MutationRequest, RestoreAfterHole
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.commands.restore.new_logs import (
@@ -22,7 +22,6 @@ from tierctl.commands.restore.new_logs import (
     PartitionSource,
     epoch_after,
     partition_sources,
-    publish_behind_logs,
     refusal_of,
     require_same_steps,
     restore_step,
@@ -35,7 +34,6 @@ from tierctl.commands.restore.new_node import (
     NewTopic,
     require_objects_are_safe,
 )
-from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node
@@ -46,9 +44,9 @@ from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
+from tierctl.plan.breaches import Limits, distinct_bytes
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.retention.breaches import Limits, distinct_bytes
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of
@@ -251,54 +249,24 @@ class RestoreIntoRequest(MutationRequest):
     `log_dir` names the broker's log directories; the metadata topic is created in the first one.
     """
 
-    into: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR",
-            help="The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir "
-            "names the log directories of its broker. If the server.properties in --broker-config names "
-            "several controllers, the output states which file each of them needs.",
-            show_default=False,
-        ),
-    ]
-    topics_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The YAML file that backup-config wrote, with topic ids, numbers of partitions "
-            "and settings. Settings in --topic-configs take precedence.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
-    deletes_are_denied: Annotated[
-        bool,
-        typer.Option(
-            "--deletes-are-denied",
-            help="Assume that nobody, brokers included, can delete objects of the tier now. "
-            "Without this option tierctl requires that the bucket has versioning, or that it denies the "
-            "deletion of a test object that tierctl writes.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
-    ] = False
-    copy_of_objects: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="A copy of the tier. tierctl requires that it has every object, with the same size.",
-            rich_help_panel=APPLY,
-        ),
-        TYPED_ONLY,
-    ] = None
-    publish_later: Annotated[
-        bool,
-        typer.Option(
-            "--publish-later",
-            help="From Kafka 3.9 on: do not write the metadata topic. Publish the events with "
-            "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = False
+    into: Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
+    """The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir names the log
+    directories of its broker. If the server.properties in --broker-config names several controllers, the
+    output states which file each of them needs."""
+    topics_file: Annotated[str | None, typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = None
+    """The YAML file that backup-config wrote, with topic ids, numbers of partitions and settings. Settings in
+    --topic-configs take precedence."""
+    deletes_are_denied: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
+    """Assume that nobody, brokers included, can delete objects of the tier now. Without this option tierctl
+    requires that the bucket has versioning, or that it denies the deletion of a test object that tierctl
+    writes."""
+    copy_of_objects: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=APPLY), TYPED_ONLY] = (
+        None
+    )
+    """A copy of the tier. tierctl requires that it has every object, with the same size."""
+    publish_later: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
+    """From Kafka 3.9 on: do not write the metadata topic. Publish the events with rebuild --metadata
+    kafka://... once the brokers run. Copying stays disabled until then."""
     after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:
@@ -383,7 +351,7 @@ class Restore(Change[RestoreIntoRequest]):
         ids = set(chosen.values())
         wanted = [each for each in listed if each.partition.topic_id in ids]
         self.run.metadata.refresh()
-        known = self.run.metadata.list_remote_log_segments
+        known = self.run.metadata.state.segments_of
         found = partition_sources(tier, wanted, list(self._node.directories), known)
         sources = {each.inputs.partition: each for each in found}
         return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]

@@ -23,13 +23,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Act, Run
 from tierctl.apply.run_context import (
+    STOPPED,
     Change,
+    Outcome,
     RunContext,
     SideEffectContext,
     SideEffectResult,
+    Status,
     WrittenSegment,
     effect,
     index_names,

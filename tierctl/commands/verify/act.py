@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import RunContext, effect
+from tierctl.apply.run_context import STOPPED, Outcome, RunContext, Status, effect
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.errors import (
     CorruptInputError,

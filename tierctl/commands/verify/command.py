@@ -21,9 +21,8 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
-from tierctl.commands.request import Request
+from tierctl.commands.request import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE, Request
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
@@ -65,41 +64,85 @@ _Key = tuple[Uuid, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepReadsAsked:
-    """The options of a request about the segments to read.
+class VerifyRequest(Request):
+    """A request to compare the metadata with the tier, the logs and the cluster."""
 
-    `percent` of the segments, or all; objects of at most `budget_bytes`; `seed` makes a sample repeatable.
-    The reads are stored in `state_dir`, if it is given.
-    """
+    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", rich_help_panel=WHERE)] = None
+    """The state directory of sweep, for the log start offsets that sweep raised. verify stores here which
+    segments --deep and --sample read, and with --plan-out when each orphan was first seen."""
+    deep: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
+    """Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, and
+    compare the segment with the logs."""
+    sample_percent: Annotated[
+        float | None,
+        typer.Option("--sample", metavar="PERCENT", parser=parse_percent, rich_help_panel=DECIDE),
+    ] = None
+    """Fetch a random sample of this percentage of the segments, such as 1%, and check it as --deep does.
+    Segments that were not read in the last 30 days are preferred."""
+    budget_bytes: Annotated[
+        int | None, typer.Option("--budget", metavar="BYTES", parser=parse_size, rich_help_panel=DECIDE)
+    ] = None
+    """Fetch random segments up to this total size of their objects, such as 10GB. With --sample, the sample
+    ends at this size."""
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=(1 << 32) - 1, rich_help_panel=DECIDE)
+    ] = None
+    """Select the same segments as an earlier run of --sample or --budget, which printed this seed."""
+    threads: Annotated[int, typer.Option(metavar="N", min=1, max=256, rich_help_panel=HOW)] = THREADS
+    """Number of segments that --deep fetches at the same time, into a folder for temporary files (TMPDIR)."""
+    plan_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=APPLY)] = None
+    """Write the plan of the repairs as JSON, for 'tierctl apply'."""
+    all_log_dirs: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
+    """With --plan-out: state that the --log-dir options name the log directories of all replicas. A topic id
+    without a folder in any of them is then deleted, and its objects are orphans. apply needs this option
+    again."""
+    orphan_age_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--orphan-age",
+            metavar="DURATION",
+            parser=parse_duration_ms,
+            help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
+            f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
 
-    percent: float | None
-    budget_bytes: int | None
-    seed: int | None
-    state_dir: Path | None
+    def validate(self) -> None:
+        """Implement `Request.validate`."""
+        required("--metadata", self.metadata)
+        if self.reads_bytes or self.plan_out is not None:
+            required("--remote", self.remote)
 
     @property
     def is_sample(self) -> bool:
-        """Whether only some segments are requested; raise UsageError for a seed without a sample."""
-        asks = self.percent is not None or self.budget_bytes is not None
+        """Whether the bytes of only some segments are read; raise UsageError for a seed without a sample."""
+        asks = self.sample_percent is not None or self.budget_bytes is not None
         if self.seed is not None and not asks:
             raise UsageError("--seed needs --sample or --budget", hint="add one, or leave --seed out")
         return asks
 
+    @property
+    def reads_bytes(self) -> bool:
+        """Whether the bytes of segments are read; raises as `is_sample`."""
+        return self.deep or self.is_sample
 
-def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
+
+def open_deep_reads(request: VerifyRequest, now_ms: int) -> DeepReads:
     """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
-    earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
+    earlier = {} if request.state_dir is None else read_segments(request.state_dir)
     recent = {
         key: {each: run for each, run in runs.items() if now_ms - KEPT_MS < run.at_ms <= now_ms}
         for key, runs in earlier.items()
     }
     sample = None
-    if asked.is_sample:
-        seed = randbelow(_SEED_MAX) if asked.seed is None else asked.seed
+    if request.is_sample:
+        seed = randbelow(_SEED_MAX) if request.seed is None else request.seed
         sample = Sample(
-            percent=100.0 if asked.percent is None else asked.percent,
+            percent=100.0 if request.sample_percent is None else request.sample_percent,
             seed=seed,
-            budget_bytes=asked.budget_bytes,
+            budget_bytes=request.budget_bytes,
             # A run that is repeated with its seed reads the same segments again.
             was_read={
                 key: frozenset(each for each, run in runs.items() if run.seed != seed)
@@ -107,18 +150,18 @@ def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
             },
         )
     was_read = {key: frozenset(runs) for key, runs in recent.items()}
-    return DeepReads(sample=sample, was_read=None if asked.state_dir is None else was_read)
+    return DeepReads(sample=sample, was_read=None if request.state_dir is None else was_read)
 
 
 @contextmanager
-def reads_recorded(reads: DeepReads, asked: DeepReadsAsked, now_ms: int) -> Iterator[None]:
+def reads_recorded(reads: DeepReads, request: VerifyRequest, now_ms: int) -> Iterator[None]:
     """Store in the state directory which segments the block has read, also if it ends early."""
     try:
         yield
     finally:
-        if asked.state_dir is not None and reads.done.ids:
+        if request.state_dir is not None and reads.done.ids:
             seed = None if reads.sample is None else reads.sample.seed
-            record_read_segments(asked.state_dir, reads.done.ids, ReadingRun(now_ms, seed))
+            record_read_segments(request.state_dir, reads.done.ids, ReadingRun(now_ms, seed))
 
 
 _UNREPAIRED_MAX = 1000
@@ -194,122 +237,6 @@ def _partition_of(finding: Finding) -> TopicIdPartition | None:
     if finding.topic_id is None or finding.partition is None:
         return None
     return TopicIdPartition(finding.topic_id, finding.topic or "", finding.partition)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest(Request):
-    """A request to compare the metadata with the tier, the logs and the cluster."""
-
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="The state directory of sweep, for the log start offsets that sweep raised. verify stores "
-            "here which segments --deep and --sample read, and with --plan-out when each orphan was first "
-            "seen.",
-            rich_help_panel=WHERE,
-        ),
-    ] = None
-    deep: Annotated[
-        bool,
-        typer.Option(
-            "--deep",
-            help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the "
-            "indexes, and compare the segment with the logs.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = False
-    sample_percent: Annotated[
-        float | None,
-        typer.Option(
-            "--sample",
-            metavar="PERCENT",
-            parser=parse_percent,
-            help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as "
-            "--deep does. Segments that were not read in the last 30 days are preferred.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
-    budget_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--budget",
-            metavar="BYTES",
-            parser=parse_size,
-            help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
-            "the sample ends at this size.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=(1 << 32) - 1,
-            help="Select the same segments as an earlier run of --sample or --budget, which printed this "
-            "seed.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = None
-    threads: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=256,
-            help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
-            "(TMPDIR).",
-            rich_help_panel=HOW,
-        ),
-    ] = THREADS
-    plan_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
-            rich_help_panel=APPLY,
-        ),
-    ] = None
-    all_log_dirs: Annotated[
-        bool,
-        typer.Option(
-            "--all-log-dirs",
-            help="With --plan-out: state that the --log-dir options name the log directories of all "
-            "replicas. A topic id without a folder in any of them is then deleted, and its objects are "
-            "orphans. apply needs this option again.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = False
-    orphan_age_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--orphan-age",
-            metavar="DURATION",
-            parser=parse_duration_ms,
-            help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
-            f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
-            rich_help_panel=DECIDE,
-        ),
-        TYPED_ONLY,
-    ] = None
-
-    def validate(self) -> None:
-        """Implement `Request.validate`."""
-        required("--metadata", self.metadata)
-        if self.deep or self.reads_asked.is_sample or self.plan_out is not None:
-            required("--remote", self.remote)
-
-    @property
-    def reads_asked(self) -> DeepReadsAsked:
-        """The segments that --deep must read, and the file that records which segments were read."""
-        return DeepReadsAsked(
-            percent=self.sample_percent,
-            budget_bytes=self.budget_bytes,
-            seed=self.seed,
-            state_dir=self.state_dir,
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -489,8 +416,6 @@ def _findings(
     read: RemoteLogMetadataManager | None,
     read_logs: ReadLogs | None,
 ) -> Iterator[Finding]:
-    asked = request.reads_asked
-    is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
         metadata = whole_metadata(resources, kept=Kept.FACTS) if read is None else read
@@ -510,9 +435,9 @@ def _findings(
         if request.meter is not None:
             measure_tier(request.meter, state)
         deep = None
-        if is_deep and remote is not None:
-            reads = examined.reads = open_deep_reads(asked, resources.now_ms)
-            opened.enter_context(reads_recorded(reads, asked, resources.now_ms))
+        if request.reads_bytes and remote is not None:
+            reads = examined.reads = open_deep_reads(request, resources.now_ms)
+            opened.enter_context(reads_recorded(reads, request, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         states = chain([state], iter(metadata.refresh, None))
         verification = Verification(

@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.acts import DeleteSegments, publish_in_waves
-from tierctl.apply.run import Acts
+from tierctl.apply.run import Acts, DeleteSegments, publish_in_waves
 from tierctl.checks.findings import Finding, FindingKind, metadata_finding
 from tierctl.commands.change import Change
 from tierctl.commands.delete import deletion_evidence, remove_partitions
@@ -49,8 +48,9 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.partition_choice import decide_partition
-from tierctl.plan.preconditions import CurrentTopics, why_unknown
+from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.repair import (
     ORPHAN_AGE_MS,
@@ -62,8 +62,6 @@ from tierctl.plan.repair import (
     lower_offset,
     plan_repair,
 )
-from tierctl.plan.retention.leader_views import knows_log_start
-from tierctl.plan.safety import check_limits
 from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState
@@ -294,12 +292,10 @@ class Repair(Change[RepairRequest]):
     def _segments(
         self, partitions: Collection[TopicIdPartition]
     ) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        found = {}
-        for partition in partitions:
-            part = self._state.partition(partition)
-            segments = () if part is None else part.cache.list_remote_log_segments()
-            found[partition] = {segment.segment_id: segment for segment in segments}
-        return found
+        return {
+            partition: {segment.segment_id: segment for segment in self._state.segments_of(partition)}
+            for partition in partitions
+        }
 
     def _examined(
         self,

@@ -12,14 +12,3 @@ from tierctl.metadata.topic.open_topic import (
     read_chunks,
     topic_location,
 )
-
-__all__ = [
-    "METADATA_TOPIC",
-    "IfMissing",
-    "MetadataSplit",
-    "MetadataTopic",
-    "cut",
-    "open_topic",
-    "read_chunks",
-    "topic_location",
-]

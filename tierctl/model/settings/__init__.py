@@ -5,5 +5,3 @@ Exports `SETTINGS` (all rows) and one module per scope with its rows: `topic.RET
 
 from tierctl.model.settings.registry import SETTINGS, TABLES
 from tierctl.model.settings.scopes import Scope, Setting, Table
-
-__all__ = ["SETTINGS", "TABLES", "Scope", "Setting", "Table"]

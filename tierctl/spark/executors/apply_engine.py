@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from tierctl.apply.outcome import Stop
-from tierctl.apply.run_context import SideEffect, SideEffectContext, SideEffectResult, SourceTier, no_op
+from tierctl.apply.run_context import SideEffect, SideEffectContext, SideEffectResult, SourceTier, Stop
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteTierMissing,
@@ -23,6 +22,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model.choices import DELETE_WAVE_SIZE
+from tierctl.model.progress import no_op
 from tierctl.model.selection import names_text
 from tierctl.spark.executors.task import Advance, Opened, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks

@@ -76,8 +76,8 @@ _PACKAGES = (
     "wire.batches.scan",
     "storage.throttle",
     "spark.executors.checked_segments",
-    "commands.insight.tier_digest",
-    "commands.insight.what_if_facts",
+    "commands.tier_digest",
+    "commands.what_if_facts",
     "pipeline.bucket_task",
     "pipeline.warehouse",
 )

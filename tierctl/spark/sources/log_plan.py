@@ -37,7 +37,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.settings import broker
-from tierctl.plan.safety import check_tier
+from tierctl.plan.preconditions import check_tier
 from tierctl.read.leader_logs import (
     EvidenceSources,
     examine_histories,

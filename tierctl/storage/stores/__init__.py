@@ -4,5 +4,3 @@ Other packages use `open_store`, the contract `ObjectStore`, and `Endpoint`.
 """
 
 from tierctl.storage.stores.base import SCHEMES, Endpoint, ObjectStore, open_store, store_uri
-
-__all__ = ["SCHEMES", "Endpoint", "ObjectStore", "open_store", "store_uri"]

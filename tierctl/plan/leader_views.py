@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog
+from tierctl.plan.breaches import PartitionView, live_bytes
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.breaches import PartitionView, live_bytes
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force

@@ -13,18 +13,18 @@ from tierctl import __version__
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
-from tierctl.commands.insight.explain import Location
-from tierctl.commands.insight.status import STATUS, TopicSums
-from tierctl.commands.insight.tier_digest import (
+from tierctl.commands.explain import Location
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
+from tierctl.commands.request import Request, request_as
+from tierctl.commands.resources import required
+from tierctl.commands.status import STATUS, TopicSums
+from tierctl.commands.sweep import retention_inputs, summed_up
+from tierctl.commands.tier_digest import (
     EXPIRATIONS_MAX,
     AgeSums,
     Expirations,
     TierDigest,
 )
-from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
-from tierctl.commands.request import Request, request_as
-from tierctl.commands.resources import required
-from tierctl.commands.sweep.decide import retention_inputs, summed_up
 from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
 from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges, read_daily_changes
@@ -68,15 +68,9 @@ from tierctl.state.tier_state import TierState
 class ReportRequest(Request):
     """A request for the report of a tier."""
 
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write one HTML page to this file instead; it needs no network and no other file. An "
-            "existing report is replaced atomically; any other existing file is refused.",
-            rich_help_panel=SHOW,
-        ),
-    ] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=SHOW)] = None
+    """Write one HTML page to this file instead; it needs no network and no other file. An existing report is
+    replaced atomically; any other existing file is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,8 @@ from tierctl.checks.segments import check_failed_copies, check_local_retention
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
-from tierctl.commands.request import Request, request_as
-from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
-from tierctl.commands.sweep.decide import explained as explained_sweep
+from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request, request_as
+from tierctl.commands.sweep import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.configs import SettingValue
@@ -24,11 +23,11 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
+from tierctl.plan.breaches import why_cut
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
@@ -50,18 +49,10 @@ class Location(StrEnum):
 class ExplainRequest(Request):
     """A request to explain the segments of one partition: `partition` names it, or has its number."""
 
-    offset: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND),
-    ] = None
-    segment_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Explain only the remote segment with this id.",
-            rich_help_panel=_FIND,
-        ),
-    ] = None
+    offset: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_FIND)] = None
+    """Only segments with this offset."""
+    segment_id: Annotated[str | None, typer.Option(metavar="ID", rich_help_panel=_FIND)] = None
+    """Explain only the remote segment with this id."""
     time_ms: Annotated[
         int | None,
         typer.Option(

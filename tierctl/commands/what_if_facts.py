@@ -7,10 +7,8 @@ from functools import partial
 from typing import Self
 
 from tierctl.commands.resources import Resources
-from tierctl.commands.setting_changes import Changes
-from tierctl.commands.sweep.decide import RetentionInputs, stored_lineage
+from tierctl.commands.sweep import Changes, RetentionInputs, stored_lineage
 from tierctl.errors import (
-    RemoteTierMissing,
     TierctlError,
 )
 from tierctl.model import (
@@ -28,7 +26,9 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
+from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import EXPIRED, LocalRetention
+from tierctl.plan.expiry import PartitionDecisions
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -40,10 +40,8 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
+from tierctl.plan.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
-from tierctl.plan.retention.breaches import view_of_log
-from tierctl.plan.retention.expiry import PartitionDecisions
-from tierctl.plan.retention.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
@@ -402,14 +400,9 @@ def _lineages(
 
 
 def _lineage(part: PartitionState, remote: RemoteStorageManager) -> tuple[EpochEntry, ...]:
-    newest = part.segments.newest()
-    try:
-        return () if newest is None else stored_lineage(remote, newest)
-    except RemoteTierMissing:
-        raise
-    except TierctlError:
-        # Without a lineage the partition is undecided, and the plan states that.
-        return ()
+    found = stored_lineage(lambda: remote, part.segments.newest())
+    # Without a lineage the partition is undecided, and the plan states that.
+    return () if isinstance(found, TierctlError) else found
 
 
 def _views(

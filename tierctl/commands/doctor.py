@@ -62,9 +62,8 @@ from tierctl.checks.settings import (
     missing_metadata_topic,
 )
 from tierctl.checks.store import REFUSALS, examine_store, probe_store
-from tierctl.commands.request import Request, cluster_location
+from tierctl.commands.request import DECIDE, Request, cluster_location
 from tierctl.commands.resources import Resources, stated_in_file, valid_in_file
-from tierctl.commands.shared_options import DECIDE
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import list_partitions, read_topic_configs
 from tierctl.metadata.daily_changes import recent_writers
@@ -182,25 +181,12 @@ class OwnSettings:
 class DoctorRequest(Request):
     """A request to check the conditions under which tiering fails."""
 
-    probe_writes: Annotated[
-        bool,
-        typer.Option(
-            "--probe-writes",
-            help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
-            "--remote. Only this shows whether tierctl may write and delete, and whether the store supports "
-            "conditional writes and leases. A bucket with versioning keeps these objects as noncurrent "
-            "versions.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = False
-    skip: Annotated[
-        Sequence[DoctorCheck],
-        typer.Option(
-            metavar="CHECK",
-            help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
-            rich_help_panel=DECIDE,
-        ),
-    ] = ()
+    probe_writes: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
+    """Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of --remote. Only
+    this shows whether tierctl may write and delete, and whether the store supports conditional writes and
+    leases. A bucket with versioning keeps these objects as noncurrent versions."""
+    skip: Annotated[Sequence[DoctorCheck], typer.Option(metavar="CHECK", rich_help_panel=DECIDE)] = ()
+    """Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable."""
     own_settings: OwnSettings = field(default=OwnSettings())
 
 

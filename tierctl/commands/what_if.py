@@ -11,18 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tierctl.commands.insight.what_if_facts import (
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
+from tierctl.commands.request import Request, request_as
+from tierctl.commands.resources import Resources
+from tierctl.commands.sweep import OF_TIER_AND_DISKS, Changes, SweepRequest, changed_configs, retention_inputs
+from tierctl.commands.what_if_facts import (
     FactsRequest,
     facts_from_tables,
     gather_facts,
     object_counts,
 )
-from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
-from tierctl.commands.request import Request, request_as
-from tierctl.commands.resources import Resources
-from tierctl.commands.setting_changes import OF_TIER_AND_DISKS, Changes
-from tierctl.commands.sweep.command import SweepRequest
-from tierctl.commands.sweep.decide import changed_configs, retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset
@@ -61,44 +59,23 @@ class WhatIfRequest(Request):
     """A request to calculate the contents of a tier after a change of retention settings."""
 
     what_if: Annotated[
-        Sequence[str],
-        typer.Option(
-            metavar="TOPIC.SETTING=VALUE",
-            help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
-            "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
-            "Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later change "
-            "of the same setting replaces an earlier one.",
-            rich_help_panel=_WHAT_IF,
-        ),
+        Sequence[str], typer.Option(metavar="TOPIC.SETTING=VALUE", rich_help_panel=_WHAT_IF)
     ] = ()
+    """Calculate the effect of this change without making it: retention.ms, retention.bytes,
+    local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. Times such
+    as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later change of the same setting
+    replaces an earlier one."""
     price_per_gb_month: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PRICE",
-            min=0,
-            help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
-            rich_help_panel=_WHAT_IF,
-        ),
+        float | None, typer.Option(metavar="PRICE", min=0, rich_help_panel=_WHAT_IF)
     ] = None
+    """With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency."""
     price_per_1000_requests: Annotated[
-        float | None,
-        typer.Option(
-            metavar="PRICE",
-            min=0,
-            help="With --what-if: the price of a thousand requests that store or delete objects.",
-            rich_help_panel=_WHAT_IF,
-        ),
+        float | None, typer.Option(metavar="PRICE", min=0, rich_help_panel=_WHAT_IF)
     ] = None
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="With --what-if: read the tables that 'pipeline run' wrote to this folder instead of "
-            "the metadata topic. With --engine spark, each executor decides for some of the metadata "
-            "partitions.",
-            rich_help_panel=_WHAT_IF,
-        ),
-    ] = None
+    """With --what-if: the price of a thousand requests that store or delete objects."""
+    warehouse: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=_WHAT_IF)] = None
+    """With --what-if: read the tables that 'pipeline run' wrote to this folder instead of the metadata topic.
+    With --engine spark, each executor decides for some of the metadata partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, Day
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, STOPPED, DecisionColumns
+from tierctl.plan.expiry import PartitionDecisions
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.retention.expiry import PartitionDecisions
 from tierctl.report.html_lanes import LaneItems, LaneSegments, SegmentKind
 from tierctl.report.html_page import AGES
 from tierctl.state.queries import LiveSegments

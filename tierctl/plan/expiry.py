@@ -19,17 +19,7 @@ from tierctl.model import (
 )
 from tierctl.model.progress import Advance, no_op
 from tierctl.model.times import iso_utc
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN
-from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
-from tierctl.plan.preconditions import (
-    CurrentTopics,
-    newest_replicas,
-    why_behind,
-    why_never_tiered,
-    why_unknown,
-)
-from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.breaches import (
+from tierctl.plan.breaches import (
     OFF_LINEAGE,
     UNREFERENCED_EPOCHS,
     PartitionView,
@@ -43,7 +33,17 @@ from tierctl.plan.retention.breaches import (
     view_of_tier,
     why_doubled,
 )
-from tierctl.plan.retention.leader_views import ClusterViews, view_of_leader
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN
+from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
+from tierctl.plan.leader_views import ClusterViews, view_of_leader
+from tierctl.plan.preconditions import (
+    CurrentTopics,
+    newest_replicas,
+    why_behind,
+    why_never_tiered,
+    why_unknown,
+)
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step, step_decisions
 from tierctl.state.log_start import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier_state import PartitionState, TierState

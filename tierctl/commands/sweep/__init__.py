@@ -1,1 +1,0 @@
-"""`sweep`: delete the segments of the tier that retention or the log start offset expires."""
