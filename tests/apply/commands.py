@@ -6,7 +6,7 @@ from tierctl.model import Uuid
 
 from tests.apply.runs import NOW_MS
 from tests.apply.worlds import RETENTION, World
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import state_at
 from tests.support.topic_settings import enabled
 
 OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
@@ -47,10 +47,6 @@ def files(world: World) -> dict[str, bytes]:
 
 def marking(metadata: Path, topic: str) -> tuple[object, ...]:
     """Return the options that mark a topic as deleted without evidence (`--i-know-it-is-deleted`)."""
-    manager = manager_at(metadata)
-    try:
-        known = [part.topic_id_partition for part in manager.refresh()]
-    finally:
-        manager.close()
+    known = [part.topic_id_partition for part in state_at(metadata)]
     (topic_id,) = {partition.topic_id for partition in known if partition.topic == topic}
     return ("--mark", "--topic", topic, "--i-know-it-is-deleted", topic_id)

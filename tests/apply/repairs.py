@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tierctl.model import (
     RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicPartition,
 )
 
 from tests.locallog.made import raise_log_start
+from tests.metadata.events import deletion_of
 from tests.verify.cases import CLICKS, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
@@ -147,19 +147,7 @@ def _partition_delete(tier: Spoilt) -> None:
         RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
         RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
     )
-    tier.append(
-        *(
-            RemotePartitionDeleteMetadata(
-                topic=segment.topic,
-                topic_id=segment.topic_id,
-                partition=1,
-                broker_id=1,
-                event_timestamp_ms=ago_ms(2),
-                state=state,
-            )
-            for state in states
-        )
-    )
+    tier.append(*(deletion_of(segment, state, at_ms=ago_ms(2)) for state in states))
 
 
 RESUME = ("delete_segment", "resume of DELETE_SEGMENT_STARTED")

@@ -21,7 +21,6 @@ from tierctl.errors import (
 )
 from tierctl.model import (
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
 
@@ -29,6 +28,7 @@ from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Failing, HalfDeleting
 from tests.apply.runs import opened, run_on, statuses
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+from tests.metadata.events import deletion_of
 from tests.support.faults import Failing as FailingDisk
 from tests.support.topic_settings import enabled
 
@@ -49,16 +49,8 @@ def beginnings(capture: Callable[[str], Path], module_folder: Path) -> dict[str,
 
 
 def mark(manager: Any) -> None:
-    partition = next(iter(manager.refresh())).topic_id_partition
-    marked = RemotePartitionDeleteMetadata(
-        topic=partition.topic,
-        topic_id=partition.topic_id,
-        partition=partition.partition,
-        broker_id=-1,
-        event_timestamp_ms=1,
-        state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
-    )
-    manager.publish([marked])
+    segment = next(next(iter(manager.refresh())).cache.list_remote_log_segments())
+    manager.publish([deletion_of(segment, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)])
 
 
 @pytest.fixture(scope="module")

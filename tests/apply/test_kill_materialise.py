@@ -15,7 +15,7 @@ from tierctl.locallog import read_log_dirs
 from tierctl.model import Uuid
 
 from tests.apply.worlds import World
-from tests.support.killing import SIGKILLED, Zygote, moments
+from tests.support.killing import SIGKILLED, Zygote, met, moments
 from tests.support.signing import signing_key
 
 OWN_LABELS = tuple(
@@ -75,7 +75,7 @@ def test_kill_around_every_side_effect(
     end, listed = files(whole), lists(tmp_path)
     assert list(listed) == ["bills-0.jsonl", "bills-0.jsonl.sig"]
     assert not list(whole.glob("*-delete"))
-    for at, kill in enumerate(moments(ran, OWN_LABELS)):
+    for at, kill in enumerate(moments(met(ran), OWN_LABELS)):
         log_dir = new_broker(tmp_path / str(at))
         shutil.rmtree(tmp_path / "lists")
         before = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}

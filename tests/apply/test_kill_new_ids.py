@@ -9,7 +9,7 @@ from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
 from tests.apply.worlds import World
-from tests.support.killing import SIGKILLED, Zygote, moments
+from tests.support.killing import SIGKILLED, Zygote, met, moments
 
 OWN_LABELS = [label for label in LABELS if label.startswith("restore.") and "bootstrap" not in label]
 NEW_ID = Uuid("NewIdNewIdNewIdNewIdNQ")
@@ -85,7 +85,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     assert end[0] == of_bills
     assert len(end[2]) == sum(key.endswith(".log") for key in of_bills)
     assert objects.items() <= whole.objects().items()
-    for at, kill in enumerate(moments(ran, OWN_LABELS)):
+    for at, kill in enumerate(moments(met(ran), OWN_LABELS)):
         world = with_new_topic(tiered, tmp_path / str(at))
         assert forked(*command(world), kills=[kill]).code == SIGKILLED
         if segments(world):

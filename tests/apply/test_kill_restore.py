@@ -55,7 +55,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     assert known
     assert has_topic(whole)
     middle = (["file", each, (met(ran)["file", each] + 1) // 2] for each in CHANGES)
-    kills = [*moments(ran, RESTORE_LABELS), *middle]
+    kills = [*moments(met(ran), RESTORE_LABELS), *middle]
     for at, kill in enumerate(kills):
         node = formatted_node(tmp_path / str(at))
         assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED

@@ -15,7 +15,7 @@ from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import segments_at
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.topic_settings import enabled
 
@@ -50,10 +50,7 @@ class Lacking:
         return ("sweep", *self.where, *local, *more, "--apply")
 
     def states(self) -> list[RemoteLogSegmentState]:
-        manager = manager_at(self.metadata)
-        found = [s.state for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
-        manager.close()
-        return found
+        return [segment.state for segment in segments_at(self.metadata)]
 
     @property
     def keys(self) -> set[str]:
@@ -78,11 +75,8 @@ def lacking(beginning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return opened
 
 
-@pytest.mark.parametrize("lack", [Lack.DELETE_OBJECTS, Lack.DELETE_OBJECTS_400])
-def test_without_delete_objects_every_key_is_deleted_by_itself(
-    lacking: Open, tierctl: Tierctl, lack: Lack
-) -> None:
-    with lacking(lack) as world:
+def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking(Lack.DELETE_OBJECTS) as world:
         assert tierctl(*world.copy()).code == 0
         before = world.keys
         ran = tierctl(*world.sweep())
@@ -121,14 +115,10 @@ def test_without_conditions_only_no_lease_goes_on(
         assert len(world.states()) < 3
 
 
-@pytest.mark.parametrize("lack", [Lack.CHECKSUMS, Lack.CHECKSUMS_400])
 def test_without_checksums_the_settings_of_aws_are_followed(
-    lacking: Open,
-    tierctl: Tierctl,
-    monkeypatch: pytest.MonkeyPatch,
-    lack: Lack,
+    lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with lacking(lack) as world:
+    with lacking(Lack.CHECKSUMS_400) as world:
         ran = tierctl(*world.copy("--no-lease"))
         assert ran.code == ExitCode.PARTIAL, ran.err
         assert "AWS_REQUEST_CHECKSUM_CALCULATION=when_required" in ran.out + ran.err
@@ -175,16 +165,13 @@ def test_a_store_that_asks_for_patience_gets_it(
         assert world.states() == FINISHED
 
 
-@pytest.mark.parametrize("deep", [(), ("--deep",)])
-def test_archived_objects_are_findings_with_the_way_out(
-    lacking: Open, tierctl: Tierctl, deep: tuple[str, ...]
-) -> None:
+def test_archived_objects_are_findings_with_the_way_out(lacking: Open, tierctl: Tierctl) -> None:
     with lacking() as world:
         assert tierctl(*world.copy()).code == 0
         world.store.archived = ".log"
         world.store.put({"tier/": b"", "tier/kafka-tiered-storage/bills-0-/": b""})
         sent = len(world.store.requests)
-        ran = tierctl("verify", *world.where, *deep, "--output", "json")
+        ran = tierctl("verify", *world.where, "--deep", "--output", "json")
         assert ran.code == ExitCode.PARTIAL, ran.err
         found = [each["check"] for each in json.loads(ran.out)]
         assert found == ["archived_object"] * 3

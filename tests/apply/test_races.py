@@ -14,7 +14,6 @@ from tests.apply.worlds import World, check_deleted, check_durable
 from tests.metadata.topics import topic_in
 from tests.support.killing import SIGKILLED, Zygote, met
 
-LOCKED = 6
 PROCESSES = 50
 KILLED = 46
 CHANGES = 40
@@ -74,6 +73,7 @@ def _converge(forked: Zygote, world: World) -> None:
     assert not any(has_worked), "a second rerun still did something"
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_races_end_as_one_run_does(beginning: World, forked: Zygote, tmp_path: Path) -> None:
     undisturbed = beginning.clone(tmp_path / "undisturbed")

@@ -1,7 +1,7 @@
 """Copy, sweep, delete and fetch on a real S3 server and in folders, with both layouts."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tierctl.storage.stores.base import hashed_file
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import segments_at
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
@@ -66,13 +66,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(f"s3://{server.bucket()}/tier", layout, settings)
 
 
-def live_segments(metadata: Path) -> Iterator[RemoteLogSegmentMetadata]:
-    manager = manager_at(metadata)
-    for part in manager.refresh():
-        yield from part.cache.list_remote_log_segments()
-    manager.close()
-
-
 def files_of(root: Path, segment: RemoteLogSegmentMetadata) -> LogSegmentData:
     """Return the files of a segment of a captured tier."""
     folder = root / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
@@ -109,9 +102,9 @@ def test_copies_are_what_the_broker_copied(
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
     assert tierctl(*copy, "-o", "json", "--apply").json["outcomes"] == []
 
-    segments = list(live_segments(metadata))
+    segments = list(segments_at(metadata))
     tier = place.open()
-    theirs = {(s.topic, s.partition, s.start_offset): s for s in live_segments(broker / "tiered-metadata")}
+    theirs = {(s.topic, s.partition, s.start_offset): s for s in segments_at(broker / "tiered-metadata")}
     assert len(theirs) == len(segments) == 14
     for segment in segments:
         like = theirs[segment.topic, segment.partition, segment.start_offset]
@@ -130,7 +123,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
 ) -> None:
     cluster = writable("tiered-cluster/before")
     tier = place.open()
-    for segment in live_segments(cluster):
+    for segment in segments_at(cluster):
         tier.copy_log_segment_data(segment, files_of(capture("tiered-cluster") / "before-remote", segment))
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)
@@ -141,7 +134,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert tierctl("delete", *where, *marking(cluster, "shortlived"), "--apply").code == 0
     deleted = tierctl("delete", *where, "--apply")
     assert deleted.code == 0, deleted.err
-    left = {str(s.segment_id) for s in live_segments(capture("tiered-cluster") / "after")}
+    left = {str(s.segment_id) for s in segments_at(capture("tiered-cluster") / "after")}
     assert {o.key.rsplit("/", 1)[1][21:43] for o in tier.list_objects()} == left
-    assert {str(s.segment_id) for s in live_segments(cluster)} == left
+    assert {str(s.segment_id) for s in segments_at(cluster)} == left
     assert tierctl("delete", *where, "--apply").json["outcomes"] == []

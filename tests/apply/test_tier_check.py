@@ -23,7 +23,7 @@ from tierctl.model import (
 from tierctl.state.tier_state import TierState
 
 from tests.apply.conftest import Ran
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import state_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
@@ -166,14 +166,12 @@ def test_a_store_that_fails_is_no_wrong_tier() -> None:
 
 def states(metadata: Path) -> list[object]:
     """Return the states of all segments and partition deletes in the metadata."""
-    manager = manager_at(metadata)
     found: list[object] = []
-    for part in manager.refresh():
+    for part in state_at(metadata):
         found += [
             part.delete_state,
             *((s.segment_id, s.state) for s in part.cache.list_remote_log_segments()),
         ]
-    manager.close()
     return found
 
 

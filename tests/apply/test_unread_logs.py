@@ -1,8 +1,4 @@
-"""Local logs of which something is not understood: `copy` ends the chain there, and says why.
-
-No later segment of the partition is copied: brokers would delete their only copy of what is between. Other
-partitions are copied.
-"""
+"""Local logs that are not understood, or that a broker has twice: what is planned, and what is reported."""
 
 import shutil
 from collections.abc import Callable
@@ -69,3 +65,38 @@ def test_copy_stops_where_the_log_is_not_understood(
     assert found == {0: [] if file == EPOCHS else [0, 600], 1: WHOLE}
     assert {str(each.state) for each in world.segments()} == {"COPY_SEGMENT_FINISHED"}
     check_durable(world)
+
+
+META = "version=1\nnode.id={}\ncluster.id=c\n"
+
+
+@pytest.fixture
+def twice(tiered: World, tmp_path: Path) -> Callable[[int], tuple[object, ...]]:
+    """Return options with two log directories that both have bills-0; broker `node_id` has the second."""
+    other = tmp_path / "other"
+    shutil.copytree(tiered.logs, other)
+    (tiered.logs / "meta.properties").write_text(META.format(1))
+
+    def options(node_id: int) -> tuple[object, ...]:
+        (other / "meta.properties").write_text(META.format(node_id))
+        return ("--log-dir", tiered.logs, "--log-dir", other)
+
+    return options
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep"])
+def test_nothing_is_planned(
+    tierctl: Callable[..., Ran],
+    tiered: World,
+    twice: Callable[[int], tuple[object, ...]],
+    command: str,
+) -> None:
+    settings = enabled(tiered.logs) if command == "copy" else ("--topic-configs", tiered.logs / "configs")
+    ran = tierctl(command, *tiered.where, *twice(1), *settings, "-o", "json")
+    assert (ran.code, ran.json["steps"]) == (7, [])
+    assert "unreadable: " in ran.err
+    assert "bills-0: expected one folder on broker 1 of cluster c, found 2: " in ran.err
+    replicas = tierctl(command, *tiered.where, *twice(2), *settings, "-o", "json")
+    assert replicas.code == 0
+    assert bool(replicas.json["steps"]) == (command == "sweep")
+    assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in replicas.err

@@ -14,7 +14,7 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.metadata.schema import json_fields
 
-from tests.metadata.topics import manager_at, topic_in
+from tests.metadata.topics import segments_at, state_at, topic_in
 
 LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
@@ -49,15 +49,11 @@ class World:
 
     def state(self) -> TierState:
         """Return the state of the metadata."""
-        manager = manager_at(self.metadata)
-        try:
-            return manager.refresh()
-        finally:
-            manager.close()
+        return state_at(self.metadata)
 
     def segments(self) -> list[RemoteLogSegmentMetadata]:
         """Return every segment that is not deleted, in any state."""
-        return [segment for part in self.state() for segment in part.cache.list_remote_log_segments()]
+        return segments_at(self.metadata)
 
     def objects(self) -> dict[str, bytes]:
         """Return the tier's files except the identity object."""
@@ -150,13 +146,8 @@ def _lasting(path: Path) -> bytes:
 
 def segments_of(metadata: Path) -> list[dict[str, Any]]:
     """Return the metadata of each segment, without ids, writer and time."""
-    manager = manager_at(metadata)
-    try:
-        segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
-    finally:
-        manager.close()
     found = [
         {name: value for name, value in json_fields(segment).items() if name not in OF_AN_ATTEMPT}
-        for segment in segments
+        for segment in segments_at(metadata)
     ]
     return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.cli.shell import Ran, environment, require_read_unless, tierctl
+from tests.cli.shell import Ran, environment
 
 OPERATOR, OTHER = 12345, 12346
 """Two users, and their groups, without a name."""
@@ -84,36 +84,6 @@ def test_settings(user: int, mode: int, why: str | None, folder: Path) -> None:
 def where(capture: Callable[[str], Path]) -> tuple[object, ...]:
     root = capture("tiered-cluster")
     return "--metadata", root / "before", "--remote", root / "before-remote"
-
-
-@pytest.mark.parametrize(
-    ("user", "mode", "why"), [(OPERATOR, 0o600, None), (OTHER, 0o644, f"belongs to user {OTHER}")]
-)
-def test_a_plan(user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path) -> None:
-    plan = folder / "plan.json"
-    assert tierctl("sweep", *where, "--plan-out", plan).code == 0
-    owned(plan, user, mode)
-    ran = operator("apply", plan, *where)
-    require_read_unless(ran, plan, why)
-
-
-@pytest.mark.parametrize(
-    ("user", "mode", "why"), [(OPERATOR, 0o700, None), (OTHER, 0o755, f"belongs to user {OTHER}")]
-)
-def test_a_state_directory(
-    user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path
-) -> None:
-    state = folder / "state"
-    state.mkdir()
-    owned(state, user, mode)
-    ran = operator("segments", *where, "--state-dir", state)
-    if why is None:
-        assert ran.code in {0, 3}, ran.err
-        assert {path.stat().st_uid for path in state.iterdir()} == {OPERATOR}
-    else:
-        assert (ran.code, ran.out) == (4, "")
-        assert f"--state-dir {state} is not used: {state} {why}" in ran.err
-        assert list(state.iterdir()) == []
 
 
 def test_a_log_through_a_link(folder: Path) -> None:

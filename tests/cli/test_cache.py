@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tierctl.cli.main import run
-from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_building import compacted
@@ -28,7 +25,6 @@ from tierctl.wire.files import flatfile as snapshot
 from tests.cli.shell import Ran, rows, tierctl
 from tests.cli.test_next_command import repeat_an_entry
 from tests.conftest import DATA, vectors
-from tests.support.amounts import examples
 from tests.wire.files.flat import read as read_flat
 
 FLAT = ("flat-named", "flat-unnamed", "flat-empty")
@@ -94,28 +90,6 @@ def test_a_torn_tail_is_found_with_its_byte(name: str, tmp_path: Path) -> None:
     shown = cache("show", file, code=7)
     assert shown[-1]["error"]
     assert shown[-2]["segment_id"]
-
-
-@given(data=st.data())
-@examples(150)
-def test_no_damage_ends_a_run(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every cut and every flipped bit gives findings or a readable file, never a traceback."""
-    name = data.draw(
-        st.sampled_from(["flat-named.flat", "flat-unnamed.flat", "kafka-3.6/remote_log_snapshot"])
-    )
-    raw = bytearray((GOLDEN / name).read_bytes())
-    if data.draw(st.booleans()):
-        del raw[data.draw(st.integers(0, len(raw))) :]
-    else:
-        at = data.draw(st.integers(0, len(raw) - 1))
-        raw[at] ^= 1 << data.draw(st.integers(0, 7))
-    file = tmp_path_factory.mktemp("damage") / Path(name).name
-    file.write_bytes(raw)
-    try:
-        found = list(findings(read_cache(file)))
-    except CorruptInputError as error:
-        found = [error]
-    assert all(error.at is None or 0 <= error.at <= len(raw) for error in found)
 
 
 @pytest.fixture
@@ -237,6 +211,7 @@ def stored(number: int, state: RemoteLogSegmentState, start: int, epoch: int = 3
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("command", [("show",), ("show", "--epoch=7", "--offset=8")])
 def test_memory_does_not_grow_with_the_entries_of_a_flat_file(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -301,18 +276,6 @@ def test_compact_leaves_a_damaged_cache_alone(tmp_path: Path) -> None:
 
 def _flat(name: str) -> CacheFile:
     return read_cache(GOLDEN / name)
-
-
-@pytest.mark.parametrize("name", ["flat-named.flat", "flat-unnamed.flat"])
-def test_compacted_flat_files_keep_the_last_word_on_every_live_segment(name: str) -> None:
-    new = read_flat(compacted(_flat(name)).data)
-    last = {
-        entry.fields()["segment_id"]: entry.record
-        for entry in _flat(name).entries
-        if "segment_id" in entry.fields()
-    }
-    live = {i: r for i, r in last.items() if getattr(r, "state", None) != "DELETE_SEGMENT_FINISHED"}
-    assert {r.segment_id: r for r in new.records if hasattr(r, "segment_id")} == live
 
 
 def test_compacted_snapshot_has_each_live_segment_once() -> None:

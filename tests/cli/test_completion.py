@@ -130,10 +130,9 @@ def test_no_shell_runs_a_stored_name(shell: Shell, home: Path) -> None:
     hostile = (name.replace("\\", "").replace("'", "") for name in HOSTILE)
     profiles = "".join(f"[profiles.'{name}']\n" for name in dict.fromkeys(hostile) if name.isprintable())
     (home / "tierctl.toml").write_text(profiles)
-    for typed in ("", "$"):
-        for option in ("--topic", "--profile"):
-            shell.type(f"tierctl segments {option} {typed}\t\t\t\x15")
-            time.sleep(2)
+    for option, typed in (("--topic", "$"), ("--profile", "")):
+        shell.type(f"tierctl segments {option} {typed}\t\t\t\x15")
+        time.sleep(2)
     shell.type("tierctl segments --topic go\t\n")
     assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "good"]
     assert not (home / "pwned").exists()

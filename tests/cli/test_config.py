@@ -185,24 +185,6 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         (folder / name).chmod(0o600)
 
 
-def test_a_profile_that_the_file_lacks_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tierctl.toml").write_text('[profiles.default]\nmetadata = "/m"\n')
-    ran = tierctl("segments", "--profile", "staging", cwd=tmp_path)
-    assert (ran.code, "no profile 'staging'" in ran.err, "known profiles: default" in ran.err) == (
-        2,
-        True,
-        True,
-    )
-
-
-def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tierctl.toml").write_text('[profile.staging]\nmetadata = "/m"\n')
-    ran = tierctl("segments", "--profile", "staging", cwd=tmp_path)
-    assert ran.code == 2
-    assert "tierctl.toml, line 1: 'profile' must be a name" in ran.err
-    assert "[profiles.NAME]" in ran.err
-
-
 @pytest.mark.parametrize(
     ("line", "words", "hint"),
     [

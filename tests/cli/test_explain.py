@@ -1,12 +1,13 @@
-"""On captured data, the rows of `explain` are the decisions of copy and sweep with the same options."""
+"""`explain` on captured data: the decisions of copy and sweep, each with its rule, settings and reason."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.model.times import iso_utc
 
 from tests.cli.shell import rows, tierctl
 
@@ -123,14 +124,243 @@ def test_what_is_not_there(args: tuple[str, ...], code: int, message: str, captu
     assert message in ran.err
 
 
-def test_a_deletion_by_age_has_its_numbers(capture: Callable[[str], Path], tmp_path: Path) -> None:
-    root, configs = capture("tiered-cluster") / "after", tmp_path / "topics.properties"
-    configs.write_text("clicks.retention.ms=86400000\nclicks.remote.storage.enable=true\n")
-    where = ("--metadata", root, "--log-dir", root, "--topic-configs", configs)
-    ran = tierctl("explain", "clicks", "0", *where, "--now", "2026-11-24T12:00:00Z")
-    assert "3 segments of 1 topic: 2 to delete, 1 to keep for now, " in ran.summary
-    for row in rows("explain", "clicks", 0, *where, "--now", "2026-11-24T12:00:00Z"):
-        newest = iso_utc(row["max_timestamp_ms"])
-        text = f"retention.ms 86400000: its newest record is of {newest}, before 2026-11-23T12:00:00Z"
-        assert (row["reason"] == text) is (row["next_action"] == "delete")
-    assert "max_timestamp_ms" in ran.lines[0]
+LAG, CLUSTER, EPOCHS = ("copy-lag", "4.4.0"), ("tiered-cluster", "4.3.0"), ("delete-across-epoch", "4.3.0")
+UNCLEAN, UNTIERED = ("unclean-leader", "4.3.0"), ("untiered-broker", "4.3.0")
+FOLDERS = {
+    LAG: ("tiered-metadata", "local"),
+    CLUSTER: ("after", "after"),
+    EPOCHS: ("before", "before"),
+    UNCLEAN: ("before/broker-1", "before/broker-1"),
+    UNTIERED: ("tiered-metadata", "local"),
+}
+"""The folders of the metadata topic and of the log in each capture."""
+FILE, DEFAULT = "topic settings file", "default"
+CANDIDATES, BY_TIME = "RLMCopyTask, candidate segments", "RLMExpirationTask, by retention time"
+LOOKED_AT_MS = "1795332948011"
+"""When the copy lag was captured."""
+HOUR = {"remote.storage.enable": "true", "retention.ms": "3600000"}
+LAGGING = {"remote.storage.enable": "true", "remote.copy.lag.ms": "7200000", "remote.copy.lag.bytes": "-1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An answer: where it is given, and what the row says."""
+
+    kind: str
+    of: tuple[str, str]
+    topic: str
+    location: str
+    action: str = "none"
+    rule: str
+    sources: dict[str, str] = field(default_factory=dict)
+    words: str
+    now: str = "2026-11-22T08:00:00Z"
+    settings: dict[str, str] = field(default_factory=lambda: HOUR)
+
+
+CASES = (
+    Case(
+        kind="not_rolled",
+        of=LAG,
+        topic="future",
+        location="local",
+        rule=CANDIDATES,
+        sources={"segment.bytes": DEFAULT, "segment.ms": DEFAULT},
+        words="the active segment is not rolled yet",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="open_transaction",
+        of=UNTIERED,
+        topic="ledger",
+        location="local",
+        rule=CANDIDATES,
+        words="open by producer 1000 since 2026-11-21T10:35:48Z at the last stable offset 3280",
+    ),
+    Case(
+        kind="copy_lag",
+        of=LAG,
+        topic="latecomer",
+        location="local",
+        rule=CANDIDATES,
+        sources={
+            "remote.copy.lag.ms": FILE,
+            "remote.copy.lag.bytes": FILE,
+            "local.retention.bytes": DEFAULT,
+            "retention.bytes": DEFAULT,
+        },
+        words="its newest record is 96258 ms old, the limit by remote.copy.lag.ms is 7200000",
+        settings=LAGGING,
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="rolled",
+        of=LAG,
+        topic="future",
+        location="local",
+        action="copy",
+        rule="RLMCopyTask",
+        sources={"remote.storage.enable": FILE},
+        words="rolled, below the last stable offset 744",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="retention_ms",
+        of=LAG,
+        topic="future",
+        location="tier",
+        action="delete",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE},
+        words="retention.ms 3600000: its newest record is of 2026-11-22T00:28:41Z, before 2026-11-22T06:",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="will_expire",
+        of=CLUSTER,
+        topic="metrics",
+        location="tier",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE, "retention.bytes": DEFAULT},
+        words="expires at 2026-11-21T11:30:23Z: its newest record is of 2026-11-21T10:30:23Z",
+        now="2026-11-21T11:00:00Z",
+    ),
+    Case(
+        kind="stalled",
+        of=LAG,
+        topic="future",
+        location="tier",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE},
+        words="is in the future, so neither it nor any behind it expires by retention.ms",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="off_lineage",
+        of=UNCLEAN,
+        topic="payouts",
+        location="tier",
+        rule="RLMExpirationTask, within leader epochs",
+        words="off the lineage: its epochs 0@576 are not those of the log: 0@0, 4@520, 5@1220",
+    ),
+    Case(
+        kind="doubled_segment",
+        of=UNCLEAN,
+        topic="wallets",
+        location="tier",
+        rule="RemoteLogLeaderEpochState: one segment per offset",
+        words="copied again from the same offset as UC8FylgaRL6SzJDUVQYCsg: brokers keep this copy until the "
+        "topic is deleted; sweep deletes it once it lies wholly below the log start offset",
+    ),
+    Case(
+        kind="log_start_offset",
+        of=EPOCHS,
+        topic="ledger",
+        location="tier",
+        action="delete",
+        rule="RLMExpirationTask, by log start offset",
+        words="below the log start offset 313",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
+def test_an_answer(case: Case, capture: Capture, tmp_path: Path) -> None:
+    root, file = capture(*case.of), tmp_path / "topics.properties"
+    metadata, log = (root / folder for folder in FOLDERS[case.of])
+    file.write_text("".join(f"{case.topic}.{name}={value}\n" for name, value in case.settings.items()))
+    where = ("--metadata", metadata, "--log-dir", log, "--topic-configs", file, "--now", case.now)
+    found = answered("explain", case.topic, 0, *where)
+    own = [row for row in found if (row["reason_kind"], row["location"]) == (case.kind, case.location)]
+    assert own, [(row["reason_kind"], row["location"], row["reason"]) for row in found]
+    assert case.words in own[0]["reason"]
+    for row in own:
+        assert (row["next_action"], row["rule"]) == (case.action, case.rule)
+        assert {each["name"]: each["source"] for each in row["settings"]} == case.sources
+        stated = (f"{each['name']}={each['value']} ({each['source']})" for each in row["settings"])
+        assert row["decided_by"] == "; ".join([case.rule, *stated])
+
+
+def test_the_settings_that_a_copy_lag_of_minus_one_refers_to_are_named(capture: Capture) -> None:
+    root = capture(*LAG)
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--now", LOOKED_AT_MS)
+    found = answered("explain", "bylocal-0", *where, "--topic-configs", root / "topics.properties")
+    waiting = [row["decided_by"] for row in found if row["reason_kind"] == "copy_lag"]
+    assert waiting
+    decided = (
+        f"{CANDIDATES}; remote.copy.lag.ms=-1 ({FILE}); local.retention.ms=10800000 ({FILE}); "
+        f"remote.copy.lag.bytes=-1 ({FILE}); local.retention.bytes=3000000 ({FILE})"
+    )
+    assert set(waiting) == {decided}
+
+
+def answered(*args: object) -> list[dict[str, Any]]:
+    ran = tierctl(*args, "--output", "jsonl")
+    # 3: the open transaction also keeps segments on the disk that local retention should have deleted.
+    assert ran.code in {0, 3}, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
+def test_what_the_broker_deleted_beyond_retention_bytes_is_explained_and_reported(capture: Capture) -> None:
+    """Brokers count what is below the log start; sweep does not, and keeps one segment more."""
+    root = capture("delete-across-epoch")
+    where = (
+        "--metadata",
+        root / "before",
+        "--log-dir",
+        root / "before",
+        "--now",
+        (root / "now_ms").read_text().strip(),
+    )
+    where = (*where, "--topic-configs", root / "topics.properties")
+    lines = (root / "deleted-over-retention.txt").read_text().splitlines()
+    deleted = {line.split()[3] for line in lines if line.startswith("both-0 ")}
+    found = [row for row in answered("explain", "both-0", *where) if row["location"] == "tier"]
+    last = "Xjzz5wpERwmcbZ2NRvKjbg"
+    assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == deleted
+    (row,) = (row for row in found if row["segment_id"] == last)
+    assert (row["reason_kind"], row["rule"]) == ("retention_bytes", "RLMExpirationTask, by retention size")
+    assert "brokers also count 2032790 bytes below the log start" in row["reason"]
+    due = answered("report", "--show", "expirations", *where, "--topic", "both")
+    assert {row["segment_id"] for row in due} == deleted
+    assert {row["segment_id"] for row in answered("sweep", *where, "--topic", "both")} == deleted - {last}
+
+
+@pytest.mark.parametrize(
+    ("name", "doubled"), [("wallets", "YKjh5jBvR9ebdjZhpxTgaA"), ("payouts", "vYb3dxNaR5eobyDFHg903A")]
+)
+def test_a_segment_that_brokers_never_delete_is_deleted_by_a_plain_sweep(
+    capture: Capture, name: str, doubled: str
+) -> None:
+    """The brokers of the capture kept it, although its epochs have left their checkpoints."""
+    after = capture("unclean-leader") / "after"
+    logs = [f"--log-dir={after / f'broker-{broker}'}" for broker in (1, 2, 3)]
+    where = ("--metadata", after / "broker-1", *logs)
+    selected = (*where, "--topic", name)
+    explained = tierctl("explain", f"{name}-0", *where, "--output", "jsonl")
+    checked, stated = (tierctl(command, *selected) for command in ("verify", "status"))
+    assert [ran.code for ran in (explained, checked, stated)] == [3, 3, 3]
+    found = [json.loads(line) for line in explained.lines]
+    assert [row["segment_id"] for row in found if row["reason_kind"] == "doubled_segment"] == [doubled]
+    assert {row["next_action"] for row in found} == {"none"}
+    assert [step["segment_id"] for step in answered("sweep", *selected)] == [doubled]
+    for ran in (checked, stated):
+        assert "next: tierctl sweep --metadata" in ran.summary
+        assert "off-lineage" not in ran.out + ran.err + ran.summary
+
+
+def test_segments_of_a_marked_topic_are_deleted_by_delete(writable: Callable[[str], Path]) -> None:
+    """A leaked topic is marked: explain and delete agree about each of its segments."""
+    metadata, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    where = ("--metadata", metadata, "--remote", remote)
+    (topic_id,) = {row["topic_id"] for row in answered("segments", *where, "--topic", "shortlived")}
+    named = ("--topic-id", topic_id, "--i-know-it-is-deleted", topic_id)
+    marked = tierctl("delete", *where, "--mark", *named, "--apply", "--yes", "--allow-live-brokers")
+    assert marked.code == 0, marked.err
+    steps = answered("delete", *where)
+    planned = {step["segment_id"] for step in steps if step["segment_id"] and step["partition"] == 0}
+    found = answered("explain", "shortlived", 0, *where)
+    assert planned
+    assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == planned
+    assert {row["reason_kind"] for row in found} == {"topic_deleted"}
+    assert {row["rule"] for row in found} == {"RemotePartitionRemover (KIP-405)"}

@@ -9,8 +9,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.profiles import OptionKeys
-from tierctl.cli.run_settings import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl
 
@@ -31,17 +29,14 @@ def tier(capture: Capture) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "summary"),
     [
-        ("segments", r"segments: 36 segments of 5 topics, 32\.6 MiB"),
         (
             "segments --limit 1",
             r"segments: 36 segments of 5 topics, 32\.6 MiB; 1 of 36 rows printed \(--limit\) \(",
         ),
-        ("segments --check", r"segments: no problems"),
         (
             "verify",
             r"verify: 36 segments of 5 topics, 18[0-9] objects: no problems .*; next: .*--deep",
         ),
-        ("sweep", r"sweep: nothing to do; [0-9]+ partitions skipped"),
         (
             "sweep --log-start-offset orders-0=1800 --limit 2",
             r"sweep: a plan, .*: 3 steps .*; 2 of 3 rows printed \(--limit\); [0-9]+ partitions skipped",
@@ -53,7 +48,6 @@ def tier(capture: Capture) -> list[str]:
         ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments to expire; no problems \("),
-        ("report --show expirations", r"report: no segments to expire "),
     ],
 )
 def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str], tmp_path: Path) -> None:
@@ -143,20 +137,6 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     (message,) = messages(ran)
     jsonschema.validate(message, ERROR)
     assert (ran.code, message["error"]["where"]) == (7, str(damaged))
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        ("segments -o json", True),
-        ("segments -o csv -o json", True),
-        ("segments -o json --output=csv", False),
-        ("submit --master x -- sweep -o json", False),
-        ("segments", False),
-    ],
-)
-def test_the_last_output_counts(args: str, expected: bool) -> None:
-    assert RunSettings(keys=OptionKeys(lambda: ()), environ={}, args=args.split()).wants_json() is expected
 
 
 @pytest.mark.parametrize(

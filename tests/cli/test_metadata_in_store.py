@@ -125,6 +125,7 @@ def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path
     assert again.out == run_here("segments", "--metadata", folder, "--output", "json").out
 
 
+@pytest.mark.matrix
 def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, driver: Driver, s3_server: S3Server) -> None:
     """Executors write the files of a warehouse in a bucket, and a second run goes on from them."""
     write_tables(folder, tmp_path / "expected", now_ms=0)

@@ -1,17 +1,17 @@
-"""A mistyped name in any option of any command never ends with exit code 0.
+"""A mistyped name in any option of any command never ends with exit code 0, and names like it are suggested.
 
 The commands and their options are those of the command tree: a new command, or a new option that is not in
 the tables here, fails `test_every_option_is_known`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from tierctl.cli.app import leaves
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import Ran, tierctl
 
 METADATA, TIER, LOGS = "--metadata={root}/before", "--remote={root}/before-remote", "--log-dir={root}/before"
 CONFIGS, FLAT, OFFSETS = "--topic-configs={tmp}/good", "{tmp}/flat", "{tmp}/_rlmm_committed_offsets"
@@ -43,6 +43,25 @@ BASES = {
     "offsets repair": (OFFSETS, METADATA),
 }
 """A command line of each command that finds all its names."""
+
+FORMS = {
+    **{
+        f"segments {option}": (METADATA, TIER, LOGS, *option.split())
+        for option in (
+            *("--all", "--sizes", "--offsets", "--check", "--epoch=0 --offset=0", "--offset=0", "--time=0"),
+        )
+    },
+    **{
+        f"fetch {option}": (METADATA, TIER, *option.split())
+        for option in (
+            *(LOGS, "--raw-segment=AAAAAAAAAAAAAAAAAAAAAQ", "--index=offset --output=json"),
+            "--auxiliary-state=1000",
+        )
+    },
+    "format by time": (METADATA, "--order=time"),
+    "verify --deep": (METADATA, TIER, LOGS, "--deep"),
+}
+"""Other command lines with a selection, which read in another way; the first word is the command."""
 
 BESIDE_BROKERS = {"backup-config", "restore into", "restore new-ids", "restore log", "restore check"}
 """Commands that need a cluster or a node, so that tests/live and tests/apply try them."""
@@ -108,8 +127,36 @@ NOT_KNOWABLE = {
 }
 LISTING_PROBLEMS = {"doctor"}
 """Commands whose rows are the problems."""
-ALWAYS_TRIED = ("topic", "remote", "topic_configs", "override")
+ALWAYS_TRIED = ("remote", "topic_configs", "override")
 """The options of which `make test` tries the first value; `make matrix` tries all."""
+UNKNOWN = {
+    "glob": (("--topic", "oders*"), 'no topic matches "oders*"', "similar names: orders"),
+    "one of two topics": (("--topic", "orders", "--topic", "none"), 'unknown topic "none"', "known topics"),
+    "partition": (
+        ("--topic", "orders", "--partition", "7"),
+        'topic "orders" has no partition 7',
+        'known partitions of topic "orders": 0-2',
+    ),
+    "named partition": (
+        ("--partition", "orders-7"),
+        'topic "orders" has no partition 7',
+        'known partitions of topic "orders": 0-2',
+    ),
+    "partition of every topic": (("--partition", "99"), "no selected topic has a partition 99", "0-2"),
+    "topic id": (("--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ"), "unknown topic id AAAAAAAAAAAAAAAAAAAAAQ", "("),
+}
+"""Selections without a match: the error, and known values that are like it."""
+REFUSED = {
+    "broker-config": ("remote.log.manager.task.retry.jitter=7", "from 0 to 0.5"),
+    "command-config": ("security.protocl=SSL", 'did you mean "security.protocol"?'),
+    "topic-configs": ("ordres.remote.storage.enable=true\nclicks.retention.ms=5", 'did you mean "orders"?'),
+}
+"""A wrong line of each file of settings; tests/verify/test_setting_files.py has every kind of problem."""
+LATER = {
+    "schedule": ("schedule", "--cron"),
+    "submit": ("submit", "--master=yarn", "--submit-dir={tmp}/submit", "--"),
+}
+"""Commands that print how to run another one later."""
 
 
 COMMANDS = {" ".join(words): command for words, command in leaves()}
@@ -141,6 +188,7 @@ def words(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
         "unknown-setting": "orders.retention.byts=5\n",
         "unknown-topic": "ordrs.retention.bytes=5\n",
         "client": "bootstrap.servers=broker1:9092\n",
+        "enabled": "orders.remote.storage.enable=true\n",
         "wrong-value": "remote.log.manager.task.retry.jitter=7\n",
     }
     for name, text in files.items():
@@ -154,13 +202,18 @@ def words(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
     return found
 
 
-def ran(name: str, words: dict[str, str], option: Any = None, value: str = "") -> Any:
+def run(line: Sequence[str], words: dict[str, str], *more: object) -> Ran:
+    """Run a command line after its places are filled in."""
+    return tierctl(*(str(word).format(**words) for word in (*line, *more)))
+
+
+def ran(name: str, words: dict[str, str], option: Any = None, value: str = "") -> Ran:
     """Run the command of `name`; with `option`, its value is `value`."""
     base = list(BASES[name])
     if option is not None:
         flag = max(option.opts, key=len)
         base = [f"{flag}={value}", *(word for word in base if not word.startswith(f"{flag}="))]
-    return tierctl(*name.split(), *(word.format(**words) for word in base))
+    return run((*name.split(), *base), words)
 
 
 def typos(name: str) -> Iterator[tuple[Any, str]]:
@@ -191,3 +244,151 @@ def test_mistyped_names(name: str, words: dict[str, str]) -> None:
 def test_all_mistyped_names(name: str, words: dict[str, str]) -> None:
     assert ran(name, words).code in ({0, 3} if name in LISTING_PROBLEMS else {0})
     refuse(name, typos(name), words)
+
+
+SELECTING = {
+    **{
+        name: (*name.split(), *BASES[name])
+        for name in BASES
+        if "topic" in {option.name for option in options(COMMANDS[name])}
+    },
+    **{name: (name.split()[0], *line) for name, line in FORMS.items()},
+}
+"""The command lines with a selection."""
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_an_unknown_topic_is_named_with_similar_ones(name: str, words: dict[str, str]) -> None:
+    line = (word for word in SELECTING[name] if not word.startswith("--topic="))
+    result = run(tuple(line), words, "--topic=oders")
+    assert (result.code, result.out) == (10, "")
+    if name == "apply":
+        assert "the plan has no step for topic oders" in result.err
+        return
+    assert 'error: unknown topic "oders"' in result.err
+    assert "known topics with similar names: orders" in result.err
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_a_selection_without_a_match(unknown: str, words: dict[str, str]) -> None:
+    selection, message, hint = UNKNOWN[unknown]
+    result = run(("segments", METADATA), words, *selection)
+    assert (result.code, result.out) == (10, "")
+    assert f"error: {message}" in result.err
+    assert hint in result.err
+
+
+@pytest.mark.parametrize("command", ["segments", "fetch", "format", "verify"])
+def test_a_partition_by_its_name_and_topics_by_a_glob(command: str, words: dict[str, str]) -> None:
+    """orders-1 means partition 1 of the topic orders, as Kafka's tools print it."""
+    line = (command, METADATA, *((TIER,) if command == "fetch" else ()))
+    for one, other in (
+        (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1")),
+        (("--topic", "orders", "--topic", "payments"), ("--topic", "o*", "--topic", "pay[lm]ents")),
+    ):
+        by_number, by_name = run(line, words, *one), run(line, words, *other)
+        assert (by_name.code, by_name.out) == (by_number.code, by_number.out)
+
+
+def test_an_id_with_a_second_spelling_is_refused(words: dict[str, str]) -> None:
+    result = run(("segments", METADATA), words, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAR")
+    assert (result.code, result.out) == (2, "")
+    assert "AAAAAAAAAAAAAAAAAAAAAR" in result.err
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_a_wrong_line_is_refused_by_runs_that_change_something(
+    option: str, words: dict[str, str], tmp_path: Path
+) -> None:
+    """doctor has a problem; commands that read note the lines that no broker or client uses."""
+    file, (text, fix) = tmp_path / "refused.properties", REFUSED[option]
+    file.write_text(f"{text}\n")
+    result = run(("sweep", METADATA, TIER, LOGS), words, f"--{option}={file}")
+    assert (result.code, result.out) == (2, "")
+    assert fix in result.err
+    found = run(("doctor", METADATA, LOGS), words, f"--{option}={file}")
+    assert found.code == (3 if option != "topic-configs" else 2)
+    assert fix in found.out + found.err
+    if option == "command-config":
+        noted = run(("segments", METADATA), words, f"--{option}={file}")
+        assert (noted.code, fix in noted.err) == (0, True), noted.err
+
+
+def test_a_setting_that_no_version_of_kafka_has_is_a_warning(words: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.io.threads=8\nlog.retention.hour=5\nbroker.id=1\n")
+    result = run(("sweep", METADATA, TIER), words, f"--broker-config={file}")
+    assert result.err.count("no Kafka from 3.9 to 4.4 has the setting") == 1
+    assert 'the setting "log.retention.hour"; did you mean "log.retention.hours"?' in result.err
+
+
+def test_log_directories_that_have_nothing_of_this_tier(
+    words: dict[str, str], capture: Callable[[str], Path]
+) -> None:
+    for log_dir, message in (
+        (words["tmp"] + "/braker-1", "braker-1: no such folder"),
+        (words["tmp"], "is no broker's log directory: it has neither partitions nor meta.properties"),
+        (capture("untiered-broker") / "local", "no --log-dir has a topic of the "),
+    ):
+        result = run(("sweep", METADATA, TIER), words, f"--log-dir={log_dir}")
+        assert (result.code, result.out) == (10, ""), result.err
+        assert message in result.err
+    result = run(("sweep", METADATA), words)
+    assert (result.code, "--remote and --log-dir are missing" in result.err) == (2, True)
+
+
+def test_a_state_directory_of_something_else(
+    words: dict[str, str], capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    other = capture("finite-metadata") / "before"
+    assert tierctl("segments", "--metadata", other, "--state-dir", tmp_path).code == 0
+    for state, code, message in (
+        (tmp_path, 4, "belongs to metadata topic"),
+        ("{root}/before", 2, "is a broker's log directory"),
+    ):
+        for command in (("verify", METADATA), ("sweep", METADATA, TIER)):
+            result = run(command, words, f"--state-dir={state}")
+            assert (result.code, result.out) == (code, ""), result.err
+            assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("copy {of_tier} --log-dir={root}/before --topic=oders", 10, 'unknown topic "oders"'),
+        ("verify --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
+        ("sweep {of_tier} --layout=aiven", 2, "has layout kafka"),
+        ("sweep {of_tier} --override=log.retention.hour=5", 2, "log.retention.hours"),
+        ("apply {tmp}/plans {of_tier}", 2, "No such file or directory"),
+        (
+            "copy {of_tier}-2 --from-remote={root}/befor-remote --to-metadata={tmp}/new",
+            *(5, "there is no tier at"),
+        ),
+    ],
+)
+def test_names_in_a_command_that_runs_later(
+    line: str, code: int, message: str, words: dict[str, str]
+) -> None:
+    """Commands that begin with c or v are printed by submit, the others by schedule."""
+    before = LATER["submit" if line[0] in "cv" else "schedule"]
+    given = line.replace("{of_tier}", f"{METADATA} {TIER}").split()
+    result = run((*before, *given), words)
+    assert (result.code, result.out) == (code, ""), result.err
+    assert message in result.err
+    unchecked = run((before[0], "--no-check", *before[1:], *given), words)
+    assert unchecked.code == 0, unchecked.err
+    assert "were not checked" in unchecked.err
+
+
+@pytest.mark.parametrize("command", LATER)
+def test_names_that_cannot_be_checked_here(command: str, words: dict[str, str]) -> None:
+    """The command may run on another machine."""
+    where = ("--metadata=kafka://localhost:1", "--remote=/srv/tier", "--topic=oders")
+    result = run((*LATER[command], "sweep", *where), words)
+    assert result.code == 0, result.err
+    assert "the names of topics and tiers in the command were not checked: " in result.err
+
+
+def test_the_default_that_sweep_does_not_assume_is_marked(words: dict[str, str]) -> None:
+    result = run(("doctor", CONFIGS.replace("good", "enabled"), "--output", "jsonl"), words)
+    assert "retention.ms=604800000 (brokers' default; sweep assumes -1)" in result.out

@@ -1,13 +1,15 @@
-"""Files named by options: a full disk ends the run with exit code 5, a wrong path with 2."""
+"""Files named by options: a full disk, a wrong path, and the lock of a file that is replaced."""
 
 import errno
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import LockedError, OutputError, UsageError, output_error
-from tierctl.files import FileSystem, exclusive
+from tierctl.files import FileSystem, exclusive, exclusive_replacement
 from tierctl.metadata.state_dir import LOCK
 
 from tests.cli.shell import tierctl
@@ -55,3 +57,33 @@ def test_a_second_build_of_caches_says_that_another_runs(
         build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))
     assert {each.name for each in tmp_path.iterdir()} == {LOCK}
     assert build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path)).rows
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from tierctl.files import exclusive_replacement
+path = Path(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    with exclusive_replacement(path, timeout_s=60):
+        path.write_text(str(int(path.read_text()) + 1))
+"""
+
+
+def test_processes_exclude_each_other_and_leave_no_lock(tmp_path: Path) -> None:
+    path, rounds = tmp_path / "count", 200
+    path.write_text("0")
+    command = [sys.executable, "-c", COUNT, str(path), str(rounds)]
+    runs = [subprocess.Popen(command) for _ in range(4)]
+    assert [run.wait(timeout=120) for run in runs] == [0] * 4
+    assert path.read_text() == str(4 * rounds)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_of_a_killed_run_is_taken_over_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    (tmp_path / ".page.lock").touch()
+    with exclusive_replacement(path, timeout_s=0), pytest.raises(LockedError, match=str(tmp_path)):  # noqa: SIM117
+        with exclusive_replacement(path, timeout_s=0):
+            pass
+    assert list(tmp_path.iterdir()) == []

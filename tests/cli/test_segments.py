@@ -11,8 +11,6 @@ import pytest
 from tierctl.cli.main import run
 from tierctl.commands.segments import SEGMENTS
 from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicPartition,
 )
@@ -20,6 +18,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
 from tests.locallog.made import raise_log_start
+from tests.metadata.events import update_of
 from tests.metadata.topics import topic_in
 from tests.plan.tier import segment as made
 
@@ -85,20 +84,6 @@ def test_sizes_are_those_of_the_objects(capture: Capture, capsys: Captured, stag
         assert row["object_bytes"] > row["log_bytes"]
 
 
-def _update(
-    metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
-) -> RemoteLogSegmentMetadataUpdate:
-    return RemoteLogSegmentMetadataUpdate(
-        topic=metadata.topic,
-        topic_id=metadata.topic_id,
-        partition=metadata.partition,
-        segment_id=metadata.segment_id,
-        broker_id=1,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        state=state,
-    )
-
-
 def test_sizes_tell_finished_segments_from_those_being_copied_or_deleted(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -106,7 +91,7 @@ def test_sizes_tell_finished_segments_from_those_being_copied_or_deleted(
     topic = topic_in(tmp_path, writable=True)
     for steps in range(1, 5):
         metadata = made(steps, 100 * steps, 100 * steps + 99, size=10**steps)
-        events = [metadata, *(_update(metadata, state) for state in list(RemoteLogSegmentState)[1:steps])]
+        events = [metadata, *(update_of(metadata, state) for state in list(RemoteLogSegmentState)[1:steps])]
         partition = metadata_partition(metadata.topic_id, metadata.partition, topic.partition_count)
         topic.append([(partition, encode(event)) for event in events])
     topic.close()

@@ -244,25 +244,6 @@ def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     assert "could not be stored" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("options", "header"),
-    [
-        (("--columns", "findings,found", "--sort", "-check"), ["findings", "found"]),
-        (("--columns", "topic", "--sort", "-log_bytes"), ["topic"]),
-    ],
-)
-def test_named_columns_choose_the_table(
-    options: tuple[str, ...], header: list[str], capture: Capture
-) -> None:
-    root = capture("tiered-cluster")
-    where = ("--metadata", root / "before", "--log-dir", root / "after")
-    ran = tierctl("status", *where, *options)
-    assert (ran.code, ran.lines[0].split()) == (ExitCode.PARTIAL, header), ran.err
-    assert "" not in ran.lines
-    unknown = tierctl("status", *where, "--columns", "topic,kind")
-    assert (unknown.code, unknown.out) == (ExitCode.USAGE, "")
-
-
 def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 

@@ -40,8 +40,6 @@ def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str
     ("options", "named_by"),
     [
         (["segments", "--metadata", "kafka://HOST"], "--metadata"),
-        (["verify", "--metadata", "BEFORE", "--bootstrap-server", "HOST"], "--bootstrap-server"),
-        (["segments", "--bootstrap-server", "HOST", "--broker-config", "SERVER"], "--bootstrap-server"),
         (["backup-config", "--bootstrap-server", "HOST", "--output-file", "OUTPUT"], "--bootstrap-server"),
         (["segments", "--metadata", "kafka://", "--command-config", "CLIENT"], "bootstrap.servers in CLIENT"),
         (["segments", "--metadata", "kafka://", "--broker-config", "SERVER"], "bootstrap.servers in SERVER"),

@@ -15,7 +15,6 @@ from tests.support.topic_settings import enabled
 MANUAL = SOURCES / "python.md"
 
 IMPORTS = [
-    "from tierctl.commands import SweepRequest, sweep",
     "import tierctl.commands.sweep; from tierctl.commands import SweepRequest, sweep",
     "from tierctl.commands.sweep import SweepRequest; from tierctl.commands import sweep",
     "import tierctl.commands.apply, tierctl.commands as c; SweepRequest, sweep = c.SweepRequest, c.sweep",

@@ -130,7 +130,7 @@ def test_a_kill_at_any_change_of_a_file_and_a_second_run_make_them(disks: Disks,
         shutil.rmtree(disks.root)
         shutil.copytree(backup, disks.root)
 
-    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), reset, step=13):
+    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), reset, step=29):
         disks.rebuild("--apply").ok()
         check_made(disks)
         assert disks.rebuild("--apply").code == 0, killed

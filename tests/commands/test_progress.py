@@ -1,6 +1,6 @@
 """Every phase that can take longer than a second shows a bar, with a total if it is known."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,91 +33,59 @@ class Recorded(SilentProgress):
         self.bars[title] = (unit, total, sum(done))
 
 
-def read(rows: Iterable[object]) -> list[object]:
-    return list(rows)
-
-
-PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int]]]] = {
-    "segments": (
-        lambda where, progress: commands.segments(
-            commands.SegmentsRequest(metadata=where["metadata"]), progress
-        ),
-        {"reading metadata": ("events", 118, 118)},
-    ),
-    "sweep": (
-        lambda where, progress: commands.sweep(commands.SweepRequest(**where), progress),
-        {"reading metadata": ("events", 118, 118)},
-    ),
+READING = {"reading metadata": ("events", 118, 118)}
+PHASES: dict[str, tuple[Callable[..., Any], type, dict[str, Any], dict[str, tuple[str, int | None, int]]]] = {
+    "segments": (commands.segments, commands.SegmentsRequest, {"metadata": "metadata"}, READING),
     "format": (
-        lambda where, progress: read(
-            commands.format_records(commands.FormatRequest(metadata=where["metadata"]), progress)
-        ),
-        {"printing": ("records", 118, 118)},
+        commands.format_records,
+        *(commands.FormatRequest, {"metadata": "metadata"}, {"printing": ("records", 118, 118)}),
     ),
     "fetch": (
-        lambda where, progress: read(commands.fetch(commands.FetchRequest(**where), progress)),
-        {"reading metadata": ("events", 118, 118), "reading": ("offsets", 16785, 16785)},
+        commands.fetch,
+        commands.FetchRequest,
+        {"metadata": "metadata", "remote": "remote"},
+        {**READING, "reading": ("offsets", 16785, 16785)},
     ),
     "cache build": (
-        lambda where, progress: commands.build_cache(
-            commands.BuildCacheRequest(metadata=where["metadata"], out=where["state_dir"]), progress
-        ),
-        {"reading metadata": ("events", 118, 118)},
+        commands.build_cache,
+        *(commands.BuildCacheRequest, {"metadata": "metadata", "out": "folder"}, READING),
     ),
     "cache verify": (
-        lambda where, progress: read(
-            commands.verify_cache(commands.CacheRequest(files=[where["state_dir"]]), progress).rows
-        ),
-        {"verifying": ("files", None, 0)},
+        commands.verify_cache,
+        *(commands.CacheRequest, {"files": ["folder"]}, {"verifying": ("files", None, 0)}),
     ),
     "verify": (
-        lambda where, progress: read(
-            commands.verify(
-                commands.VerifyRequest(metadata=where["metadata"], remote=where["remote"]), progress
-            )
-        ),
-        {
-            "reading metadata": ("events", 0, 0),
-            "listing": ("objects", None, 130),
-            "checking": ("partitions", 9, 9),
-        },
+        commands.verify,
+        commands.VerifyRequest,
+        {"metadata": "metadata", "remote": "remote"},
+        {"listing": ("objects", None, 130), "checking": ("partitions", 9, 9)},
     ),
     "verify --deep": (
-        lambda where, progress: read(
-            commands.verify(
-                commands.VerifyRequest(
-                    metadata=where["metadata"],
-                    remote=where["remote"],
-                    log_dir=(Path(where["metadata"]),),
-                    deep=True,
-                ),
-                progress,
-            )
-        ),
+        commands.verify,
+        commands.VerifyRequest,
+        {"metadata": "metadata", "remote": "remote", "log_dir": ["metadata"], "deep": True},
         {
             "reading log directories": ("partitions", 7, 7),
             "reading segments": ("bytes", 23624946, 23624946),
         },
     ),
     "fetch a segment": (
-        lambda where, progress: read(
-            commands.fetch(commands.FetchRequest(**where, raw_segment=SEGMENT), progress)
-        ),
+        commands.fetch,
+        commands.FetchRequest,
+        {"metadata": "metadata", "remote": "remote", "raw_segment": SEGMENT},
         {"reading": ("bytes", 971188, 971188)},
     ),
     "copy from another tier": (
-        lambda where, progress: commands.copy(
-            commands.CopyRequest(
-                metadata=where["metadata"],
-                from_remote=where["remote"],
-                remote=str(where["state_dir"] / "remote"),
-                to_metadata=str(where["state_dir"] / "metadata"),
-            ),
-            progress,
-        ),
+        lambda *of: [commands.copy(*of)],
+        commands.CopyRequest,
+        {"metadata": "metadata", "from_remote": "remote", "remote": "tier", "to_metadata": "new"},
         {"reading leader epochs": ("files", None, 0)},
     ),
 }
+"""Use case, request and its fields, and the bars: unit, total, and what is counted at the end.
+
+A text that names one of the places of the test stands for this place.
+"""
 
 
 def test_reading_metadata_advances_with_each_chunk_that_a_slow_store_gives(tmp_path: Path) -> None:
@@ -147,14 +115,22 @@ def test_reading_metadata_advances_with_each_chunk_that_a_slow_store_gives(tmp_p
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_phase_shows_its_progress(phase: str, capture: Capture, tmp_path: Path) -> None:
-    root = capture("tiered-cluster")
-    where = {"metadata": str(root / "after"), "remote": str(root / "after-remote")}
-    given: dict[str, Any] = where if phase == "sweep" else where | {"state_dir": tmp_path / "state"}
-    if phase.startswith("cache") and phase != "cache build":
-        PHASES["cache build"][0](given, SilentProgress())
+    root, folder = capture("tiered-cluster"), tmp_path / "folder"
+    places = {name: str(tmp_path / name) for name in ("tier", "new")}
+    places |= {"metadata": str(root / "after"), "remote": str(root / "after-remote")}
+    if phase == "cache verify":
+        commands.build_cache(commands.BuildCacheRequest(metadata=places["metadata"], out=folder))
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [Path(placed(each)) for each in value]
+        return folder if value == "folder" else places.get(value, value)
+
+    use_case, request, fields, expected = PHASES[phase]
     progress = Recorded()
-    do, expected = PHASES[phase]
-    do(given, progress)
+    result = use_case(request(**{name: placed(value) for name, value in fields.items()}), progress)
+    # Some results are read while they are produced.
+    list(getattr(result, "rows", result))
     assert expected.keys() <= progress.bars.keys()
     for title, (unit, total, done) in expected.items():
         found = progress.bars[title]

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from tierctl import commands
 from tierctl.errors import ExitCode
-from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.model.progress import SilentProgress
 from tierctl.report.results import Stream
 
 Where = dict[str, str]
@@ -19,16 +17,6 @@ def where(capture: Callable[[str], Path]) -> Where:
     return {"metadata": str(root / "before"), "remote": str(root / "before-remote")}
 
 
-def test_segments_are_typed_and_sorted(where: Where) -> None:
-    result = commands.segments(commands.SegmentsRequest(**where, topic=["orders"]))
-    found = [row for row in result.rows if isinstance(row, RemoteLogSegmentMetadata)]
-    assert len(found) == len(result.rows) > 3
-    order = [(segment.partition, segment.start_offset) for segment in found]
-    assert order == sorted(order)
-    sizes = commands.segments(commands.SegmentsRequest(**where, topic=["orders"], sizes=True)).rows
-    assert [row.topic for row in sizes if isinstance(row, commands.TopicSize)] == ["orders"]
-
-
 def test_records_stream_and_a_caller_may_stop(where: Where) -> None:
     request = commands.FetchRequest(**where, topic=["orders"], partition=[0])
     result = commands.fetch(request)
@@ -37,14 +25,6 @@ def test_records_stream_and_a_caller_may_stop(where: Where) -> None:
         first = next(iter(result))
     assert (first["topic"], first["partition"], first["offset"]) == ("orders", 0, 0)
     assert list(result) == []
-
-
-def test_verify_reports_notes_to_its_caller(where: Where, capfd: pytest.CaptureFixture[str]) -> None:
-    progress = SilentProgress()
-    stream = commands.verify(commands.VerifyRequest(metadata=where["metadata"]), progress)
-    assert (list(stream), stream.exit_code) == ([], ExitCode.OK)
-    assert progress.notes == ["without --remote no object is examined"]
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_stream_has_its_exit_code_at_the_end_and_closes_early() -> None:

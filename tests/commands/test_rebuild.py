@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from tierctl.model import RemoteLogSegmentState
-from tierctl.state.tier_state import TierState
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
 from tests.cli.shell import rows, tierctl
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import segments_at
 
 Capture = Callable[..., Path]
 Writable = Callable[[str], Path]
@@ -31,14 +30,6 @@ UNUSED = {"broker_id", "event_timestamp_ms"}
 def digests(folder: Path) -> dict[str, str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def state_of(metadata: Path) -> TierState:
-    manager = manager_at(metadata)
-    try:
-        return manager.refresh()
-    finally:
-        manager.close()
 
 
 def segments_of(*where: object) -> list[dict[str, Any]]:
@@ -93,11 +84,7 @@ def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool)
         assert [step["action"] for step in own] == ["publish_segment"] * 10 + ["discard_segment"] * 5
         twins = [step for step in own if (step["start_offset"], step["end_offset"]) == (432, 575)]
         assert [step["segment_leader_epochs"] for step in twins] == [[[0, 432], [4, 520]], [[0, 432]]]
-    states = {
-        segment.segment_id: segment.state
-        for part in state_of(tmp_path / "new")
-        for segment in part.cache.list_remote_log_segments()
-    }
+    states = {segment.segment_id: segment.state for segment in segments_at(tmp_path / "new")}
     state = RemoteLogSegmentState
     of = {"publish_segment": state.COPY_SEGMENT_FINISHED, "discard_segment": state.DELETE_SEGMENT_STARTED}
     assert states == {step["segment_id"]: of[step["action"]] for step in steps}

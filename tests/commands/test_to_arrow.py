@@ -2,8 +2,6 @@
 
 import inspect
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +20,9 @@ from tierctl.model.choices import EngineName
 from tierctl.report.columns import Columns, Kind
 from tierctl.report.results import TableResult, arrow_table
 
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import tierctl
 
 Capture = Callable[..., Path]
-ROOT = Path(__file__).parents[2]
 NOW_MS = 1_800_000_000_000
 
 
@@ -161,6 +158,7 @@ def test_a_commit_of_the_pipeline() -> None:
     assert row == {name: getattr(commit, name) for name in COMMITS.by_name}
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("spark")
 def test_records_that_executors_render(where: Where) -> None:
     request = c.FetchRequest(metadata=where.metadata, remote=where.remote, topic=["payments"], limit=9)
@@ -218,18 +216,3 @@ def test_a_table_without_rows_has_the_types_of_one_with_rows(columns: Columns) -
     full, empty = arrow_table([row], columns), arrow_table([], columns)
     assert full.schema.equals(empty.schema, check_metadata=True)
     assert not [field.name for field in full.schema if pa.types.is_null(field.type)]
-
-
-def test_the_notebook_runs(where: Where) -> None:
-    arguments = ["-m", "tests.commands.notebook", where.metadata, where.remote, str(where.folder / "configs")]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        check=False,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    polars, pandas, sql, sizes, *_ = done.stdout.splitlines()
-    assert polars == sql == sizes
-    assert dict(eval(polars)) == eval(pandas)

@@ -344,6 +344,7 @@ def test_format_notes_the_events_that_are_gone(root: Path) -> None:
     assert notes == {1: [], 2: ["metadata partition 2 begins at offset 28: the events before it are gone"]}
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Path) -> None:
     for stage in ("before", "after"):

@@ -116,6 +116,7 @@ def split(brokers: Brokers) -> tuple[Broker, Broker]:
     return controller, node
 
 
+@pytest.mark.matrix
 def test_a_controller_that_refuses_tiered_topics(split: tuple[Broker, Broker]) -> None:
     controller, node = split
     request = DoctorRequest(bootstrap_server=node.bootstrap, broker_config=controller.properties)

@@ -262,6 +262,7 @@ def test_a_folder_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
         assert not missing.exists()
 
 
+@pytest.mark.matrix
 def test_hdfs(hdfs: str) -> None:
     results = doctor(DoctorRequest(remote=hdfs, probe_writes=True)).results
     for check in (*PROBED, DoctorCheck.STORE_LIST, DoctorCheck.STORE_READ, DoctorCheck.STORE_CLOCK):

@@ -12,7 +12,6 @@ from tierctl.model import (
     LogSegmentData,
     MetadataEvent,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
 from tierctl.storage.layouts.base import SegmentLayout
@@ -23,6 +22,7 @@ from tierctl.wire.files.checkpoints import encode_producer_snapshot
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
+from tests.metadata.events import update_of
 from tests.metadata.topics import topic_in
 from tests.storage.segments import metadata_of
 from tests.storage.tiers import local_tier
@@ -172,16 +172,7 @@ class World:
         custom = local_tier(self.remote, layout).copy_log_segment_data(metadata, data)
         self.append(
             metadata,
-            RemoteLogSegmentMetadataUpdate(
-                topic=metadata.topic,
-                topic_id=metadata.topic_id,
-                partition=metadata.partition,
-                segment_id=metadata.segment_id,
-                event_timestamp_ms=metadata.event_timestamp_ms,
-                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-                broker_id=metadata.broker_id,
-                custom_metadata=custom,
-            ),
+            replace(update_of(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED), custom_metadata=custom),
         )
         return metadata
 

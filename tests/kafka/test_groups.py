@@ -1,13 +1,18 @@
-"""Committed offsets of consumer groups, and errors of the broker."""
+"""Offsets of consumer groups, and sizes of batches, with fake answers of brokers."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import CommittedOffset, committed_offsets
+from tierctl.kafka.leader_log import LeaderLogs
 from tierctl.kafka.topic_client import TopicAdmin
 from tierctl.model import TopicPartition
+from tierctl.wire.batches.record_batch import encode_batch
+
+from tests.wire.batches.samples import record
 
 ASKED = [TopicPartition("t", number) for number in range(4)]
 REFUSED = SimpleNamespace(str=lambda: "the offset is not stable")
@@ -47,3 +52,25 @@ def test_an_offset_that_could_not_be_read_is_no_missing_one() -> None:
         "group readers: its offset of t-1 could not be read: the offset is not stable",
     )
     assert (found.groups, found.lists_all) == (1, True)
+
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "batches"),
+    [(0, 20, [0, 1]), (0, 10, [0]), (10, 20, [1]), (4, 5, [0]), (9, 11, [0, 1]), (15, 20, [1]), (20, 21, [])],
+)
+def test_a_batch_counts_if_it_has_one_of_the_offsets(
+    monkeypatch: pytest.MonkeyPatch, start: int, end: int, batches: list[int]
+) -> None:
+    log = [encode_batch([record(n) for n in range(base, base + 10)]) for base in (0, 10)]
+
+    def fetched(_leaders: Any, partition: TopicPartition, offset: int) -> bytes:
+        assert partition == ORDERS
+        return b"".join(batch for at, batch in enumerate(log) if offset < 10 * at + 10)
+
+    monkeypatch.setattr(LeaderLogs, "fetch", fetched)
+    leaders = LeaderLogs.__new__(LeaderLogs)
+    found = leaders.batch_bytes(ORDERS, start, end, bytes_max=1 << 20)
+    assert found == sum(len(log[at]) for at in batches)

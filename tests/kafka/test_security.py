@@ -217,6 +217,7 @@ def test_the_protocol_of_another_listener(
     assert "security.protocol" in (caught.value.hint or "")
 
 
+@pytest.mark.matrix
 def test_a_broker_that_is_down_is_asked_with_a_back_off(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_by_size_and_by_time(broker: Broker, tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.matrix
 def test_a_timestamp_in_the_future_holds_segments(broker: Broker, tmp_path: Path) -> None:
     topic, now_ms = "local-future", time.time_ns() // 1_000_000
     broker.create_topic(topic, **KEPT, retention_ms="-1", message_timestamp_after_max_ms=str(2 * DAY_MS))
@@ -83,6 +84,7 @@ def test_a_timestamp_in_the_future_holds_segments(broker: Broker, tmp_path: Path
         assert "KAFKA-20609" in str(held["reason"])
 
 
+@pytest.mark.matrix
 def test_what_is_not_copied_stays(broker: Broker, tmp_path: Path) -> None:
     topic = "local-open"
     broker.create_topic(topic, **KEPT, retention_ms="-1")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply.run_context import observe
-from tierctl.errors import ExitCode, MetadataWriteUnknown
+from tierctl.errors import ExitCode
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -56,20 +56,6 @@ def test_a_lost_acknowledgement_is_asked_for_again(broker: Broker, proxy: KafkaP
         assert proxy.faults[0].seen > 1
     sent = [value for partition, value in wave if partition == 0]
     assert [record[3] for record in broker.records("acked")] == sent * 2
-    topic.close()
-
-
-def test_an_acknowledgement_that_never_comes_is_unknown(broker: Broker, proxy: KafkaProxy) -> None:
-    broker.create_topic("unacked")
-    settings = ClientSettings(bootstrap_servers=(through(broker),), delivery_timeout_ms=1500)
-    topic = ClusterTopic(MetadataClients.same(settings), topic="unacked", writable=True)
-    proxy.faults = [Fault("reset after", PRODUCE, on=True)]
-    with pytest.raises(MetadataWriteUnknown, match="may or may not be written"):
-        topic.append([(0, b"once")])
-    proxy.faults = []
-    # It was written once; the next append uses a new producer.
-    assert topic.append([(0, b"twice")]) == [1]
-    assert [record[3] for record in broker.records("unacked")] == [b"once", b"twice"]
     topic.close()
 
 

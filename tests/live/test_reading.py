@@ -57,6 +57,7 @@ def test_brokers_that_cannot_say_what_is_still_to_be_copied(tiered: Broker) -> N
     assert ("earliest_pending_upload is not known: the brokers are of Kafka 3.9" in ran.err) is is_old
 
 
+@pytest.mark.matrix
 def test_style_kafka_is_the_text_of_this_version(tiered: Broker) -> None:
     told = tiered.console_consumer("__remote_log_metadata", "--formatter", FORMATTER)
     ran = tierctl("format", *where(tiered)[:2], "--style", "kafka", "--topic", TOPICS[0]).ok()
@@ -65,6 +66,7 @@ def test_style_kafka_is_the_text_of_this_version(tiered: Broker) -> None:
 
 
 @pytest.mark.parametrize("has_logs", [False, True])
+@pytest.mark.matrix
 def test_the_page_has_the_offsets_of_get_offset_shell(tiered: Broker, has_logs: bool, tmp_path: Path) -> None:
     page, logs = tmp_path / "tier.html", ("--log-dir", tiered.log_dir) if has_logs else ()
     tierctl("report", *where(tiered), *logs, "--topic", "read-*", "--html", page).ok()

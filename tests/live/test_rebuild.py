@@ -70,21 +70,6 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     check_everything(twin, cluster, before)
 
 
-@pytest.mark.matrix
-def test_a1_the_folder_of_the_last_metadata_partition_is_lost_too(cluster: Cluster, twin: Broker) -> None:
-    """The cluster's metadata have the number of partitions: the events go where the broker looks for them."""
-    before = tier(twin)
-    folders = sorted(twin.log_dir.glob("__remote_log_metadata-*"))
-    lose_metadata(twin)
-    shutil.rmtree(folders[-1])
-    done = plan(*offline(twin, "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
-    assert sorted(twin.log_dir.glob("__remote_log_metadata-*")) == folders
-    assert plan(*offline(twin))["steps"] == []
-    twin.start()
-    check_everything(twin, cluster, before)
-
-
 def log_starts(broker: Broker) -> dict[tuple[str, int], int]:
     found = read_offset_checkpoint((broker.log_dir / "log-start-offset-checkpoint").read_bytes())
     return {key: found[Partition(*key)] for key in PARTITIONS if Partition(*key) in found}

@@ -8,8 +8,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import plan, tierctl
 from tests.live.history import ISOLATIONS, lose_metadata
-from tests.live.test_rebuild_replicas import TOPIC, check_served, made_history, raised_on, start, stop
-from tests.live.test_several_brokers import in_sync, leader_of
+from tests.live.replicas import TOPIC, check_served, in_sync, leader_of, made_history, raised_on, start, stop
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]

@@ -58,19 +58,6 @@ def used_logs(broker: Broker) -> list[Path]:
     return [log for log in found if log.stat().st_size]
 
 
-def cut(log: Path) -> None:
-    """Cut the log in the middle of a batch."""
-    data = log.read_bytes()
-    log.write_bytes(data[: batch_ends(data)[-2] - 20])
-    for suffix in (".index", ".timeindex"):
-        log.with_suffix(suffix).unlink(missing_ok=True)
-
-
-def empty(log: Path) -> None:
-    for path in log.parent.iterdir():
-        path.unlink()
-
-
 def damage(log: Path) -> None:
     """Overwrite bytes of the second batch."""
     data = log.read_bytes()
@@ -80,10 +67,9 @@ def damage(log: Path) -> None:
 
 LOSSES: dict[str, Callable[[Path], None]] = {
     "no folder": lambda log: shutil.rmtree(log.parent),
-    "emptied": empty,
-    "cut": cut,
     "damaged": damage,
 }
+"""tests/commands/test_damaged_partitions.py has all of them, without a broker."""
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -79,6 +79,7 @@ def starts_within_a_batch(broker: Broker, topic: str, partition: int, offset: in
     return bases[0] < offset < bases[-1] and offset not in bases
 
 
+@pytest.mark.matrix
 def test_a4_the_events_go_to_a_running_broker(cluster: Cluster, twin: Broker) -> None:
     """Copying was disabled before the first start with the empty topic, so no log start was raised.
 
@@ -155,21 +156,6 @@ def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
     ran = tierctl(*words)
     assert (program, ran.code) == ("tierctl", 0), ran.err
     return ran
-
-
-@pytest.mark.matrix
-def test_the_readmes_lines_for_brokers_that_still_run(cluster: Cluster, twin: Broker) -> None:
-    """The metadata topic is deleted under a broker, which serves from memory until it is restarted."""
-    before = tier(twin)
-    twin.start()
-    twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
-    twin.await_idle()
-    twin.delete_topic(METADATA_TOPIC)
-    run_readmes_lines(twin, *TOPICS)
-    check_before_and_after_restart(twin)
-    assert tier(twin) == before
-    check_new_copies(twin, cluster)
-    check_everything(twin, cluster, before)
 
 
 def copied_by_tierctl(broker: Broker, topic: str) -> list[int]:

@@ -10,15 +10,11 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.live.commands import assumed, base_offsets, plan, rows, tierctl
+from tests.live.replicas import METADATA_SETTINGS, in_sync, leader_of
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "spread"
-METADATA_SETTINGS = {
-    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
-    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
-    "rlmm.config.remote.log.metadata.topic.min.isr": "2",
-}
 
 
 @pytest.fixture
@@ -30,17 +26,6 @@ def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
     yield made
     for broker in made:
         broker.stop(kill=True)
-
-
-def leader_of(asked: Broker, topic: str, partition: int) -> int:
-    """Return the number of the leader; -1 without one, and if the broker has not heard of the partition."""
-    found = asked.admin.list_topics(topic, timeout=10).topics[topic].partitions.get(partition)
-    return -1 if found is None else int(found.leader)
-
-
-def in_sync(asked: Broker, topic: str) -> int:
-    """Return the smallest number of in-sync replicas of a partition."""
-    return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
 
 
 def replicas_on_disk(nodes: list[Broker]) -> int:

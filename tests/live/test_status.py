@@ -19,6 +19,7 @@ def shown(ran: Ran) -> dict[str, dict[str, Any]]:
     return {row["topic"]: row for row in ran.json}
 
 
+@pytest.mark.matrix
 def test_lag_leaks_and_runs(brokers: Brokers, tmp_path: Path) -> None:
     broker = brokers.own()
     (tmp_path / "state").mkdir()

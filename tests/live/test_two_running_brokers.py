@@ -1,22 +1,15 @@
-"""Two brokers lose the metadata topic, and the lines of README and tierctl-recovery(7) are run as printed."""
+"""Two running brokers lose the metadata topic, and the lines of the README are run as printed."""
 
 import re
-import shlex
-import shutil
 from functools import partial
-from pathlib import Path
 
 import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 
-from tests.cli.shell import Ran, tierctl
-from tests.docs.documents import BAD_DAY
-from tests.docs.running import replaced
-from tests.live.history import ISOLATIONS, lose_metadata
-from tests.live.test_bad_day import lines
+from tests.live.history import ISOLATIONS
+from tests.live.replicas import METADATA_SETTINGS, in_sync, leader_of
 from tests.live.test_rebuild_online import RESTART, run_readmes_lines
 from tests.live.test_restore_check import check
-from tests.live.test_several_brokers import METADATA_SETTINGS, in_sync, leader_of
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -121,39 +114,4 @@ def test_the_readmes_lines_on_two_running_brokers(brokers: Brokers) -> None:
     assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
     assert served(asked) == records
     asked.alter_topic(TOPIC, remote_log_copy_disable="false", local_retention_bytes="1")
-    check_each_alone(both, records)
-
-
-def run_on(node: Broker, line: str, folder: Path) -> Ran:
-    """Run a line of the page on the host of a broker, which has this folder alone."""
-    names = {"/var/lib/kafka/data": node.log_dir, "s3://archive/tier": node.remote_dir}
-    program, *words = shlex.split(replaced(line, names))
-    ran = tierctl(*words, cwd=folder)
-    assert (program, ran.code) == ("tierctl", 0), ran.err
-    return ran
-
-
-def test_the_pages_lines_for_brokers_on_different_hosts(brokers: Brokers, tmp_path: Path) -> None:
-    nodes = made_history(brokers)
-    both = nodes[:2]
-    hosts = [tmp_path / str(node.node_id) for node in both]
-    records = served(nodes[0])
-    (block,) = (each for each in BAD_DAY.blocks("console") if "on brokers 1 and 2" in each)
-    stop_both, plan, _, apply, _ = lines(block)
-    assert stop_both.startswith("# The metadata topic is lost on brokers 1 and 2: stop both")
-    for node in nodes:
-        node.stop(kill=True)
-    for node, host in zip(both, hosts, strict=True):
-        lose_metadata(node)
-        host.mkdir()
-    run_on(both[0], plan[2:], hosts[0])
-    shutil.copy(hosts[0] / "rebuild.plan", hosts[1])
-    said = [run_on(node, apply[2:], host) for node, host in zip(both, hosts, strict=True)]
-    digests = [re.findall(r"\b[0-9a-f]{64}\b", each.raw_err + each.out) for each in said]
-    assert digests[0] == digests[1] != [], [each.err for each in said]
-    launch(nodes)
-    await_in_sync(nodes[0])
-    found = check(nodes[0])
-    assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
-    assert served(nodes[0]) == records
     check_each_alone(both, records)

@@ -7,8 +7,16 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.live.commands import first_offset, plan, tierctl
 from tests.live.history import ISOLATIONS, lose_metadata, tier
-from tests.live.test_rebuild_replicas import TOPIC, check_served, raised_on, start, stop
-from tests.live.test_several_brokers import METADATA_SETTINGS, in_sync, leader_of
+from tests.live.replicas import (
+    METADATA_SETTINGS,
+    TOPIC,
+    check_served,
+    in_sync,
+    leader_of,
+    raised_on,
+    start,
+    stop,
+)
 from tests.support.broker import Broker, Brokers
 from tests.support.broker_settings import TIERED_TOPIC
 

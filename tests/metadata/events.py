@@ -75,3 +75,25 @@ def partition_delete(
         event_timestamp_ms=1_700_000_300_000,
         state=state,
     )
+
+
+def update_of(
+    segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, *, at_ms: int | None = None
+) -> RemoteLogSegmentMetadataUpdate:
+    """Return the event with which broker 1 moves a segment to a state, by default at the time of its copy."""
+    event_ms = segment.event_timestamp_ms if at_ms is None else at_ms
+    return RemoteLogSegmentMetadataUpdate.of(segment, state, broker_id=1, event_timestamp_ms=event_ms)
+
+
+def deletion_of(
+    segment: RemoteLogSegmentMetadata, state: RemotePartitionDeleteState, *, at_ms: int = 0
+) -> RemotePartitionDeleteMetadata:
+    """Return the event of broker 1 with the delete state of a segment's partition."""
+    return RemotePartitionDeleteMetadata(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        broker_id=1,
+        event_timestamp_ms=at_ms,
+        state=state,
+    )

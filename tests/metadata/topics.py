@@ -6,7 +6,9 @@ from typing import Any
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic
 from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.location import TopicLocation
+from tierctl.state.tier_state import TierState
 
 
 def at(
@@ -51,3 +53,17 @@ def manager_at(
     location = at(where, command_config=command_config, broker_config=broker_config)
     missing = if_missing(location, writable=writable)
     return open_metadata(location, writable=writable, if_missing=missing, **more)
+
+
+def state_at(where: Path | str) -> TierState:
+    """Return the state that the metadata at a folder or a URI have now."""
+    manager = manager_at(where)
+    try:
+        return manager.refresh()
+    finally:
+        manager.close()
+
+
+def segments_at(where: Path | str) -> list[RemoteLogSegmentMetadata]:
+    """Return every segment of the metadata that is not deleted, in any state."""
+    return [segment for part in state_at(where) for segment in part.cache.list_remote_log_segments()]

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,6 @@ from tierctl.model import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
     Uuid,
@@ -25,7 +24,9 @@ from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import encode_producer_snapshot, write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
 
+from tests.metadata.events import update_of
 from tests.metadata.topics import manager_at
+from tests.plan.tier import segment as made_segment
 from tests.storage.tiers import local_tier
 
 Segments = list[list[list[Record]]]
@@ -48,19 +49,10 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
         }
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        segment_id = Uuid.from_bytes(rng.randbytes(16))
-        found = RemoteLogSegmentMetadata(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            segment_id=segment_id,
-            start_offset=start,
-            end_offset=end,
-            broker_id=1,
+        found = replace(
+            made_segment(0, start, end, size=len(data), partition=partition),
+            segment_id=Uuid.from_bytes(rng.randbytes(16)),
             max_timestamp_ms=max(record.timestamp_ms for records in segment for record in records),
-            event_timestamp_ms=1,
-            segment_leader_epochs=((0, start),),
-            segment_size_in_bytes=len(data),
             txn_index_empty=True,
         )
         remote.copy_log_segment_data(
@@ -74,16 +66,7 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
                 leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
             ),
         )
-        finished = RemoteLogSegmentMetadataUpdate(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            segment_id=segment_id,
-            broker_id=1,
-            event_timestamp_ms=2,
-            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-        )
-        metadata.publish([found, finished])
+        metadata.publish([found, update_of(found, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)])
     metadata.close()
     return {"metadata": str(folder / "metadata"), "remote": str(folder / "remote")}
 

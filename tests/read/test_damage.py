@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
-from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.record_rows import INDEXES, index_rows
 from tierctl.read.segment import RemoteSegment, rebuilt_indexes
 from tierctl.state.fold import fold_event
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
+from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
@@ -291,18 +292,8 @@ def test_offsets_that_no_segment_holds_are_reported(tier_of: Callable[[str], Tie
     healthy = everything(tier, "orders")
     hole = tier.segments("orders")[2]
     part = tier.partition("orders")
-    update = {"broker_id": 1, "event_timestamp_ms": 1, "segment_id": hole.segment_id}
-    from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
-
-    tip = part.topic_id_partition
     fold_event(
-        RemoteLogSegmentMetadataUpdate(
-            topic=tip.topic,
-            topic_id=tip.topic_id,
-            partition=tip.partition,
-            state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
-            **update,
-        ),
+        update_of(hole, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
         tier.state,
         metadata_partition=part.metadata_partition,
         metadata_offset=1_000_000,

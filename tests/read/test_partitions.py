@@ -11,6 +11,7 @@ from tierctl.read.partition_reader import readable_partitions, tiered_partitions
 from tierctl.read.readable_log import choose_replica
 from tierctl.state.fold import fold_event
 
+from tests.metadata.events import update_of as update
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -30,20 +31,10 @@ def tier(capture: Capture) -> Tier:
 
 
 def finish(tier: Tier) -> None:
-    from tierctl.model import RemoteLogSegmentMetadataUpdate
-
     part = tier.state.partitions[OTHER, 0]
     for segment in list(part.cache.list_remote_log_segments()):
         fold_event(
-            RemoteLogSegmentMetadataUpdate(
-                topic="orders",
-                topic_id=OTHER,
-                partition=0,
-                segment_id=segment.segment_id,
-                broker_id=1,
-                event_timestamp_ms=1,
-                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-            ),
+            update(segment, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
             tier.state,
             metadata_partition=part.metadata_partition,
             metadata_offset=1_000_000,

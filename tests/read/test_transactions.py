@@ -3,7 +3,7 @@
 import io
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import pytest
@@ -13,7 +13,6 @@ from tierctl.model import (
     IsolationLevel,
     MetadataEvent,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
     Uuid,
@@ -31,6 +30,8 @@ from tierctl.wire.files.checkpoints import (
 )
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
 
+from tests.metadata.events import update_of
+from tests.plan.tier import segment as made_segment
 from tests.read import brute
 from tests.read.tier import as_answers
 from tests.state.folding import cache_of
@@ -147,11 +148,15 @@ class World:
         lost: str,
     ) -> None:
         start, end, data, indexes = segment
-        segment_id = Uuid.from_bytes(self.rng.randbytes(16))
         epochs = [(epoch, max(begin, start)) for epoch, begin in lineage if begin <= end]
         epochs = [
             e for e, later in zip(epochs, [*epochs[1:], None], strict=True) if not later or later[1] > start
         ]
+        started = replace(
+            made_segment(0, start, end, *epochs, size=len(data), max_timestamp_ms=end, partition=TIP),
+            segment_id=(segment_id := Uuid.from_bytes(self.rng.randbytes(16))),
+            txn_index_empty=flagged and not indexes[IndexType.TRANSACTION],
+        )
         self.store.objects[segment_id, None] = data
         self.store.objects[segment_id, IndexType.LEADER_EPOCH] = write_leader_epoch_checkpoint(
             [(e, o) for e, o in lineage if o <= end]  # type: ignore[list-item]
@@ -159,30 +164,7 @@ class World:
         for index_type, index in indexes.items():
             if index and (index_type not in LOST[lost][0] or self.rng.random() >= LOST[lost][1]):
                 self.store.objects[segment_id, index_type] = index
-        started = RemoteLogSegmentMetadata(
-            topic=TIP.topic,
-            topic_id=TIP.topic_id,
-            partition=TIP.partition,
-            segment_id=segment_id,
-            start_offset=start,
-            end_offset=end,
-            broker_id=1,
-            max_timestamp_ms=end,
-            event_timestamp_ms=end,
-            segment_leader_epochs=tuple(epochs),
-            segment_size_in_bytes=len(data),
-            txn_index_empty=flagged and not indexes[IndexType.TRANSACTION],
-        )
-        update = RemoteLogSegmentMetadataUpdate(
-            topic=TIP.topic,
-            topic_id=TIP.topic_id,
-            partition=TIP.partition,
-            segment_id=segment_id,
-            broker_id=1,
-            event_timestamp_ms=end,
-            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-        )
-        self.events += [started, update]
+        self.events += [started, update_of(started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)]
 
     @property
     def cache(self) -> RemoteLogMetadataCache:

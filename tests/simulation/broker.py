@@ -69,14 +69,8 @@ class ModelBroker:
 
     def _update(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         self.publish(
-            RemoteLogSegmentMetadataUpdate(
-                topic=segment.topic,
-                topic_id=segment.topic_id,
-                partition=segment.partition,
-                segment_id=segment.segment_id,
-                broker_id=self.broker_id,
-                event_timestamp_ms=self.clock_ms(),
-                state=state,
+            RemoteLogSegmentMetadataUpdate.of(
+                segment, state, broker_id=self.broker_id, event_timestamp_ms=self.clock_ms()
             )
         )
 

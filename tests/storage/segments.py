@@ -1,29 +1,22 @@
 """Segments for tests of stores."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 
-TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
+from tests.metadata.events import segment_id, started
 
 
 def metadata_of(
     number: int = 0, *, topic: str = "orders", partition: int = 0, attempt: int = 1
 ) -> RemoteLogSegmentMetadata:
     """Return a segment with offsets from 100·number on; each attempt has a new id."""
-    return RemoteLogSegmentMetadata(
-        topic=topic,
-        topic_id=TOPIC_ID,
-        partition=partition,
-        segment_id=Uuid.from_bytes((1000 * attempt + number).to_bytes(16, "big")),
-        start_offset=100 * number,
-        end_offset=100 * number + 99,
-        broker_id=-1,
-        max_timestamp_ms=1_700_000_000_000,
-        event_timestamp_ms=1_700_000_000_000,
-        segment_leader_epochs=((0, 100 * number),),
+    return replace(
+        started(number, topic=topic, partition=partition),
+        segment_id=segment_id(1000 * attempt + number),
         segment_size_in_bytes=3_000_000,
     )
 

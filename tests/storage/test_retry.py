@@ -22,8 +22,9 @@ from tierctl.model import IndexType, LogSegmentData, TopicIdPartition
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 
+from tests.metadata.events import TOPIC_ID
 from tests.storage.memory import FailingStore
-from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
+from tests.storage.segments import data_in, delete_segment, metadata_of
 
 M = metadata_of()
 OTHER = TopicIdPartition(TOPIC_ID, "bills", 3)

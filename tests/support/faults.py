@@ -73,13 +73,6 @@ def operations_of(act: Callable[[FileSystem], None]) -> list[str]:
     return watched.seen
 
 
-def each_failure(act: Callable[[FileSystem], None]) -> Iterator[tuple[int, int]]:
-    """Return (nth operation, errno) of every possible failure of `act`, to be run on fresh copies."""
-    for nth in range(len(operations_of(act))):
-        for number in (errno.ENOSPC, errno.EIO):
-            yield nth, number
-
-
 class Killing(FileSystem):
     """Kill the process with SIGKILL before the nth operation, or in the middle of a write."""
 

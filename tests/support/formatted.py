@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tierctl.model import RemoteLogSegmentMetadata
 
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import segments_at
 
 DATA = Path(__file__).parents[1] / "data" / "bootstrap"
 NODE_ID, DIRECTORY_ID = 7, "pJDu_PV_mDE7nGFxt1-tOw"
@@ -64,11 +64,7 @@ def files(node: Path) -> dict[str, bytes]:
 
 def segments(node: Path) -> set[tuple[object, ...]]:
     """Return the segments in the node's metadata topic; it must exist."""
-    manager = manager_at(node)
-    try:
-        return {_facts(s) for part in manager.refresh() for s in part.cache.list_remote_log_segments()}
-    finally:
-        manager.close()
+    return {_facts(segment) for segment in segments_at(node)}
 
 
 def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:

@@ -44,7 +44,6 @@ class Lack(Enum):
     CHECKSUMS_400 = (400, "InvalidArgument", "Unsupported header 'x-amz-checksum-crc32c' received")
     """Older Ceph, OCI."""
     WRITES = (501, "NotImplemented", "writes")
-    READS = (400, "InvalidRequest", "reads")
     LISTINGS = (501, "NotImplemented", "listings")
     WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
     READS_FORBIDDEN = (403, "AccessDenied", "reads")
@@ -143,7 +142,6 @@ class LackingStore:
             Lack.CHECKSUMS_400: is_write and bool(checksums - _SKIPPED),
             Lack.WRITES: is_write,
             Lack.WRITES_FORBIDDEN: is_write,
-            Lack.READS: method == "GET" and bool(key),
             Lack.READS_FORBIDDEN: method == "GET" and bool(key),
             Lack.LISTINGS: method == "GET" and "list-type" in query,
             Lack.LISTINGS_FORBIDDEN: method == "GET" and "list-type" in query,

@@ -11,13 +11,13 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicPartition,
     Uuid,
 )
 
 from tests.locallog.made import raise_log_start
+from tests.metadata.events import deletion_of, update_of
 from tests.verify.tiers import NOW_MS, Spoilt
 
 S = RemoteLogSegmentState
@@ -153,16 +153,7 @@ def _misplaced(tier: Spoilt) -> None:
 def update(
     segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, at_ms: int = 0, **other: Any
 ) -> RemoteLogSegmentMetadataUpdate:
-    facts: dict[str, Any] = {
-        "topic": segment.topic,
-        "topic_id": segment.topic_id,
-        "partition": segment.partition,
-        "segment_id": segment.segment_id,
-        "broker_id": 1,
-        "event_timestamp_ms": at_ms,
-        "state": state,
-    }
-    return RemoteLogSegmentMetadataUpdate(**(facts | other))
+    return replace(update_of(segment, state, at_ms=at_ms), **other)
 
 
 def _published(*states: RemoteLogSegmentState, at_ms: int = 0, nth: int = 1) -> Spoil:
@@ -209,19 +200,7 @@ def _marked(state: RemotePartitionDeleteState) -> Spoil:
     def spoil(tier: Spoilt) -> None:
         segment = first()(tier)
         states = list(P)[: list(P).index(state) + 1]
-        tier.append(
-            *(
-                RemotePartitionDeleteMetadata(
-                    topic=segment.topic,
-                    topic_id=segment.topic_id,
-                    partition=0,
-                    broker_id=1,
-                    event_timestamp_ms=0,
-                    state=each,
-                )
-                for each in states
-            )
-        )
+        tier.append(*(deletion_of(segment, each) for each in states))
 
     return spoil
 

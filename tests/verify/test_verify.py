@@ -311,6 +311,7 @@ def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None
     assert _verified(tier, copy_and_delete) == ["stuck_delete", "dangling_copy"]
 
 
+@pytest.mark.matrix
 def test_a_million_objects_take_bytes_each() -> None:
     """Twenty thousand segments with five objects each; the listing is generated while it is read."""
     state, listing = made_tier(20_000)

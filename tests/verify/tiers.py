@@ -21,7 +21,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import Ran
-from tests.metadata.topics import manager_at, topic_in
+from tests.metadata.topics import segments_at, topic_in
 from tests.plan.tier import advance, segment, segment_id
 
 NOW_MS = 4_000_000_000_000
@@ -36,15 +36,8 @@ class Spoilt:
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
         """Return the segments of one partition by start offset."""
-        manager = manager_at(self.metadata)
-        found = [
-            segment
-            for part in manager.refresh()
-            for segment in part.cache.list_remote_log_segments()
-            if (segment.topic, segment.partition) == (topic, partition)
-        ]
-        manager.close()
-        return sorted(found, key=lambda s: s.start_offset)
+        own = (s for s in segments_at(self.metadata) if (s.topic, s.partition) == (topic, partition))
+        return sorted(own, key=lambda s: s.start_offset)
 
     def object(self, segment: RemoteLogSegmentMetadata, suffix: str) -> Path:
         """Return the file of an object, which may be missing."""

@@ -25,7 +25,7 @@ from tierctl.wire.files.checkpoints import (
 from tierctl.wire.files.topics_file import write_topics_file
 from tierctl.wire.kraft import config_record, next_producer_id, topic_of
 
-from tests.metadata.topics import manager_at
+from tests.metadata.topics import state_at
 from tests.support.formatted import DIRECTORY_ID, VERSIONS, bootstrap_name, formatted_dir, formatted_node
 
 Capture = Callable[..., Path]
@@ -44,15 +44,7 @@ def rebuilt(remote: Path, metadata: Path) -> Any:
     """Return the state of a tier as `rebuild` publishes it."""
     request = commands.RebuildRequest(metadata=str(metadata), remote=str(remote), apply=True)
     assert commands.rebuild(request).exit_code == 0
-    return state_of(metadata)
-
-
-def state_of(metadata: Path) -> Any:
-    manager = manager_at(metadata)
-    try:
-        return manager.refresh()
-    finally:
-        manager.close()
+    return state_at(metadata)
 
 
 def facts(state: Any) -> list[Any]:
@@ -119,7 +111,7 @@ def test_a_captured_tier(tier: str, capture: Capture, tmp_path: Path) -> None:
     result = scene.restore()
     assert {outcome.status for outcome in result.outcomes or ()} == {"done"}
     assert files(scene.remote) == objects
-    assert facts(state_of(scene.node)) == facts(scene.state)
+    assert facts(state_at(scene.node)) == facts(scene.state)
     assert scene.topics().keys() == {*scene.saved.topics, "__remote_log_metadata"}
     check_logs(scene, is_readable=tier != "aiven-encrypted")
     whole = files(scene.node)
@@ -165,10 +157,10 @@ def test_one_topic_after_another(version: str, capture: Capture, tmp_path: Path)
     first, second, *_ = scene.saved.topics
     scene.restore(topic=(first,))
     assert scene.topics().keys() == {first, "__remote_log_metadata"}
-    before = facts(state_of(scene.node))
+    before = facts(state_at(scene.node))
     scene.restore(topic=(first, second))
     assert scene.topics().keys() == {first, second, "__remote_log_metadata"}
-    assert [each for each in facts(state_of(scene.node)) if each in before] == before
+    assert [each for each in facts(state_at(scene.node)) if each in before] == before
 
 
 def test_partitions_are_spread_over_log_directories(capture: Capture, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tierctl.model import (
     IndexType,
     IsolationLevel,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
 from tierctl.read.partition_reader import PartitionReader
@@ -24,6 +23,7 @@ from tierctl.read.tasks import ReadTask, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
 from tierctl.wire.batches.records import SCHEMA
 
+from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.test_transactions import LOST, TIP, Log, Store, World, committed
 from tests.read.tier import Tier
@@ -152,16 +152,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
         RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
         RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
     ):
-        update = RemoteLogSegmentMetadataUpdate(
-            topic=gone.topic,
-            topic_id=gone.topic_id,
-            partition=gone.partition,
-            segment_id=gone.segment_id,
-            broker_id=1,
-            event_timestamp_ms=gone.event_timestamp_ms,
-            state=state,
-        )
-        fold_event(update, tier.state, metadata_partition=0, metadata_offset=1_000_000)
+        fold_event(update_of(gone, state), tier.state, metadata_partition=0, metadata_offset=1_000_000)
     view = tier.view("orders")
     for split_bytes in (300_000, 1 << 30):
         tasks = list(plan_read_tasks(view, 0, view.end_offset, split_bytes=split_bytes))

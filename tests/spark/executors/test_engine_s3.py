@@ -13,10 +13,10 @@ from tests.apply.conftest import Ran
 from tests.apply.test_stores import (
     COMPRESSED,
     Place,
-    live_segments,
     test_sweep_and_delete_leave_what_the_broker_left,
 )
 from tests.cli.shell import tierctl as run_here
+from tests.metadata.topics import segments_at
 from tests.spark.clusters import Driver, run_command, spark_home
 from tests.support.servers import S3Server, found
 from tests.support.topic_settings import enabled
@@ -101,7 +101,7 @@ def test_a_lost_lease_ends_the_run(
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
     assert statuses.count("done") == DONE
     assert "pending" in statuses
-    segments = list(live_segments(tmp_path / "metadata"))
+    segments = segments_at(tmp_path / "metadata")
     finished = [s for s in segments if s.state.name == "COPY_SEGMENT_FINISHED"]
     assert len(finished) == DONE
     opened = tier.open()

@@ -24,7 +24,8 @@ from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.base import plain_objects
 from tierctl.storage.stores.local_store import LocalStore
 
-from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
+from tests.metadata.events import TOPIC_ID
+from tests.storage.segments import data_in, delete_segment, metadata_of
 from tests.storage.tiers import local_tier
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 

@@ -1,19 +1,30 @@
-"""Three brokers ran after the metadata topic was lost (a2r): the files of every replica are put back."""
+"""Clusters of three tiering brokers: their history, leaders and replicas."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
-from tests.live.commands import plan, tierctl
-from tests.live.history import ISOLATIONS, lose_metadata
-from tests.live.test_several_brokers import METADATA_SETTINGS, in_sync, leader_of
-from tests.support.broker import Broker, Brokers
+from tests.live.history import ISOLATIONS
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "kept"
+METADATA_SETTINGS = {
+    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "2",
+}
+
+
+def leader_of(asked: Broker, topic: str, partition: int) -> int:
+    """Return the number of the leader; -1 without one, and if the broker has not heard of the partition."""
+    found = asked.admin.list_topics(topic, timeout=10).topics[topic].partitions.get(partition)
+    return -1 if found is None else int(found.leader)
+
+
+def in_sync(asked: Broker, topic: str) -> int:
+    """Return the smallest number of in-sync replicas of a partition."""
+    return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
 
 
 def start(nodes: list[Broker], replicas: int = 3) -> None:
@@ -58,38 +69,6 @@ def raised_on(nodes: Sequence[Broker]) -> list[Broker]:
     found = [node for node in nodes if first_offset(node) > 0]
     assert found
     return found
-
-
-def test_a2r_the_checkpoints_of_every_replica_are_put_back(brokers: Brokers) -> None:
-    nodes = made_history(brokers)
-    records = {how: nodes[0].records(TOPIC, isolation=how) for how in ISOLATIONS}
-    stop(nodes)
-    for node in nodes:
-        lose_metadata(node)
-    start(nodes)
-    nodes[0].wait_for("a raised log start", lambda: nodes[0].offsets("earliest", TOPIC)[TOPIC, 0] > 0)
-    nodes[0].await_idle()
-    time.sleep(5)  # The followers learn of the log start with their next fetch.
-    stop(nodes)
-    raised = raised_on(nodes)
-
-    logs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
-    rebuild = ("rebuild", "--metadata", nodes[0].log_dir, "--remote", nodes[0].remote_dir, *logs)
-    refused = tierctl(*rebuild, "--apply")
-    assert (refused.code, f"{TOPIC}-0: the log start is" in refused.err) == (4, True), refused.err
-    done = plan(*rebuild, "--log-start", "tier", "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
-    written = {step["log_dir"] for step in done["steps"] if step["action"] == "write_checkpoints"}
-    assert written == {str(node.log_dir) for node in raised}
-
-    start(nodes)
-    check_served(nodes, records)
-    leader = leader_of(nodes[0], TOPIC, 0)
-    nodes[leader - 1].stop(kill=True)
-    left = [node for node in nodes if node.is_running]
-    left[0].wait_for("another leader", lambda: leader_of(left[0], TOPIC, 0) not in {-1, leader})
-    check_served(left, records)
-    stop(nodes)
 
 
 def check_served(nodes: list[Broker], records: dict[str, list[Any]]) -> None:

@@ -1,13 +1,50 @@
-"""`fetch` of topics whose objects are refused for lack of rights: one error, unless a record was read."""
+"""`fetch` of segments whose key is missing or whose objects are refused: errors, and the other records."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from Crypto.PublicKey import RSA
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import tierctl
 from tests.support.lacking_store import BUCKET, LackingStore
+
+Capture = Callable[[str], Path]
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "isolation"),
+    [
+        ("no key", "of the broker", "read_committed"),
+        ("another key", "of the broker", "read_uncommitted"),
+        ("no key", "rebuilt", "read_uncommitted"),
+        ("another key", "rebuilt", "read_committed"),
+    ],
+)
+def test_segments_without_their_key(
+    capture: Capture, tmp_path: Path, given: str, source: str, isolation: str
+) -> None:
+    root = capture("aiven-encrypted")
+    other = tmp_path / "other.pem"
+    other.write_bytes(RSA.generate(2048).export_key())
+    keys = ("--aiven-private-key", f"key1={other}") if given == "another key" else ()
+    metadata = ("--rebuild",) if source == "rebuilt" else ("--metadata", root / "broker-logs")
+    ran = tierctl(
+        *("fetch", *metadata, "--remote", root / "bucket", "--log-dir", root / "broker-logs", *keys),
+        *("--topic", "sensors", "--partition", 1, "--isolation", isolation),
+        *("--columns", "offset", "--output", "csv", "--no-header"),
+    )
+    assert ran.code == 7, ran.err
+    found = "another key" if keys else "none that is given"
+    assert f"expected the private key 'key1'{', which decrypts' if keys else ', found'}" in ran.err
+    assert f"found {found}" in ran.err
+    assert "--aiven-private-key key1=FILE" in ran.err
+    assert "Traceback" not in ran.err
+    # Offsets from 722 on are in the local log alone.
+    if source == "of the broker":
+        assert [int(line) for line in ran.lines][:1] == [722]
+
 
 PARTITIONS = {"clicks-0", "clicks-1", "orders-0", "orders-1", "orders-2"}
 """Each one of clicks has 3 segments, each one of orders 5."""

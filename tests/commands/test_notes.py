@@ -1,4 +1,4 @@
-"""Notes about log directories: skipped folders, and the replica that is used."""
+"""Notes of commands: log directories, replicas, skipped partitions and settings that are not used."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from tierctl.commands.local_logs import left_out_notes, read_local_logs, replica_notes
+from tierctl.commands.mutation import skip_lines
+from tierctl.commands.resources import unused_settings
 from tierctl.errors import ExitCode, NotFoundError
-from tierctl.model import TopicIdPartition
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import SilentProgress
+from tierctl.plan.steps import Skip
 
 from tests.cli.shell import tierctl
 from tests.locallog.made import batch, write_log
@@ -108,3 +111,55 @@ def test_a_damaged_checkpoint_leaves_out_the_logs_of_its_directory(tmp_path: Pat
     ran = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
     assert f"warning: unreadable: {data}: offset checkpoint, line 1" in ran.err
     assert ran.code == ExitCode.CORRUPT, ran.err
+
+
+ID = Uuid.from_bytes(bytes(15) + b"\x01")
+OTHER = Uuid.from_bytes(bytes(15) + b"\x02")
+
+
+def skip(
+    topic: str, number: int, reason: str = "off", *, topic_id: Uuid = ID, segment: Uuid | None = None
+) -> Skip:
+    return Skip.of(TopicIdPartition(topic_id, topic, number), reason, segment)
+
+
+@pytest.mark.parametrize(
+    ("skips", "lines"),
+    [
+        ([], []),
+        ([skip("a", 0)], ["skipped a-0: off"]),
+        ([skip("a", n) for n in range(40)], ["skipped 40 partitions of 1 topic (a-[0-39]): off"]),
+        (
+            [skip("a", 0), skip("a", 2), skip("b", 7), skip("a", 1, "behind")],
+            ["skipped 3 partitions of 2 topics (a-[0, 2], b-7): off", "skipped a-1: behind"],
+        ),
+        (
+            [skip(f"t{n}", 0) for n in range(9)],
+            ["skipped 9 partitions of 9 topics (t0-0, t1-0, t2-0, t3-0, t4-0 and 4 more): off"],
+        ),
+        (
+            [skip("a", 0), skip("a", 0, topic_id=OTHER)],
+            ["skipped 2 partitions of 2 topics (a-0, a-0): off"],
+        ),
+        (
+            [skip("a", 0, segment=ID), skip("a", 0, segment=OTHER)],
+            [f"skipped a-0 segment {ID}: off", f"skipped a-0 segment {OTHER}: off"],
+        ),
+    ],
+)
+def test_skip_lines(skips: list[Skip], lines: list[str]) -> None:
+    assert list(skip_lines(skips)) == lines
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_force", "unused"),
+    [
+        ({"retention.ms": "5"}, {"retention.ms": "7"}, ["t.retention.ms=5"]),
+        ({"retention.ms": "7"}, {"retention.ms": "7"}, []),
+        ({"retention.ms": "7", "retention.bytes": "1"}, {"retention.ms": "7"}, ["t.retention.bytes=1"]),
+        ({"retention.ms": "5"}, None, []),
+    ],
+)
+def test_settings(in_file: dict[str, str], in_force: dict[str, str] | None, unused: list[str]) -> None:
+    there = {} if in_force is None else {"t": TopicConfig.from_settings(in_force)}
+    assert unused_settings({"t": TopicConfig.from_settings(in_file)}, there) == unused
