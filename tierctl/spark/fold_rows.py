@@ -5,6 +5,7 @@ A task has all events of its user partitions, in order.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
@@ -104,6 +105,16 @@ KNOWN_PARTITION: Final = "known_partition"
 """The columns of rows that are no events: of a segment and of a user partition of the state before them."""
 
 
+class Rows(StrEnum):
+    """The kinds of rows that a fold can yield."""
+
+    SEGMENTS = "segments"
+    PARTITIONS = "partitions"
+    OUTCOMES = "outcomes"
+    UNUSABLE = "unusable"
+    """The outcomes that are refused or not understood."""
+
+
 Columns = dict[str, pa.Array]
 """Columns of equal length by name."""
 
@@ -113,23 +124,27 @@ _PIECE_ROWS: Final = 1 << 16
 
 
 def rows_of_task(
-    kind: pa.Schema, partition_count: int | None, batches: Iterable[pa.RecordBatch]
+    wanted: Collection[Rows],
+    schema: pa.Schema,
+    partition_count: int | None,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Fold batches with the columns FOLDED; yield rows of one kind: SEGMENTS, PARTITIONS or OUTCOMES.
+    """Fold batches with the columns FOLDED; yield the wanted kinds of rows as batches of `schema`.
 
     Rows with KNOWN_SEGMENT or KNOWN_PARTITION are the state before the events of their metadata partition.
     """
     state, last = TierState(), deque[DecodedEvents](maxlen=1)
     known = _Known(state)
     fold = PartitionFold(state, partition_count, lambda _chunk, events: last.append(events))
-    codes = list(_OUTCOMES) if kind == OUTCOMES else []
+    outcomes_wanted = {Rows.OUTCOMES: tuple(_OUTCOMES), Rows.UNUSABLE: (REFUSED,)}
+    codes = [code for kind, of_kind in outcomes_wanted.items() if kind in wanted for code in of_kind]
     for batch in batches:
         events = known.without(batch)
         is_bad = events.column("error").is_valid()
         bad = events.filter(is_bad)
         if codes and bad.num_rows:
             found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
-            yield batch_of_columns(_not_understood(*found), OUTCOMES)
+            yield batch_of_columns(_not_understood(*found), schema)
         for chunk in record_chunks(events.filter(pc.invert(is_bad))):
             known.restore(chunk.partition)
             outcomes = fold.fold(chunk).outcomes
@@ -139,18 +154,18 @@ def rows_of_task(
             refused = {each.metadata_offset: str(each.error) for each in others}
             state.quarantined.clear()
             if len(chosen):
-                yield batch_of_columns(_outcomes(chunk, last[0], outcomes, chosen, refused), OUTCOMES)
+                yield batch_of_columns(_outcomes(chunk, last[0], outcomes, chosen, refused), schema)
             if codes and astray:
-                yield batch_of_columns(_misplaced(astray), OUTCOMES)
+                yield batch_of_columns(_misplaced(astray), schema)
     known.restore_all()
     for number, table in sorted(state.tables.items()):
         names = partition_names([*table.topic_id_partitions()], number)
-        if kind == PARTITIONS:
-            yield batch_of_columns(_partition_columns(table, names), PARTITIONS)
-        live = table.live_rows() if kind == SEGMENTS else np.empty(0, np.int64)
+        if Rows.PARTITIONS in wanted:
+            yield batch_of_columns(_partition_columns(table, names), schema)
+        live = table.live_rows() if Rows.SEGMENTS in wanted else np.empty(0, np.int64)
         for at in range(0, len(live), _PIECE_ROWS):
             piece = live[at : at + _PIECE_ROWS]
-            yield batch_of_columns(segment_columns(table, piece, names, SEGMENTS.names), SEGMENTS)
+            yield batch_of_columns(segment_columns(table, piece, names, schema.names), schema)
 
 
 class _Known:

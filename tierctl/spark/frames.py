@@ -34,6 +34,7 @@ from tierctl.spark.fold_rows import (
     PARTITIONS,
     SEGMENTS,
     SHARE_ROWS,
+    Rows,
     rows_of_shares,
     rows_of_task,
 )
@@ -59,6 +60,11 @@ _ENDS: Final = {
     "copied": RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
     "deleted": RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
 }
+
+_SUMMED: Final = (
+    *("topic", "topic_id", "partition", "metadata_partition", "state", "segment_size_in_bytes"),
+    *("delete_state", "last_event_offset", "outcome"),
+)
 
 
 def metadata_events(
@@ -127,21 +133,22 @@ class Folded:
     @cached_property
     def segments(self) -> DataFrame:
         """The segments that are not deleted, as a broker derives them, with the columns SEGMENTS."""
-        return self._rows(SEGMENTS)
+        return self.rows((Rows.SEGMENTS,), SEGMENTS)
 
     @cached_property
     def partitions(self) -> DataFrame:
         """The user partitions that an event names, with the columns PARTITIONS."""
-        return self._rows(PARTITIONS)
+        return self.rows((Rows.PARTITIONS,), PARTITIONS)
 
     @cached_property
     def outcomes(self) -> DataFrame:
         """The outcome of each event, with the columns OUTCOMES."""
-        return self._rows(OUTCOMES)
+        return self.rows((Rows.OUTCOMES,), OUTCOMES)
 
-    def _rows(self, kind: pa.Schema) -> DataFrame:
-        fold = partial(rows_of_task, kind, self.partition_count)
-        return self.events.mapInArrow(fold, from_arrow_schema(kind))
+    def rows(self, wanted: Sequence[Rows], columns: pa.Schema) -> DataFrame:
+        """Return the wanted kinds of rows of one fold; `columns` that a kind does not have are null there."""
+        fold = partial(rows_of_task, frozenset(wanted), columns, self.partition_count)
+        return self.events.mapInArrow(fold, from_arrow_schema(columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +216,21 @@ def partition_sizes(segments: DataFrame) -> DataFrame:
     case, its number of segments (`copy_segment_finished`) and their bytes (`copy_segment_finished_bytes`).
     """
     return segments.groupBy("topic", "topic_id", "partition", "metadata_partition").agg(*_sums_by_state())
+
+
+def user_partition_sums(folded: Folded) -> DataFrame:
+    """Return the columns of `partition_sizes` and PARTITIONS of each user partition, in one fold.
+
+    `unusable` counts the rows of OUTCOMES that are refused or not understood; those that name no user
+    partition have one more row.
+    """
+    kinds = {field.name: field for schema in (SEGMENTS, PARTITIONS, OUTCOMES) for field in schema}
+    wanted = (Rows.SEGMENTS, Rows.PARTITIONS, Rows.UNUSABLE)
+    rows = folded.rows(wanted, pa.schema([kinds[name] for name in _SUMMED]))
+    # Neither the outcomes' states nor those of a deletion are states of a segment.
+    sums = [*_sums_by_state(), *(f.max(name).alias(name) for name in ("delete_state", "last_event_offset"))]
+    sums.append(f.count("outcome").alias("unusable"))
+    return rows.groupBy("topic", "topic_id", "partition", "metadata_partition").agg(*sums)
 
 
 def _sums_by_state() -> list[Column]:

@@ -1,6 +1,6 @@
 """The state of the whole tier: the result of folding all events of the metadata topic, and its sizes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -17,13 +17,15 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.events import writer_text
+from tierctl.model.events import RemotePartitionDeleteMetadata, writer_text
 from tierctl.model.times import iso_utc
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.fold_kernels import numbered
 from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
-from tierctl.state.table_arrays import DELETE_FINISHED, KIP405, NO_BROKER, NO_START, STARTED, STATES
+from tierctl.state.table_arrays import DELETE_FINISHED, FINISHED, KIP405, NO_BROKER, NO_START, STARTED, STATES
 from tierctl.wire.arrays import Int64s
+from tierctl.wire.metadata.decode import rows_of
 
 Answer = TypeVar("Answer")
 
@@ -494,6 +496,40 @@ def keep_facts(state: TierState) -> None:
 
 def _stacked(sizes: SegmentSizes) -> Int64s:
     return np.stack([sizes.counts, sizes.sizes_bytes], axis=1)
+
+
+def add_sizes(state: TierState, metadata_partition: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add user partitions of a metadata partition with the sums of their segments.
+
+    A row has `topic`, `topic_id`, `partition`, `delete_state` or None, and for each state of a segment, in
+    lower case, the number of segments, and their bytes under the name with `_bytes`.
+    """
+    by_partition = {TopicIdPartition(Uuid.parse(r["topic_id"]), r["topic"], r["partition"]): r for r in rows}
+    table, marks = state.table(metadata_partition), [str(each) for each in RemotePartitionDeleteState]
+    numbered(table, rows_of([_named(each) for each in by_partition]))
+    partitions = table.partitions
+    sums = np.zeros((len(partitions), 2, len(STATES)), np.int64)
+    for number, row in enumerate(by_partition.values()):
+        sums[number] = [[row.get(f"{each.lower()}{of}", 0) for each in STATES] for of in ("", "_bytes")]
+        found = row["delete_state"]
+        partitions[number]["delete_state"] = -1 if found is None else marks.index(found)
+        partitions[number]["last_offset"] = row["last_event_offset"]
+    partitions["live"] = sums[:, 0].sum(axis=1)
+    partitions["finished"] = sums[:, 0, FINISHED]
+    state.take_partitions(table, 0, metadata_partition)
+    table.drop_segments(sums)
+
+
+def _named(partition: TopicIdPartition) -> RemotePartitionDeleteMetadata:
+    """Return an event that names a user partition, and is not applied."""
+    return RemotePartitionDeleteMetadata(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        broker_id=0,
+        event_timestamp_ms=0,
+        state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+    )
 
 
 def sizes_by_group(

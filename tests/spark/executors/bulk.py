@@ -79,6 +79,7 @@ def damaged(folder: Path) -> Path:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Split small captures as if they were large."""
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(fold, "TASK_EVENTS_MAX", 0)
     monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", 10)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", 20)
