@@ -1,10 +1,11 @@
 """The stream of Spark: each event once, whatever it repeats; a clean end on a signal; runs that go on."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,9 +113,36 @@ def streamed(spark: "SparkSession", topic: Path, warehouse: Path, **how: Any) ->
     return done
 
 
-def test_a_run_goes_on_where_the_tables_end(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
+def newest(checkpoint: Path, folder: str) -> Path:
+    """Return the newest file of a log of the checkpoint."""
+    return max((checkpoint / folder).glob("[0-9]*"), key=lambda path: int(path.name))
+
+
+def forget_commit(checkpoint: Path) -> None:
+    """Leave the checkpoint as a driver does that is killed after the commit of the tables."""
+    last = newest(checkpoint, "commits")
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink()
+
+
+def damage(checkpoint: Path) -> None:
+    (checkpoint / "metadata").write_text("{}")
+
+
+CHECKPOINTS: dict[str, Callable[[Path], None]] = {
+    "as it was": lambda _checkpoint: None,
+    "with a batch that is repeated": forget_commit,
+    "damaged": damage,
+}
+
+
+@pytest.mark.parametrize("what", CHECKPOINTS)
+def test_a_run_goes_on_where_the_tables_end(
+    what: str, topic: Path, tmp_path: Path, spark: "SparkSession"
+) -> None:
     warehouse = tmp_path / "warehouse"
     assert [each.commit for each in streamed(spark, topic, warehouse)] == [1]
+    CHECKPOINTS[what](warehouse / "_checkpoint")
     write(topic, lives(range(50, 53)))
     commits = [each.commit for each in streamed(spark, topic, warehouse) if each.offsets]
     assert commits == [2]
@@ -134,12 +162,29 @@ def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession")
     assert before != rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
+def test_a_checkpoint_of_other_tables(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
+    """The tables were restored from a backup, or made anew: they decide."""
+    warehouse, older = tmp_path / "warehouse", tmp_path / "older"
+    streamed(spark, topic, warehouse)
+    shutil.copytree(warehouse, older)
+    write(topic, lives(range(50, 53)))
+    streamed(spark, topic, warehouse)
+    run(topic, tmp_path / "once")
+    for tables, checkpoint in ((older, warehouse), (tmp_path / "none", warehouse), (warehouse, older)):
+        mixed = tmp_path / f"mixed-{tables.name}"
+        if tables.exists():
+            shutil.copytree(tables, mixed, ignore=shutil.ignore_patterns("_checkpoint"))
+        shutil.copytree(checkpoint / "_checkpoint", mixed / "_checkpoint")
+        streamed(spark, topic, mixed)
+        assert rows_of(mixed) == rows_of(tmp_path / "once")
+
+
 STEPS = ("warehouse.commit", "warehouse.follow.segments", "warehouse.follow.events")
 
 
 @pytest.mark.parametrize("step", rest_in_matrix(STEPS, tried=2))
 def test_stopped_at_a_step_of_a_commit(step: str, topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """The next run reads the events that no commit has."""
+    """Spark repeats the batch; the commit is made once."""
     warehouse = tmp_path / "warehouse"
     streamed(spark, topic, warehouse)
     write(topic, lives(range(50, 53)))

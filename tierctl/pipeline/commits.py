@@ -1,15 +1,15 @@
 """Commits over all tables of a warehouse, although a transaction of Delta changes one table only.
 
 1. Tasks store files, which no table refers to yet.
-2. The commit is made: one transaction of the table `commits` replaces its row. Its transaction id is the
-   commit's number. The row has the processed offsets and the names of the files by which the commit changes
-   the tables.
+2. The commit is made: one transaction of the table `commits` replaces its row. Its transaction ids are the
+   commit's number and, of a batch of Spark's stream, the stream and the batch. The row has the processed
+   offsets and the names of the files by which the commit changes the tables.
 3. The tables follow, each by one transaction with the commit's number.
 
 A run that is killed before step 2 leaves files to which nothing refers, and `vacuum` deletes them. After a
-run that is killed later, the next run first repeats step 3 for the tables that lack the commit. That neither
-reads events nor writes files, so that each event is in `events` once, and so that the fold continues from
-rows of whole commits.
+run that is killed later, the next run first repeats step 3 for the tables that lack the commit, and a batch
+that Spark repeats is known by its number. Neither reads events nor writes files, so that each event is in
+`events` once, and so that the fold continues from rows of whole commits.
 
 Of two runs that make the same commit at the same time, Delta lets one pass step 2, and the other ends with
 LockedError before it has changed a table.
@@ -127,6 +127,11 @@ class LakeTable:
         """Return the number of the pipeline's last commit in this table; 0 before the first."""
         return self.opened.transaction_version(APP_ID) or 0
 
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Return whether the table has a batch of a stream."""
+        found = self.opened.transaction_version(query)
+        return found is not None and found >= batch
+
     def paths(self) -> dict[int, list[str]]:
         """Return the paths of the table's files by bucket; all are in bucket 0 of a table that has none."""
         files = _arrow(self.opened.get_add_actions(flatten=True))
@@ -145,7 +150,9 @@ class LakeTable:
             found: list[dict[str, Any]] = _arrow(self.opened.scan(columns=list(columns))).to_pylist()
             return found
 
-    def commit(self, number: int, adds: Sequence[TableFile], removes: Sequence[TableFile]) -> None:
+    def commit(
+        self, number: int, adds: Sequence[TableFile], removes: Sequence[TableFile], *others: Transaction
+    ) -> None:
         """Add stored files and remove others in one version of the table, as commit `number`.
 
         Raise LockedError if another program has committed the number, or has removed one of the files.
@@ -178,7 +185,7 @@ class LakeTable:
         ]
         properties = CommitProperties(
             custom_metadata={NUMBER_KEY: str(number)},
-            app_transactions=[Transaction(APP_ID, number)],
+            app_transactions=[Transaction(APP_ID, number), *others],
         )
         with translated(f"commit {number} of table {self.name}"):
             self.opened.create_write_transaction(
@@ -309,18 +316,26 @@ class Commits:
         """Return the last commit; its number is 0 before the first."""
         return latest_commit(self._commits)
 
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Return whether a batch of a stream was committed."""
+        return self._commits.has_batch(query, batch)
+
     def files(self, table: str) -> dict[int, list[str]]:
         """Return the paths of the files of a table by bucket."""
         return self._tables[table].paths()
 
-    def commit(self, commit: Commit) -> None:
-        """Make a commit, which follows the latest one; raise LockedError if another run made it."""
+    def commit(self, commit: Commit, *, is_batch: bool) -> None:
+        """Make a commit, which follows the latest one; raise LockedError if another run made it.
+
+        With `is_batch` it is the batch of a stream that it names.
+        """
         self._require_unchanged(commit)
         own = self._store(commit)
         before = [TableFile(table=COMMITS, bucket=0, path=path) for path in self._commits.paths().get(0, ())]
+        others = [Transaction(str(commit.query), commit.batch)] if is_batch else []
         self._begin("warehouse.commit")
         try:
-            self._commits.commit(commit.number, [own], before)
+            self._commits.commit(commit.number, [own], before, *others)
         except LockedError:
             # If the store's response was lost, the retried request finds the commit of its first attempt,
             # which is this run's own.

@@ -1,14 +1,18 @@
 """The pipeline as a query of Structured Streaming over the metadata topic.
 
-Spark plans micro-batches of the source `remote_log_metadata`. Each batch is spread by topic id and partition
-over the buckets of the warehouse, whose tasks fold the events and write files, and becomes one commit.
+Spark plans micro-batches of the source `remote_log_metadata` and keeps their offsets in a checkpoint beside
+the tables. Each batch is spread by topic id and partition over the buckets of the warehouse, whose tasks fold
+the events and write files, and becomes one commit. A batch that Spark repeats changes nothing if it was
+committed.
 
-The tables decide where a stream begins, so that Spark's checkpoint is needed for the time of a run only.
+The tables decide where a stream begins: a checkpoint that does not fit them is replaced. Spark can't reach a
+bucket without a client of its own, so a warehouse there has a checkpoint for the time of a run only.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import threading
 import time
@@ -22,7 +26,7 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
-from tierctl.pipeline.update import PipelineRun, StepResult
+from tierctl.pipeline.update import Batch, PipelineRun, StepResult
 from tierctl.spark.executors.task import task_number
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.session.jvm import is_connect
@@ -52,8 +56,8 @@ def run_stream(
     `on_commit` is called for each commit. Raise the errors of a step and of Spark.
     """
     refuse_connect("sc://" if is_connect(executors.session) else "")
-    with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as checkpoint:
-        batches = _Batches(executors, run, on_commit, Path(checkpoint))
+    with _checkpoint(run) as checkpoint:
+        batches = _Batches(executors, run, on_commit, checkpoint)
         with _started(batches, interval_s) as query:
             checked_s = time.monotonic()
             while query.isActive and batches.error is None:
@@ -114,7 +118,7 @@ class _Batches:
         self.error: Exception | None = None
 
     def commit_batch(self, events: DataFrame, number: int) -> None:
-        """Commit a micro-batch, for `foreachBatch`. It raises what ends the stream."""
+        """Commit a micro-batch, for `foreachBatch`. It raises what ends the stream: the batch is repeated."""
         with self.lock:
             if self.stopping or self.error is not None:
                 raise InterruptedError("the run was told to stop")
@@ -125,7 +129,7 @@ class _Batches:
                 ordered = spread.sortWithinPartitions("metadata_partition", "metadata_offset")
                 return _results(self.executors, ordered, partial(_bucket, job))
 
-            self._step(fold, ends)
+            self._step(fold, ends, Batch(query_of(self.checkpoint), number))
 
     def commit_due(self) -> None:
         """Commit rows that change with time, although no event was appended since the first commit."""
@@ -173,6 +177,46 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
     finally:
         batches.stop()
         query.stop()
+
+
+# The checkpoint of a stream: its id in the file `metadata`, and a file per batch in `offsets`.
+
+
+@contextmanager
+def _checkpoint(run: PipelineRun) -> Iterator[Path]:
+    """Provide the folder of the checkpoint, without one that does not fit the tables."""
+    kept = run.checkpoint
+    if kept is not None:
+        if not _fits(kept, run):
+            shutil.rmtree(kept, ignore_errors=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as folder:
+        yield Path(folder)
+
+
+def _fits(checkpoint: Path, run: PipelineRun) -> bool:
+    """Return whether a stream that goes on from the checkpoint begins where the tables end."""
+    try:
+        numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
+        query, last = query_of(checkpoint), max(numbers)
+        if not run.has_batch(Batch(query, last)):
+            if (checkpoint / "commits" / str(last)).exists():
+                return False
+            # A run was killed after Spark had planned the batch: it is repeated.
+            last -= 1
+        if last < 0:
+            return run.latest.number == 0
+        return (run.latest.query, run.latest.batch) == (query, last) and offsets_of(checkpoint, last) == dict(
+            run.latest.ends
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def query_of(checkpoint: Path) -> str:
+    """Return the id of the checkpoint's stream."""
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])
 
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:

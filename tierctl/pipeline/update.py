@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -63,6 +64,14 @@ class StepResult:
     parts: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a stream of Spark: the id of the stream, and the number of the batch."""
+
+    query: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The metadata topic, the warehouse, and the clock of a run.
@@ -93,14 +102,25 @@ class Pipeline:
             latest = commits.latest()
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
-            yield PipelineRun(self, topic, commits, latest)
+            yield PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
 
 
 class PipelineRun:
-    """A run that holds the lock of the warehouse; `latest` is its last commit."""
+    """A run that holds the lock of the warehouse; `latest` is its last commit.
 
-    def __init__(self, pipeline: Pipeline, topic: MetadataTopic, commits: Commits, latest: Commit) -> None:
+    `checkpoint` is the folder for that of a stream; None for a warehouse in a bucket.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        topic: MetadataTopic,
+        commits: Commits,
+        latest: Commit,
+        checkpoint: Path | None,
+    ) -> None:
         self.pipeline = pipeline
+        self.checkpoint = checkpoint
         self._topic = topic
         self._commits = commits
         self.latest = latest
@@ -130,12 +150,21 @@ class PipelineRun:
         is_known = self.latest.number > 0
         return not is_known or bool(self._due(now_ms) or self._cuts(self.latest.ends) or self.missing())
 
-    def step(self, fold: FoldBuckets, ends: Mapping[int, int] | None = None) -> StepResult:
+    def has_batch(self, batch: Batch) -> bool:
+        """Return whether a batch of a stream was committed."""
+        return self._commits.has_batch(batch.query, batch.number)
+
+    def step(
+        self, fold: FoldBuckets, ends: Mapping[int, int] | None = None, batch: Batch | None = None
+    ) -> StepResult:
         """Commit the events that `fold` gives to the tasks: those up to `ends`, none without it.
 
-        Raises errors of reading, RemoteStorageError and LockedError; the last commit is then unchanged.
+        A `batch` that was committed before changes nothing. Raises errors of reading, RemoteStorageError and
+        LockedError; the last commit is then unchanged.
         """
         before, now_ms = self.latest, self.pipeline.clock_ms()
+        if batch is not None and self.has_batch(batch):
+            return StepResult(before.number)
         self._commits.refresh(before)
         begins, ends = self._topic.beginning_offsets(), ends or {}
         starts = {
@@ -147,8 +176,8 @@ class PipelineRun:
         missing = (*before.missing, *self._missing(begins))
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
-        commit = self._commit(job, results, goal)
-        self._commits.commit(commit)
+        commit = self._commit(job, results, goal, batch)
+        self._commits.commit(commit, is_batch=batch is not None)
         self.latest = commit
         self._commits.maintain(commit.number)
         parts = sum(count > 0 for count in offsets.values())
@@ -189,7 +218,9 @@ class PipelineRun:
             dropped=before.dropped,
         )
 
-    def _commit(self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int]) -> Commit:
+    def _commit(
+        self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int], batch: Batch | None
+    ) -> Commit:
         before, done = self.latest, {each.bucket: each for each in results}
         due_ms = {bucket: at for bucket, at in before.due_ms.items() if bucket not in done}
         due_ms |= {bucket: each.due_ms for bucket, each in done.items() if each.due_ms is not None}
@@ -200,6 +231,8 @@ class PipelineRun:
             topic_id=_topic_id(self._topic),
             metadata_partitions=self._topic.partition_count,
             buckets=job.bucket_count,
+            query=before.query if batch is None else batch.query,
+            batch=before.batch if batch is None else batch.number,
             path=f"part-{job.number:05d}-{uuid4().hex[:12]}.parquet",
             ends=goal,
             cuts=dict(before.cuts) | {number: end for number, (_, end) in job.cuts.items()},

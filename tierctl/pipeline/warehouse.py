@@ -2,6 +2,7 @@
 
     events/ segments/ partitions/ anomalies/    Delta tables; each has one version per commit that changes it
     commits/                                    a Delta table with one row: the last commit
+    _checkpoint/                                the checkpoint of Spark's stream, of a warehouse in a folder
 
 The tables are the state: the fold continues from their rows. The rows of a user partition are in the files of
 its bucket, a number that Spark computes from its topic id and its number.
@@ -39,6 +40,7 @@ SEGMENTS: Final = "segments"
 PARTITIONS: Final = "partitions"
 ANOMALIES: Final = "anomalies"
 COMMITS: Final = "commits"
+CHECKPOINT: Final = "_checkpoint"
 
 TABLES: Final = (EVENTS, SEGMENTS, PARTITIONS, ANOMALIES)
 """The tables for readers, in the order in which a commit reaches them."""
@@ -78,8 +80,9 @@ class Commit:
 
     `ends` has the next offset to read of each metadata partition; `cuts` the log's end where it was found
     below that; `missing` the events that were gone before they were read. `due_ms` has the time at which rows
-    of a bucket change without an event, `dropped` the number of its events that a broker drops. `path` is the
-    file of the commit's row. `added` and `removed` are the files by which the commit changes the tables.
+    of a bucket change without an event, `dropped` the number of its events that a broker drops. `query` and
+    `batch` name the stream of Spark whose batch this is. `path` is the file of the commit's row. `added` and
+    `removed` are the files by which the commit changes the tables.
     """
 
     number: int = 0
@@ -88,6 +91,8 @@ class Commit:
     topic_id: str | None = None
     metadata_partitions: int = 0
     buckets: int = 0
+    query: str | None = None
+    batch: int = -1
     path: str = ""
     ends: Mapping[int, int] = field(default_factory=dict)
     cuts: Mapping[int, int] = field(default_factory=dict)
@@ -122,6 +127,8 @@ COMMITS_SCHEMA: Final = pa.schema(
         ("topic_id", pa.string()),
         ("metadata_partitions", pa.int32()),
         ("buckets", pa.int32()),
+        ("query", pa.string()),
+        ("batch", pa.int64()),
         ("path", pa.string()),
         *((name, pa.map_(pa.int32(), pa.int64())) for name in _MAPS),
         ("missing", pa.list_(pa.field("element", _MISSING))),
@@ -233,13 +240,18 @@ class Warehouse:
                 PLAIN.sync_folder(path.parent)
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yield every key that begins with `prefix`, without those of lock and lease."""
+        """Yield every key that begins with `prefix`, without those of lock, lease and checkpoint."""
         root = self._root
         if root is not None and not root.is_dir():
             return
         for found in self.store.list_objects(prefix):
-            if found.key not in {LOCK, LEASE}:
+            if found.key not in {LOCK, LEASE} and not found.key.startswith(f"{CHECKPOINT}/"):
                 yield found.key
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder of the checkpoint of Spark's stream; None in a bucket, which Spark can't reach."""
+        return None if self._root is None else self._root / CHECKPOINT
 
 
 def require_deltalake() -> None:
