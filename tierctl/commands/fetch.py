@@ -326,7 +326,7 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
         return KeyOccurrences(erase_report(resources, request.erase_report))
     if request.auxiliary_state is not None:
         return _follower_state(resources, request, request.auxiliary_state)
-    if resources.is_on_spark and request.limit is None:
+    if resources.is_on_spark:
         form = "csv" if request.output == "csv" else "json"
         seen = set[str]()
         texts = _record_texts(resources, request, seen)
@@ -463,7 +463,7 @@ def _record_texts(
             binary=str(request.binary),
         )
         steps = _print_steps(resources, request)
-        for found in printed(resources.executors, text_format, steps):
+        for found in printed(resources.executors, text_format, steps, rows_max=request.limit):
             for problem in found.problems:
                 resources.problems.report(problem)
             if found.text:

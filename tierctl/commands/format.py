@@ -460,8 +460,7 @@ def _rounds(
 
     `spans` are the ranges of a topic that is read once.
     """
-    # The first records, whatever they are, need no executors.
-    if resources.is_on_spark and (work.request.limit is None or work.chosen.restricts_events):
+    if resources.is_on_spark:
         assert spans is not None
         rounds = iter([_rendered_on_executors(resources, work, spans)])
     else:
@@ -499,7 +498,8 @@ def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> l
         chosen=work.chosen,
         by_time=work.by_time,
     )
-    return rendered(resources.executors, rendering, spans)
+    count_max = work.request.limit
+    return rendered(resources.executors, rendering, spans, max_messages=count_max)
 
 
 def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iterator[RecordRound]:

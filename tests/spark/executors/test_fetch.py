@@ -81,11 +81,20 @@ def test_every_form_is_the_same(
     same(*cluster, *FORMS[what])
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7, 999, 1000, 1001, 4700, 4701, 100_000])
+def test_so_many_records_and_no_more(
+    here: Here, cluster: list[str], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_records, "SPLIT_BYTES", 300_000)
+    ran = same(*cluster, "--topic", "metrics", "--topic", "clicks", "--limit", str(rows))
+    assert ran.code == 0
+
+
 def test_text_that_grows_beyond_a_task_goes_on_in_another(
     here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(user_records, "TEXT_BYTES_PER_TASK", 100_000)
-    for more in ([], ["--isolation", "read_committed"]):
+    for more in ([], ["--limit", "3900"], ["--isolation", "read_committed"]):
         same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
     assert here.jobs.count(1) > 20
 
@@ -102,7 +111,10 @@ def test_few_records_are_few_bytes(here: Here, cluster: list[str], monkeypatch: 
     with counting(monkeypatch) as asked:
         ran = tierctl(*cluster, "--limit", "5", *SPARK)
     assert len(ran.out.splitlines()) == 5
-    assert here.jobs == []
+    assert here.jobs == [1]
+    assert len(asked.logs) == 1
+    with counting(monkeypatch) as asked:
+        tierctl(*cluster, "--limit", "5", "--isolation", "read_committed", *SPARK)
     assert len(asked.logs) == 1
 
 
@@ -120,6 +132,11 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}", "--topic=orders"]
     ran = same(*args, "--partition=0", *(["--offset=900"] if damage == "index" else []))
     assert ran.code in {7, 10}
+    assert same(*args, "--partition=0", "--limit=100").code == 0
+    if damage == "flip":
+        # The reader is one group of batches ahead of the output.
+        before = heads(logs[1])[0][1]
+        assert same(*args, "--partition=0", f"--offset={before}", "--limit=10").code == 0
 
 
 def test_where_committed_records_end_is_told(here: Here, capture: Capture) -> None:
@@ -132,6 +149,7 @@ def test_where_committed_records_end_is_told(here: Here, capture: Capture) -> No
 
 def test_on_spark(spark: "SparkSession", cluster: list[str], capture: Capture) -> None:
     same(*cluster, "--topic", "payments", "--isolation", "read_committed", "-o", "csv")
+    same(*cluster, "--limit", "5000")
     root = capture("aiven-encrypted")
     key = f"key1={root / 'keys' / 'private.pem'}"
     where = [f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tierctl.metadata.topic import MetadataSplit
 from tierctl.spark.executors import rendered_events as spark_format
 
 from tests.cli.shell import tierctl
@@ -20,7 +21,7 @@ WAYS = (
     ("--property", "print.partition=true", "--property", "sep=|", "--state", "DELETE_SEGMENT_FINISHED"),
     ("--output", "csv", "--topic", "clicks", "--from-offset", "3", "--until", "12"),
     ("--order", "time", "--metadata-partition", "0", "--metadata-partition", "4"),
-    ("--limit", "10", "--topic", "clicks"),
+    ("--limit", "10"),
     ("--limit", "33", "--order", "time", "--type", "RemoteLogSegmentMetadataUpdate"),
 )
 
@@ -50,9 +51,17 @@ def test_damage_has_its_line_once(
     assert "not written to its end" in said.err or "--limit" in way
 
 
-def test_the_first_records_need_no_executors(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(spark_format.Executors, "run")
+def test_few_messages_need_few_splits(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits: list[MetadataSplit] = []
+    run = spark_format.Executors.run
+
+    def counted(self: object, do: object, pieces: list[MetadataSplit], **how: object) -> object:
+        splits.extend(pieces)
+        return run(self, do, pieces, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(spark_format.Executors, "run", counted)
     assert_same("format", "--metadata", within(capture, AFTER), "--limit", "20")
+    assert 0 < sum(split.end_offset - split.start_offset for split in splits) <= 3 * 20
 
 
 @pytest.mark.parametrize(

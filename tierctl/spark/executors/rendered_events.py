@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from threading import Event
 
 from tierctl.in_order import one_ahead
@@ -50,14 +51,17 @@ def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
     return pages
 
 
-def rendered(executors: Executors, rendering: Rendering, spans: Spans) -> list[Iterator[Page]]:
+def rendered(
+    executors: Executors, rendering: Rendering, spans: Spans, *, max_messages: int | None = None
+) -> list[Iterator[Page]]:
     """Return streams of the pages of `spans`, which executors render while the streams are read.
 
     With `rendering.by_time` there is one stream per partition, to be read side by side. Otherwise there is
-    one stream, partition after partition. The streams raise the errors of `render`, and EngineError.
+    one stream, partition after partition. With `max_messages` the first jobs are small, so that little is
+    rendered beyond these lines. The streams raise the errors of `render`, and EngineError.
     """
     if not rendering.by_time:
-        return [_one_after_another(executors, rendering, spans)]
+        return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
     splits = _cut(rendering, spans, RECORDS_PER_JOB // max(len(spans), 1))
     side_by_side = _SideBySide(executors, rendering)
     for number in spans:
@@ -74,11 +78,13 @@ def _offsets(split: MetadataSplit) -> int:
     return split.end_offset - split.start_offset
 
 
-def _one_after_another(executors: Executors, rendering: Rendering, spans: Spans) -> Iterator[Page]:
-    """Yield pages; the next job runs while a job's pages are printed."""
+def _one_after_another(
+    executors: Executors, rendering: Rendering, spans: Spans, *, is_short: bool
+) -> Iterator[Page]:
+    """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
     width = 2 * executors.slots
-    splits = _cut(rendering, spans, RECORDS_PER_JOB // width)
-    jobs = (splits[first : first + width] for first in range(0, len(splits), width))
+    splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
+    jobs = _growing(splits, width) if is_short else _even(splits, width)
     over = Event()
 
     def pages_of(job: Sequence[MetadataSplit]) -> list[Page]:
@@ -92,11 +98,25 @@ def _one_after_another(executors: Executors, rendering: Rendering, spans: Spans)
         return [page for pages in found for page in pages]
 
     # Jobs do not run side by side, because Spark's settings belong to the session.
+    found = map(pages_of, jobs) if is_short else one_ahead(pages_of, jobs)
     try:
-        for pages in one_ahead(pages_of, jobs):
+        for pages in found:
             yield from pages
     finally:
         over.set()
+
+
+def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
+    for first in range(0, len(splits), width):
+        yield splits[first : first + width]
+
+
+def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
+    """Yield one split, then twice as many as before, up to the number that keeps all executors busy."""
+    left, count = iter(splits), 1
+    while job := list(islice(left, count)):
+        yield job
+        count = min(2 * count, width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.read import record_rows
 from tierctl.read.partition_reader import FetchedRecord
 from tierctl.read.readable_log import with_lost_offsets
-from tierctl.read.segment import Report
 from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
 from tierctl.report.render import View
@@ -63,10 +62,11 @@ class PrintStep:
 
 
 class RenderInput(NamedTuple):
-    """The records that an executor renders: those of `task` from `from_offset` on."""
+    """The records that an executor renders: those of `task` from `from_offset` on, at most `rows_max`."""
 
     task: ReadTask
     from_offset: int = 0
+    rows_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,31 +79,47 @@ class Output:
     note: str | None = None
 
 
-Rendered = tuple[bytes, list[TierctlError], int | None, TierctlError | None]
-"""Text, problems, next offset to render (None at the end), and the error that ended it."""
+Rendered = tuple[bytes, int, list[TierctlError], int | None, TierctlError | None]
+"""Text, number of rows, problems, next offset to render (None at the end), and the error that ended it."""
 
 
 def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
     """Render the records of `work`; an error of the store is returned after the records before it."""
-    text, partition = io.StringIO(), work.task.topic_id_partition
-    problems: list[TierctlError] = []
-    next_offset, ended = None, None
-    found = read_task(
-        work.task,
-        shared_tier(text_format.spec),
-        report=problems.append,
-        report_lost=lambda error, first, last: problems.append(with_lost_offsets(error, first, last)),
-        from_offset=work.from_offset,
-    )
+    text = io.StringIO()
+    problems: list[tuple[TierctlError, int]] = []
+    count, last_offset, next_offset, ended = 0, -1, None, None
     try:
-        for columns in found:
-            _write(columns, text_format, partition, text, problems.append)
+        for columns in _columns(text_format, work, problems):
+            shown = columns if work.rows_max is None else columns.slice(0, work.rows_max - count)
+            _write(shown, text_format, work.task.topic_id_partition, text, problems)
+            count += shown.num_rows
+            last_offset = shown["offset"][-1].as_py()
+            if count == work.rows_max:
+                # The reader has read further than the last printed record: drop the problems found after it.
+                problems = [(error, first) for error, first in problems if first <= last_offset]
+                break
             if text.tell() >= TEXT_BYTES_PER_TASK:
-                next_offset = columns["offset"][-1].as_py() + 1
+                next_offset = last_offset + 1
                 break
     except TierctlError as e:
         ended = e
-    return text.getvalue().encode(), problems, next_offset, ended
+    return text.getvalue().encode(), count, [error for error, _ in problems], next_offset, ended
+
+
+def _columns(
+    text_format: TextFormat, work: RenderInput, problems: list[tuple[TierctlError, int]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records; add each problem to `problems` with the first offset that may be missing, or -1."""
+    found = read_task(
+        work.task,
+        shared_tier(text_format.spec),
+        report=lambda error: problems.append((error, -1)),
+        report_lost=lambda error, first, last: problems.append(
+            (with_lost_offsets(error, first, last), first)
+        ),
+        from_offset=work.from_offset,
+    )
+    return (columns for columns in found if columns.num_rows)
 
 
 def _write(
@@ -111,10 +127,14 @@ def _write(
     text_format: TextFormat,
     partition: TopicIdPartition,
     text: io.StringIO,
-    report: Report,
+    problems: list[tuple[TierctlError, int]],
 ) -> None:
     """Write records as `render` does, without the header of csv."""
     encode = record_rows.encoder(record_rows.Binary(text_format.binary))
+
+    def report(error: TierctlError) -> None:
+        problems.append((error, -1))
+
     made = (record_rows.record_row(partition, record, encode, report) for record in _records(columns))
     render(made, text_format.output, record_rows.RECORDS, View(no_header=True), stream=text)
 
@@ -126,45 +146,56 @@ def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:
         yield FetchedRecord._make((*values, tuple((each["key"], each["value"]) for each in headers)))
 
 
-def printed(executors: Executors, text_format: TextFormat, steps: Iterator[PrintStep]) -> Iterator[Output]:
-    """Yield the output of `steps` in order; memory use is bounded.
+def printed(
+    executors: Executors, text_format: TextFormat, steps: Iterator[PrintStep], *, rows_max: int | None = None
+) -> Iterator[Output]:
+    """Yield the output of `steps` in order, up to `rows_max` records; memory use is bounded.
 
-    The next job runs while the text of a job is printed. Raises errors of reading, once the records before
-    them are yielded, and EngineError.
+    The next job runs while the text of a job is printed; with `rows_max` it starts only when it is needed, so
+    that little is read beyond these records. Raises errors of reading, once the records before them are
+    yielded, and EngineError.
     """
-    return _Printer(executors, text_format).run(steps)
+    return _Printer(executors, text_format, rows_max).run(steps)
 
 
 class _Printer:
-    def __init__(self, executors: Executors, text_format: TextFormat) -> None:
+    def __init__(self, executors: Executors, text_format: TextFormat, rows_max: int | None) -> None:
         self._executors = executors
         self._format = text_format
+        self._left = rows_max
+        self._is_short = rows_max is not None
         self._over = Event()
         self._text_per_byte = _TEXT_PER_BYTE
 
     def run(self, steps: Iterator[PrintStep]) -> Iterator[Output]:
+        jobs = self._jobs(steps)
         # Jobs do not run side by side, because Spark's settings belong to the session.
-        found = one_ahead(self._rendered, self._jobs(steps))
+        found = map(self._rendered, jobs) if self._is_short else one_ahead(self._rendered, jobs)
         try:
             for job, results in found:
                 yield from self._print(job, iter(results))
+                if self._left == 0:
+                    return
         finally:
             self._over.set()
 
     def _jobs(self, steps: Iterator[PrintStep]) -> Iterator[list[PrintStep]]:
+        """Group steps into jobs; with `rows_max` the first has one step, and each next one twice as many."""
+        count = 1 if self._is_short else STEPS_PER_JOB
         job: list[PrintStep] = []
         size = 0.0
         for step in steps:
             job.append(step)
             size += (step.task.size_bytes if step.task is not None else 0) * self._text_per_byte
-            if size >= TEXT_BYTES_PER_JOB or len(job) >= STEPS_PER_JOB:
+            if size >= TEXT_BYTES_PER_JOB or len(job) >= count:
                 yield job
-                job, size = [], 0.0
+                job, size, count = [], 0.0, min(2 * count, STEPS_PER_JOB)
         if job:
             yield job
 
     def _rendered(self, job: Sequence[PrintStep]) -> tuple[Sequence[PrintStep], list[Rendered]]:
-        return job, self._run([RenderInput(step.task) for step in job if step.task is not None])
+        work = [RenderInput(step.task, rows_max=self._left) for step in job if step.task is not None]
+        return job, self._run(work)
 
     def _run(self, work: Sequence[RenderInput]) -> list[Rendered]:
         found = self._executors.run(
@@ -183,21 +214,33 @@ class _Printer:
                 raise step.ended
             if step.task is not None:
                 yield from self._print_task(step.task, next(results))
+            if self._left == 0:
+                return
             yield Output(note=step.note)
 
     def _print_task(self, task: ReadTask, result: Rendered) -> Iterator[Output]:
-        size_bytes = 0
+        from_offset = size_bytes = 0
         while True:
-            data, problems, next_offset, ended = result
+            data, count, problems, next_offset, ended = result
+            if self._left is not None and count > self._left:
+                # Tasks before this one printed more records than was known when this job began, so fewer are
+                # left to print: render this task again with the new limit.
+                (result,) = self._run([RenderInput(task, from_offset, self._left)])
+                continue
             size_bytes += len(data)
             topic_id = task.topic_id_partition.topic_id
             yield Output(text=data.decode(), topic_id=topic_id, problems=tuple(problems))
+            if self._left is not None:
+                self._left -= count
+            if self._left == 0:
+                return
             if ended is not None:
                 raise ended
             if next_offset is None:
                 break
             # The text of this task was too large for one job: another job continues at `next_offset`.
-            (result,) = self._run([RenderInput(task, next_offset)])
+            from_offset = next_offset
+            (result,) = self._run([RenderInput(task, from_offset, self._left)])
         self._learn(task.size_bytes, size_bytes)
 
     def _learn(self, size_bytes: int, text_bytes: int) -> None:
