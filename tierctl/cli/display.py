@@ -65,8 +65,10 @@ Following = str | Sequence[str] | Again | None
 class Rows(View):
     """The options about the rows that a command prints."""
 
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", rich_help_panel=SHOW)] = OutputFormat.TABLE
-    """Format of the rows on stdout."""
+    output: Annotated[
+        OutputFormat,
+        typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
+    ] = OutputFormat.TABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,9 @@
 """Make the options of a command from the fields of its request, and the request from a command line.
 
-A field of the request is the one declaration of its option, and the text below the field its help, unless
-Typer's `help` has one. `app` gives each option an environment variable, TIERCTL_<OPTION>, and a key in
-tierctl.toml.
+A field of the request is the one declaration of its option. `app` gives each option an environment variable,
+TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
 
-import ast
 import functools
 import inspect
 import sys
@@ -13,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
-from itertools import pairwise
 from types import EllipsisType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
@@ -199,10 +196,8 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
     """Return the field of a dataclass as a parameter that Typer reads; Typer takes lists, not sequences."""
     annotation = _annotation(kind, field.name)
     value, info, *more = get_args(annotation)
-    info = copy(info)
-    if info.help is None:
-        info.help = _texts(_declaring(kind, field.name)).get(field.name)
     if value is bool and info.default is ...:  # It states no name, and Typer would add one with `no-`.
+        info = copy(info)
         info.param_decls = (f"--{field.name.replace('_', '-')}",)
     if get_origin(value) is tuple:  # Its parser makes it of one text.
         value = str
@@ -214,20 +209,6 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
     return Parameter(
         field.name, Parameter.KEYWORD_ONLY, annotation=Annotated[value, info, *more], default=default
     )
-
-
-@functools.cache
-def _texts(kind: type) -> dict[str, str]:
-    """Return the text below each field of a class, on one line."""
-    module = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
-    found = (each for each in ast.walk(module) if isinstance(each, ast.ClassDef))
-    body = next(each.body for each in found if each.name == kind.__name__)
-    texts = {}
-    for field, below in pairwise(body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                texts[name] = " ".join(text.split())
-    return texts
 
 
 def _info(annotation: Any) -> ParameterInfo | None:

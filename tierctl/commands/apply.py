@@ -61,10 +61,16 @@ _LOG_STARTS = "log_start_offset"
 class ApplyRequest(TierToTierRequest):
     """A request to carry out the plan in a file."""
 
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", show_default=False)]
-    """What --plan-out wrote."""
-    digest: Annotated[str | None, typer.Option(metavar="SHA256", rich_help_panel=DECIDE), TYPED_ONLY] = None
-    """Refuse a plan with another digest than this one, which --plan-out printed."""
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", show_default=False, help="What --plan-out wrote.")]
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHA256",
+            help="Refuse a plan with another digest than this one, which --plan-out printed.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
     max_age_ms: Annotated[
         int,
         typer.Option(

@@ -54,21 +54,48 @@ _FIND = "Which entry"
 class CacheRequest(Request):
     """A request about cache files: `files`, folders of such files among them, and the files in `log_dir`."""
 
-    files: Annotated[Sequence[Path], typer.Argument(metavar="FILE", show_default=False)] = ()
-    """Cache files, or folders that have some: KIP-405's flat files, Kafka 3's remote_log_snapshot; show and
-    verify also read .remoteindex files."""
+    files: Annotated[
+        Sequence[Path],
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Cache files, or folders that have some: KIP-405's flat files, Kafka 3's "
+            "remote_log_snapshot; show and verify also read .remoteindex files.",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCacheRequest(CacheRequest):
     """A request to show the entries of cache files: all of them, or the one that is asked for."""
 
-    epoch: Annotated[int | None, typer.Option(metavar="EPOCH", min=0, rich_help_panel=_FIND)] = None
-    """With --offset: the leader epoch of the offset. .remoteindex files have no leader epochs."""
-    offset: Annotated[int | None, typer.Option(metavar="OFFSET", min=0, rich_help_panel=_FIND)] = None
-    """Print only the entry of the segment that serves this offset of --epoch."""
-    position: Annotated[int | None, typer.Option(metavar="BYTE", min=0, rich_help_panel=_FIND)] = None
-    """Print only the entry at this position, as the column position has it."""
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="EPOCH",
+            min=0,
+            help="With --offset: the leader epoch of the offset. .remoteindex files have no leader epochs.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            metavar="OFFSET",
+            min=0,
+            help="Print only the entry of the segment that serves this offset of --epoch.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    position: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTE",
+            min=0,
+            help="Print only the entry at this position, as the column position has it.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +109,22 @@ class CompactCacheRequest(CacheRequest):
 class BuildCacheRequest(Request):
     """A request to build cache files from the metadata topic in the folder `out`."""
 
-    out: Annotated[Path | None, typer.Option(metavar="DIR", rich_help_panel=WHERE)] = None
-    """The folder of the flat files, one for each user partition."""
-    header: Annotated[HeaderForm, typer.Option(rich_help_panel=SHOW)] = HeaderForm.NAMED
-    """Whether the header of a flat file contains the topic name (named), or not, as in early revisions of
-    KIP-405 (unnamed)."""
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The folder of the flat files, one for each user partition.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    header: Annotated[
+        HeaderForm,
+        typer.Option(
+            help="Whether the header of a flat file contains the topic name (named), or not, as in early "
+            "revisions of KIP-405 (unnamed).",
+            rich_help_panel=SHOW,
+        ),
+    ] = HeaderForm.NAMED
 
     def validate(self) -> None:
         """Implement `Request.validate`."""

@@ -62,13 +62,25 @@ _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 class DeleteRequest(MutationRequest):
     """A request to mark deleted topics, or to delete the objects of those that are marked."""
 
-    find: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """List the topic ids that the metadata has and the cluster's controller does not know. With --mark, mark
-    these topics."""
-    mark: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic if only one
-    id has that name. tierctl exits with code 4 without evidence that the topic is deleted: the cluster does
-    not know its id, or --all-log-dirs."""
+    find: Annotated[
+        bool,
+        typer.Option(
+            help="List the topic ids that the metadata has and the cluster's controller does not know. With "
+            "--mark, mark these topics.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    mark: Annotated[
+        bool,
+        typer.Option(
+            help="Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic "
+            "if only one id has that name. tierctl exits with code 4 without evidence that the topic is "
+            "deleted: the cluster does not know its id, or --all-log-dirs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     all_log_dirs: AllLogDirs = False
     i_know_it_is_deleted: IKnowItIsDeleted = ()
     interval: Annotated[

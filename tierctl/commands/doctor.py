@@ -181,12 +181,24 @@ class OwnSettings:
 class DoctorRequest(Request):
     """A request to check the conditions under which tiering fails."""
 
-    probe_writes: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
-    """Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of --remote. Only
-    this shows whether tierctl may write and delete, and whether the store supports conditional writes and
-    leases. A bucket with versioning keeps these objects as noncurrent versions."""
-    skip: Annotated[Sequence[DoctorCheck], typer.Option(metavar="CHECK", rich_help_panel=DECIDE)] = ()
-    """Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable."""
+    probe_writes: Annotated[
+        bool,
+        typer.Option(
+            help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
+            "--remote. Only this shows whether tierctl may write and delete, and whether the store "
+            "supports conditional writes and leases. A bucket with versioning keeps these objects as "
+            "noncurrent versions.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
+    skip: Annotated[
+        Sequence[DoctorCheck],
+        typer.Option(
+            metavar="CHECK",
+            help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = ()
     own_settings: OwnSettings = field(default=OwnSettings())
 
 

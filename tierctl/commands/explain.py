@@ -49,10 +49,16 @@ class Location(StrEnum):
 class ExplainRequest(Request):
     """A request to explain the segments of one partition: `partition` names it, or has its number."""
 
-    offset: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_FIND)] = None
-    """Only segments with this offset."""
-    segment_id: Annotated[str | None, typer.Option(metavar="ID", rich_help_panel=_FIND)] = None
-    """Explain only the remote segment with this id."""
+    offset: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND),
+    ] = None
+    segment_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Explain only the remote segment with this id.", rich_help_panel=_FIND
+        ),
+    ] = None
     time_ms: Annotated[
         int | None,
         typer.Option(

@@ -202,12 +202,19 @@ _OBJECTS = "Instead of records"
 class FetchRequest(Request):
     """A request for records, or for one of `raw_segment`, `index` and `auxiliary_state` instead."""
 
-    offset: Annotated[str, typer.Option(metavar="N|NAME", rich_help_panel=_RECORDS)] = EARLIEST
-    """Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest."""
-    until: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_RECORDS), TYPED_ONLY] = (
-        None
-    )
-    """End before this offset."""
+    offset: Annotated[
+        str,
+        typer.Option(
+            metavar="N|NAME",
+            help="Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = EARLIEST
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="End before this offset.", rich_help_panel=_RECORDS),
+        TYPED_ONLY,
+    ] = None
     from_time_ms: Annotated[
         int | None,
         typer.Option(
@@ -219,35 +226,87 @@ class FetchRequest(Request):
         ),
     ] = None
     to_time_ms: Annotated[
-        int | None, typer.Option("--to-time", metavar="TIME", parser=parse_time_ms, rich_help_panel=_RECORDS)
+        int | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="End before the first record that is later than this.",
+            rich_help_panel=_RECORDS,
+        ),
     ] = None
-    """End before the first record that is later than this."""
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=_RECORDS)] = None
-    """Stop after N records; with --sort, print the first N rows."""
-    isolation: Annotated[IsolationLevel, typer.Option(rich_help_panel=_RECORDS)] = (
-        IsolationLevel.READ_UNCOMMITTED
-    )
-    """read_committed leaves out records of aborted transactions and ends at the last stable offset."""
-    output: Annotated[OutputFormat | None, typer.Option("--output", "-o", rich_help_panel=SHOW)] = None
-    """Format of the output. Default: for records a table at a terminal, otherwise jsonl; for objects their
-    raw bytes."""
-    binary: Annotated[Binary, typer.Option(rich_help_panel=SHOW)] = Binary.AUTO
-    """How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the fields
-    key_encoding and value_encoding state which. Records of more than 8 MiB are written as sha256, which is an
-    error; --limit-factor raises the limit."""
-    raw_segment: Annotated[str | None, typer.Option(metavar="SEGMENT_ID", rich_help_panel=_OBJECTS)] = None
-    """Print the segment's log as it is stored in the tier, or with --index one of its indexes."""
-    index: Annotated[IndexType | None, typer.Option(rich_help_panel=_OBJECTS)] = None
-    """Print an index of the segment of --raw-segment, or of the segment that contains --offset; with
-    --output, print its decoded entries."""
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Stop after N records; with --sort, print the first N rows.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = None
+    isolation: Annotated[
+        IsolationLevel,
+        typer.Option(
+            help="read_committed leaves out records of aborted transactions and ends at the last stable "
+            "offset.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = IsolationLevel.READ_UNCOMMITTED
+    output: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format of the output. Default: for records a table at a terminal, otherwise jsonl; for "
+            "objects their raw bytes.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
+    binary: Annotated[
+        Binary,
+        typer.Option(
+            help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
+            "fields key_encoding and value_encoding state which. Records of more than 8 MiB are written "
+            "as sha256, which is an error; --limit-factor raises the limit.",
+            rich_help_panel=SHOW,
+        ),
+    ] = Binary.AUTO
+    raw_segment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEGMENT_ID",
+            help="Print the segment's log as it is stored in the tier, or with --index one of its indexes.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
+    index: Annotated[
+        IndexType | None,
+        typer.Option(
+            help="Print an index of the segment of --raw-segment, or of the segment that contains --offset; "
+            "with --output, print its decoded entries.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
     auxiliary_state: Annotated[
-        int | None, typer.Option(metavar="OFFSET", min=1, rich_help_panel=_OBJECTS)
+        int | None,
+        typer.Option(
+            metavar="OFFSET",
+            min=1,
+            help="Print the state that a follower restores from the tier if its leader's local log begins at "
+            "OFFSET: leader epochs and producer snapshot. With --out DIR, also write the follower's "
+            "files.",
+            rich_help_panel=_OBJECTS,
+        ),
     ] = None
-    """Print the state that a follower restores from the tier if its leader's local log begins at OFFSET:
-    leader epochs and producer snapshot. With --out DIR, also write the follower's files."""
-    rebuild: Annotated[bool, typer.Option(rich_help_panel=_RECORDS)] = False
-    """Without --metadata: derive the metadata from the tier's objects, in memory, as the command rebuild
-    does. This reads every segment, or every manifest, of the selected partitions once."""
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            help="Without --metadata: derive the metadata from the tier's objects, in memory, as the command "
+            "rebuild does. This reads every segment, or every manifest, of the selected partitions "
+            "once.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = False
     erase_report: Annotated[
         Sequence[str],
         typer.Option(
@@ -258,8 +317,14 @@ class FetchRequest(Request):
             rich_help_panel=_OBJECTS,
         ),
     ] = ()
-    out: Annotated[Path | None, typer.Option(metavar="PATH", rich_help_panel=_OBJECTS)] = None
-    """Write the object to this file (--auxiliary-state: into this folder)."""
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Write the object to this file (--auxiliary-state: into this folder).",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
 
     @property
     def reads_metadata_of_cluster(self) -> bool:

@@ -128,26 +128,54 @@ class FormatRequest(Request):
     partitions of the metadata topic, and `topic` may name the metadata topic itself.
     """
 
-    bootstrap_server: Annotated[str | None, typer.Option(metavar="HOST:PORT", rich_help_panel=_CONSUMER)] = (
-        None
-    )
-    """Consume the metadata topic of this cluster, from its end, until stopped. --partition then selects
-    partitions of the metadata topic."""
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Consume the metadata topic of this cluster, from its end, until stopped. --partition then "
+            "selects partitions of the metadata topic.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
     kafka_version: Annotated[
         KafkaVersion | None,
-        typer.Option(metavar="VERSION", parser=KafkaVersion.parse, rich_help_panel=_STYLE),
+        typer.Option(
+            metavar="VERSION",
+            parser=KafkaVersion.parse,
+            help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of "
+            "the cluster, otherwise 4.4.",
+            rich_help_panel=_STYLE,
+        ),
     ] = None
-    """With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of the cluster,
-    otherwise 4.4."""
-    files: Annotated[Sequence[Path], typer.Argument(metavar="FILE", show_default=False)] = ()
-    """Segment files of the metadata topic, or files of the kind --input; - is stdin."""
-    input_kind: Annotated[InputKind | None, typer.Option("--input", rich_help_panel=_INPUT)] = None
-    """Content of the files. hex: one value per line. framed: a 4-byte big-endian length, then the value.
-    Without FILE, stdin is read."""
-    order: Annotated[Order, typer.Option(rich_help_panel=_INPUT)] = Order.PARTITION
-    """Partition by partition, or all partitions merged by time."""
-    follow: Annotated[bool, typer.Option("--follow", "-f", rich_help_panel=_INPUT)] = False
-    """Continue with new records until stopped."""
+    files: Annotated[
+        Sequence[Path],
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Segment files of the metadata topic, or files of the kind --input; - is stdin.",
+        ),
+    ] = ()
+    input_kind: Annotated[
+        InputKind | None,
+        typer.Option(
+            "--input",
+            help="Content of the files. hex: one value per line. framed: a 4-byte big-endian length, then "
+            "the value. Without FILE, stdin is read.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None
+    order: Annotated[
+        Order,
+        typer.Option(
+            help="Partition by partition, or all partitions merged by time.", rich_help_panel=_INPUT
+        ),
+    ] = Order.PARTITION
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT
+        ),
+    ] = False
     interval_ms: Annotated[
         int,
         typer.Option(
@@ -162,61 +190,128 @@ class FormatRequest(Request):
         ),
     ] = 1000
     limit: Annotated[
-        int | None, typer.Option("--limit", "--max-messages", metavar="N", min=1, rich_help_panel=_INPUT)
+        int | None,
+        typer.Option(
+            "--limit",
+            "--max-messages",
+            metavar="N",
+            min=1,
+            help="Stop after N records; with --sort, print the first N rows. Kafka's console consumer calls "
+            "it --max-messages.",
+            rich_help_panel=_INPUT,
+        ),
     ] = None
-    """Stop after N records; with --sort, print the first N rows. Kafka's console consumer calls it
-    --max-messages."""
-    from_beginning: Annotated[bool, typer.Option(rich_help_panel=_CONSUMER)] = False
-    """Begin at the first record."""
-    offset: Annotated[str | None, typer.Option(metavar="N", rich_help_panel=_CONSUMER)] = None
-    """Begin at this offset of --partition: a number, earliest or latest."""
-    timeout_ms: Annotated[int | None, typer.Option(metavar="MS", min=0, rich_help_panel=_CONSUMER)] = None
-    """Stop if no new record arrives for this number of milliseconds."""
+    from_beginning: Annotated[
+        bool, typer.Option(help="Begin at the first record.", rich_help_panel=_CONSUMER)
+    ] = False
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Begin at this offset of --partition: a number, earliest or latest.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MS",
+            min=0,
+            help="Stop if no new record arrives for this number of milliseconds.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
     style: Annotated[
-        str | None, typer.Option(metavar="NAME", autocompletion=completion.styles, rich_help_panel=_STYLE)
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.styles,
+            help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
+            "object per line. A plugin can add other names. Default: kip if its properties are given, "
+            "otherwise kafka. A terminal shows a table instead, if there is no option about the text "
+            "and all records exist already.",
+            rich_help_panel=_STYLE,
+        ),
     ] = None
-    """kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one object per
-    line. A plugin can add other names. Default: kip if its properties are given, otherwise kafka. A terminal
-    shows a table instead, if there is no option about the text and all records exist already."""
     properties: Annotated[
         Sequence[str],
-        typer.Option("--property", "--formatter-property", metavar="NAME=VALUE", rich_help_panel=_STYLE),
+        typer.Option(
+            "--property",
+            "--formatter-property",
+            metavar="NAME=VALUE",
+            help="A property of the console consumer: format=json, print.partition=true, sep=; ... "
+            "Repeatable.",
+            rich_help_panel=_STYLE,
+        ),
     ] = ()
-    """A property of the console consumer: format=json, print.partition=true, sep=; ... Repeatable."""
-    print_partition: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
-    """kip: print the metadata partition."""
-    print_message_offset: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
-    """kip: print the metadata offset."""
-    print_version: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
-    """kip: print the record's version."""
-    print_all_event_value_fields: Annotated[bool, typer.Option(rich_help_panel=_STYLE)] = False
-    """With --style kip: print every field instead of the short form."""
+    print_partition: Annotated[
+        bool, typer.Option(help="kip: print the metadata partition.", rich_help_panel=_STYLE)
+    ] = False
+    print_message_offset: Annotated[
+        bool, typer.Option(help="kip: print the metadata offset.", rich_help_panel=_STYLE)
+    ] = False
+    print_version: Annotated[
+        bool, typer.Option(help="kip: print the record's version.", rich_help_panel=_STYLE)
+    ] = False
+    print_all_event_value_fields: Annotated[
+        bool,
+        typer.Option(
+            help="With --style kip: print every field instead of the short form.", rich_help_panel=_STYLE
+        ),
+    ] = False
     sep: Annotated[
-        str | None, typer.Option("--sep", "--separator", metavar="TEXT", rich_help_panel=_STYLE)
+        str | None,
+        typer.Option(
+            "--sep",
+            "--separator",
+            metavar="TEXT",
+            help="With --style kip: text between fields. Default: a comma.",
+            rich_help_panel=_STYLE,
+        ),
     ] = None
-    """With --style kip: text between fields. Default: a comma."""
     vs: Annotated[
-        str | None, typer.Option("--vs", "--value-separator", metavar="TEXT", rich_help_panel=_STYLE)
+        str | None,
+        typer.Option(
+            "--vs",
+            "--value-separator",
+            metavar="TEXT",
+            help="With --style kip: text before event-value. Default: the value of --sep.",
+            rich_help_panel=_STYLE,
+        ),
     ] = None
-    """With --style kip: text before event-value. Default: the value of --sep."""
-    output: Annotated[OutputFormat | None, typer.Option("--output", "-o", rich_help_panel=_STYLE)] = None
-    """Print the fields of --style json as rows in this format."""
-    segment_id: Annotated[Sequence[str], typer.Option(metavar="ID", rich_help_panel=_FILTER)] = ()
-    """Only this segment. Repeatable."""
+    output: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Print the fields of --style json as rows in this format.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    segment_id: Annotated[
+        Sequence[str],
+        typer.Option(metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER),
+    ] = ()
     states: Annotated[
         Sequence[str],
         typer.Option(
-            "--state", metavar="STATE", autocompletion=completion.one_of(STATE_NAMES), rich_help_panel=_FILTER
+            "--state",
+            metavar="STATE",
+            autocompletion=completion.one_of(STATE_NAMES),
+            help="Select events with this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
+            rich_help_panel=_FILTER,
         ),
     ] = ()
-    """Select events with this state, such as COPY_SEGMENT_FINISHED. Repeatable."""
     types: Annotated[
         Sequence[str],
         typer.Option(
-            "--type", metavar="TYPE", autocompletion=completion.one_of(EVENT_TYPES), rich_help_panel=_FILTER
+            "--type",
+            metavar="TYPE",
+            autocompletion=completion.one_of(EVENT_TYPES),
+            help="Select events of this type, such as RemoteLogSegmentMetadata. Repeatable.",
+            rich_help_panel=_FILTER,
         ),
     ] = ()
-    """Select events of this type, such as RemoteLogSegmentMetadata. Repeatable."""
     from_time_ms: Annotated[
         int | None,
         typer.Option(
@@ -228,17 +323,33 @@ class FormatRequest(Request):
         ),
     ] = None
     to_time_ms: Annotated[
-        int | None, typer.Option("--to-time", metavar="TIME", parser=parse_time_ms, rich_help_panel=_FILTER)
+        int | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="Select events up to and including this time.",
+            rich_help_panel=_FILTER,
+        ),
     ] = None
-    """Select events up to and including this time."""
     metadata_partition: Annotated[
-        Sequence[int], typer.Option(metavar="N", min=0, rich_help_panel=_FILTER)
+        Sequence[int],
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Only this partition of the metadata topic. Repeatable.",
+            rich_help_panel=_FILTER,
+        ),
     ] = ()
-    """Only this partition of the metadata topic. Repeatable."""
-    from_offset: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_FILTER)] = None
-    """Begin at this metadata offset."""
-    until: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_FILTER), TYPED_ONLY] = None
-    """End before this metadata offset."""
+    from_offset: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Begin at this metadata offset.", rich_help_panel=_FILTER),
+    ] = None
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="End before this metadata offset.", rich_help_panel=_FILTER),
+        TYPED_ONLY,
+    ] = None
 
     @property
     def reads_metadata_of_cluster(self) -> bool:

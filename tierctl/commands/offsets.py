@@ -51,12 +51,24 @@ class RepairOffsetsRequest(OffsetsRequest):
     """A request to replace unsafe offsets in the file; it only plans unless `apply` is true."""
 
     set_offset: Annotated[
-        Sequence[str], typer.Option("--set", metavar="PARTITION=OFFSET", rich_help_panel=APPLY), TYPED_ONLY
+        Sequence[str],
+        typer.Option(
+            "--set",
+            metavar="PARTITION=OFFSET",
+            help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
     ] = ()
-    """Set the offset of this metadata partition. To raise an offset, add --force. Repeatable."""
-    force: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Allow --set to raise offsets. The events below a raised offset are never read, so segments may be lost.
-    """
+    force: Annotated[
+        bool,
+        typer.Option(
+            help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
+            "may be lost.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
     apply: Apply = False
 
     def validate(self) -> None:

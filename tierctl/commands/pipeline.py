@@ -25,12 +25,25 @@ from tierctl.storage import store_uri
 class RunPipelineRequest(Request):
     """A request to bring the tables in `warehouse` up to the end of the metadata topic."""
 
-    warehouse: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=WHERE)] = None
-    """The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which executors must
-    reach as well. Other stores are not supported, because they cannot guarantee that each commit is made only
-    once."""
-    follow: Annotated[bool, typer.Option("--follow", "-f", rich_help_panel=RUN)] = False
-    """Continue until stopped, with one commit per micro-batch, and print a JSON line for each."""
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which "
+            "executors must reach as well. Other stores are not supported, because they cannot "
+            "guarantee that each commit is made only once.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Continue until stopped, with one commit per micro-batch, and print a JSON line for each.",
+            rich_help_panel=RUN,
+        ),
+    ] = False
     interval_s: Annotated[
         float,
         typer.Option(

@@ -68,9 +68,15 @@ from tierctl.state.tier_state import TierState
 class ReportRequest(Request):
     """A request for the report of a tier."""
 
-    html: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=SHOW)] = None
-    """Write one HTML page to this file instead; it needs no network and no other file. An existing report is
-    replaced atomically; any other existing file is refused."""
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write one HTML page to this file instead; it needs no network and no other file. An "
+            "existing report is replaced atomically; any other existing file is refused.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,83 +221,175 @@ class Request:
     command has options for and ignores the others.
     """
 
-    metadata: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=WHERE)] = None
-    """The metadata topic: kafka://host:port[,host:port...], or a folder with __remote_log_metadata-N/
-    (file:///dir or a plain path). Default: the topic on the cluster of --bootstrap-server. Commands that only
-    read also accept a copy of such a folder in a store: s3://bucket/folder or any other URI that --remote
-    accepts."""
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
+            "__remote_log_metadata-N/ (file:///dir or a plain path). Default: the topic on the cluster "
+            "of --bootstrap-server. Commands that only read also accept a copy of such a folder in a "
+            "store: s3://bucket/folder or any other URI that --remote accepts.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
     bootstrap_server: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT[,...]", rich_help_panel=WHERE)
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT[,...]",
+            help="The cluster that has the topics. Default: the cluster of --metadata kafka://...",
+            rich_help_panel=WHERE,
+        ),
     ] = None
-    """The cluster that has the topics. Default: the cluster of --metadata kafka://..."""
-    command_config: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=WHERE)] = None
-    """Properties file for the connection to a cluster (SASL, TLS), in the format of Kafka's own tools."""
-    broker_config: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=WHERE)] = None
-    """A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply to the
-    metadata topic; the help of a command names other settings that it uses."""
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Properties file for the connection to a cluster (SASL, TLS), in the format of Kafka's own "
+            "tools.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    broker_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply "
+            "to the metadata topic; the help of a command names other settings that it uses.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
     override: Annotated[
-        Sequence[str], typer.Option(metavar="NAME=VALUE", rich_help_panel=HOW), TYPED_ONLY
+        Sequence[str],
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A broker setting that overrides --broker-config: remote.log.manager.task.retry.backoff.ms "
+            "(500), remote.log.manager.task.retry.backoff.max.ms (30000), "
+            "remote.log.manager.task.retry.jitter (0.2), remote.log.metadata.custom.metadata.max.bytes "
+            "(128). Times and sizes may have units, such as 2s and 1K. Repeatable.",
+            rich_help_panel=HOW,
+        ),
+        TYPED_ONLY,
     ] = ()
-    """A broker setting that overrides --broker-config: remote.log.manager.task.retry.backoff.ms (500),
-    remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2),
-    remote.log.metadata.custom.metadata.max.bytes (128). Times and sizes may have units, such as 2s and 1K.
-    Repeatable."""
     throttle_copy: Annotated[
-        int | None, typer.Option(metavar="RATE", parser=parse_rate, rich_help_panel=RUN)
+        int | None,
+        typer.Option(
+            metavar="RATE",
+            parser=parse_rate,
+            help="Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K "
+            "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --broker-config "
+            "(KIP-956), otherwise unlimited.",
+            rich_help_panel=RUN,
+        ),
     ] = None
-    """Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K (powers of
-    1024). Default: remote.log.manager.copy.max.bytes.per.second in --broker-config (KIP-956), otherwise
-    unlimited."""
     throttle_fetch: Annotated[
-        int | None, typer.Option(metavar="RATE", parser=parse_rate, rich_help_panel=RUN)
+        int | None,
+        typer.Option(
+            metavar="RATE",
+            parser=parse_rate,
+            help="Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K "
+            "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in "
+            "--broker-config (KIP-956), otherwise unlimited.",
+            rich_help_panel=RUN,
+        ),
     ] = None
-    """Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K (powers of
-    1024). Default: remote.log.manager.fetch.max.bytes.per.second in --broker-config (KIP-956), otherwise
-    unlimited."""
     throttle: Throttle = field(default_factory=Throttle, compare=False, repr=False)
     """Holds these limits for all tiers of the run, and has the times of its waits."""
-    remote: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=WHERE)] = None
-    """The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., file:///dir or a
-    plain path. For S3, the endpoint, region and credentials come from the usual AWS environment variables and
-    files."""
-    layout: Annotated[Layout | None, typer.Option(rich_help_panel=WHERE)] = None
-    """Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in Aiven's plugin
-    with the rsm.config.* settings of --broker-config. Default: the layout found in the tier, otherwise kafka
-    for folders and aiven for other stores."""
-    aiven_private_key: Annotated[Sequence[str], typer.Option(metavar="[ID=]FILE", rich_help_panel=WHERE)] = ()
-    """Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys that
-    --broker-config names. Repeatable."""
-    log_dir: Annotated[Sequence[Path], typer.Option(metavar="DIR", rich_help_panel=WHERE)] = ()
-    """A broker's log directory. Repeatable."""
-    topic_configs: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=WHERE)] = None
-    """Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics' own settings
-    take precedence."""
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
+            "file:///dir or a plain path. For S3, the endpoint, region and credentials come from the "
+            "usual AWS environment variables and files.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    layout: Annotated[
+        Layout | None,
+        typer.Option(
+            help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in "
+            "Aiven's plugin with the rsm.config.* settings of --broker-config. Default: the layout "
+            "found in the tier, otherwise kafka for folders and aiven for other stores.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    aiven_private_key: Annotated[
+        Sequence[str],
+        typer.Option(
+            metavar="[ID=]FILE",
+            help="Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys "
+            "that --broker-config names. Repeatable.",
+            rich_help_panel=WHERE,
+        ),
+    ] = ()
+    log_dir: Annotated[
+        Sequence[Path],
+        typer.Option(metavar="DIR", help="A broker's log directory. Repeatable.", rich_help_panel=WHERE),
+    ] = ()
+    topic_configs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics' "
+            "own settings take precedence.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
     kafka_version: Annotated[
         KafkaVersion | None,
-        typer.Option(metavar="VERSION", parser=KafkaVersion.parse, rich_help_panel=DECIDE),
+        typer.Option(
+            metavar="VERSION",
+            parser=KafkaVersion.parse,
+            help="Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the "
+            "cluster, otherwise 4.4.",
+            rich_help_panel=DECIDE,
+        ),
     ] = None
-    """Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the cluster,
-    otherwise 4.4."""
-    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", rich_help_panel=WHERE)] = None
-    """Directory that keeps the state between runs, so that the next run reads only new events."""
-    truncated_metadata: Annotated[TruncatedMetadata, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = (
-        TruncatedMetadata.REFUSE
-    )
-    """What to do if the retention of the metadata topic deleted the oldest events of a partition. refuse:
-    decide nothing for the partition, unless --state-dir, its log start offset or the objects in the tier show
-    that its remaining events are complete. accept: decide from the remaining events, as a broker does;
-    objects without events stay in the tier."""
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory that keeps the state between runs, so that the next run reads only new events.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    truncated_metadata: Annotated[
+        TruncatedMetadata,
+        typer.Option(
+            help="What to do if the retention of the metadata topic deleted the oldest events of a "
+            "partition. refuse: decide nothing for the partition, unless --state-dir, its log start "
+            "offset or the objects in the tier show that its remaining events are complete. accept: "
+            "decide from the remaining events, as a broker does; objects without events stay in the "
+            "tier.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = TruncatedMetadata.REFUSE
     topic: Annotated[
-        Sequence[str], typer.Option(metavar="NAME", autocompletion=completion.topics, rich_help_panel=NARROW)
+        Sequence[str],
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.topics,
+            help="Select this topic, or the topics that exist now and match a glob such as 'orders-*'. "
+            "Repeatable.",
+            rich_help_panel=NARROW,
+        ),
     ] = ()
-    """Select this topic, or the topics that exist now and match a glob such as 'orders-*'. Repeatable."""
     partition: Annotated[
         Sequence[int | TopicPartition],
-        typer.Option(metavar="[TOPIC-]N", parser=parse_partition, rich_help_panel=NARROW),
+        typer.Option(
+            metavar="[TOPIC-]N",
+            parser=parse_partition,
+            help="Only this partition, as 0 or orders-0. Repeatable.",
+            rich_help_panel=NARROW,
+        ),
     ] = ()
-    """Only this partition, as 0 or orders-0. Repeatable."""
-    topic_id: Annotated[Sequence[str], typer.Option("--topic-id", metavar="ID", rich_help_panel=NARROW)] = ()
-    """Only this topic id. Repeatable."""
+    topic_id: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW
+        ),
+    ] = ()
     now_ms: Annotated[
         int | None,
         typer.Option(
@@ -323,12 +415,24 @@ class Request:
     ] = COPY_LIMIT_MS
     clock_ms: Callable[[], int] = system_clock_ms
     """The clock: returns the present time in milliseconds since 1970."""
-    engine: Annotated[EngineName, typer.Option(rich_help_panel=RUN)] = EngineName.LOCAL
-    """local: threads of this process. spark: executors of Apache Spark; this process still makes the
-    decisions and writes to the metadata topic."""
-    master: Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=RUN)] = None
-    """With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark Connect.
-    Default: the master of spark-submit or of Spark's configuration, otherwise local[*]."""
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            help="local: threads of this process. spark: executors of Apache Spark; this process still makes "
+            "the decisions and writes to the metadata topic.",
+            rich_help_panel=RUN,
+        ),
+    ] = EngineName.LOCAL
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for "
+            "Spark Connect. Default: the master of spark-submit or of Spark's configuration, otherwise "
+            "local[*].",
+            rich_help_panel=RUN,
+        ),
+    ] = None
     spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""
@@ -399,41 +503,107 @@ class MutationRequest(Request):
     """A request of a command that may change a tier: it only plans unless `apply` is true."""
 
     apply: Apply = False
-    metadata_partitions: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=HOW)] = None
-    """Number of partitions of __remote_log_metadata in the folder of --metadata, where neither the cluster's
-    metadata (__cluster_metadata-0) nor --broker-config states it. A folder that is missing is a lost
-    partition. A new folder gets this number."""
-    plan_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=APPLY)] = None
-    """Write the plan as JSON to this file, for 'tierctl apply'."""
-    allow_live_brokers: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Continue although brokers may do the same work: the cluster tiers a partition, or it is unknown whether
-    it does; or a broker runs on a --log-dir that decides deletes or that shows signs of tiering. A broker
-    that tiers a partition copies every segment again that tierctl copies, because it reads only once, when it
-    becomes leader, what is copied. This option is never needed to copy from a running broker that does not
-    tier."""
-    allow_missing_objects: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Continue although the tier has no objects of the finished segments, because the objects are known to be
-    lost. Without this option tierctl assumes that --remote names the wrong tier and exits."""
-    adopt_tier: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Assign the tier to --metadata: --apply replaces the identity that is stored in the tier. Use it if the
-    metadata topic was created again. Without this option tierctl refuses a tier that belongs to another
-    metadata topic."""
-    no_lease: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, S3 without
-    conditional writes, file systems without locks). You must make sure that no other tierctl changes the
-    tier."""
-    broker_id: Annotated[int, typer.Option(metavar="ID", min=-1, rich_help_panel=HOW), TYPED_ONLY] = (
-        NOT_A_BROKER_ID
-    )
-    """Broker id in published events; -1 means that no broker published them."""
-    wave_size: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=HOW)] = None
-    """Number of segments per wave: their events are published together, then their objects are stored or
-    deleted, then the result is confirmed. Default: 16 for copies (on Spark 2 per concurrent task), 1000 for
-    deletes and publishing."""
-    threads: Annotated[int, typer.Option(metavar="N", min=1, max=256, rich_help_panel=HOW)] = THREADS
-    """Number of segments that are read, stored or deleted at the same time."""
-    attempts: Annotated[int, typer.Option(metavar="N", min=1, rich_help_panel=HOW)] = ATTEMPTS
-    """How often each call to the store is tried before the segment fails."""
+    metadata_partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of partitions of __remote_log_metadata in the folder of --metadata, where neither "
+            "the cluster's metadata (__cluster_metadata-0) nor --broker-config states it. A folder that "
+            "is missing is a lost partition. A new folder gets this number.",
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    plan_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the plan as JSON to this file, for 'tierctl apply'.",
+            rich_help_panel=APPLY,
+        ),
+    ] = None
+    allow_live_brokers: Annotated[
+        bool,
+        typer.Option(
+            help="Continue although brokers may do the same work: the cluster tiers a partition, or it is "
+            "unknown whether it does; or a broker runs on a --log-dir that decides deletes or that "
+            "shows signs of tiering. A broker that tiers a partition copies every segment again that "
+            "tierctl copies, because it reads only once, when it becomes leader, what is copied. This "
+            "option is never needed to copy from a running broker that does not tier.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    allow_missing_objects: Annotated[
+        bool,
+        typer.Option(
+            help="Continue although the tier has no objects of the finished segments, because the objects "
+            "are known to be lost. Without this option tierctl assumes that --remote names the wrong "
+            "tier and exits.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    adopt_tier: Annotated[
+        bool,
+        typer.Option(
+            help="Assign the tier to --metadata: --apply replaces the identity that is stored in the tier. "
+            "Use it if the metadata topic was created again. Without this option tierctl refuses a tier "
+            "that belongs to another metadata topic.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    no_lease: Annotated[
+        bool,
+        typer.Option(
+            help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, "
+            "viewfs://, S3 without conditional writes, file systems without locks). You must make sure "
+            "that no other tierctl changes the tier.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    broker_id: Annotated[
+        int,
+        typer.Option(
+            metavar="ID",
+            min=-1,
+            help="Broker id in published events; -1 means that no broker published them.",
+            rich_help_panel=HOW,
+        ),
+        TYPED_ONLY,
+    ] = NOT_A_BROKER_ID
+    wave_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of segments per wave: their events are published together, then their objects are "
+            "stored or deleted, then the result is confirmed. Default: 16 for copies (on Spark 2 per "
+            "concurrent task), 1000 for deletes and publishing.",
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    threads: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=256,
+            help="Number of segments that are read, stored or deleted at the same time.",
+            rich_help_panel=HOW,
+        ),
+    ] = THREADS
+    attempts: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How often each call to the store is tried before the segment fails.",
+            rich_help_panel=HOW,
+        ),
+    ] = ATTEMPTS
     confirm: Callable[["Plan"], None] = no_question
     """Called with the plan before it is carried out; it may raise an error to stop the run."""
 

@@ -49,12 +49,28 @@ class SizesBy(StrEnum):
 class SegmentsRequest(Request):
     """A request about remote segments: at most one of the five questions below; default: list them."""
 
-    include_deleted: Annotated[bool, typer.Option("--all", rich_help_panel=_FIND)] = False
-    """Also list segments whose deletion has finished."""
-    epoch: Annotated[int | None, typer.Option(metavar="E", min=0, rich_help_panel=_FIND)] = None
-    """With --offset: the leader epoch of the offset. Default: its epoch in the current lineage."""
-    offset: Annotated[int | None, typer.Option(metavar="N", min=0, rich_help_panel=_FIND)] = None
-    """Find the segment from which a broker reads this offset."""
+    include_deleted: Annotated[
+        bool,
+        typer.Option("--all", help="Also list segments whose deletion has finished.", rich_help_panel=_FIND),
+    ] = False
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="E",
+            min=0,
+            help="With --offset: the leader epoch of the offset. Default: its epoch in the current lineage.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Find the segment from which a broker reads this offset.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
     time_ms: Annotated[
         int | None,
         typer.Option(
@@ -66,17 +82,37 @@ class SegmentsRequest(Request):
             rich_help_panel=_FIND,
         ),
     ] = None
-    sizes: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
-    """Print sizes by topic: of the segments' logs, and with --remote of all objects."""
-    by: Annotated[SizesBy, typer.Option(rich_help_panel=SHOW)] = SizesBy.TOPIC
-    """With --sizes: by topic, or by leader epoch of partitions, where a segment counts in each of its epochs
-    as in a broker's remoteLogSize."""
-    offsets: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
-    """Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka 4.2 on) and
-    latest offset of each partition, named as in GetOffsetShell."""
-    check: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
-    """Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code 3 if a
-    problem is more than information."""
+    sizes: Annotated[
+        bool,
+        typer.Option(
+            help="Print sizes by topic: of the segments' logs, and with --remote of all objects.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
+    by: Annotated[
+        SizesBy,
+        typer.Option(
+            help="With --sizes: by topic, or by leader epoch of partitions, where a segment counts in each "
+            "of its epochs as in a broker's remoteLogSize.",
+            rich_help_panel=SHOW,
+        ),
+    ] = SizesBy.TOPIC
+    offsets: Annotated[
+        bool,
+        typer.Option(
+            help="Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka "
+            "4.2 on) and latest offset of each partition, named as in GetOffsetShell.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
+    check: Annotated[
+        bool,
+        typer.Option(
+            help="Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code "
+            "3 if a problem is more than information.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
 
     @property
     def columns(self) -> Columns:

@@ -75,33 +75,79 @@ _RESOURCES = "Resources"
 class SubmitRequest:
     """A request to run `command` on a Spark cluster; it is only prepared unless `run` is true."""
 
-    command: Annotated[Sequence[str], typer.Argument(metavar="-- COMMAND", show_default=False)] = ()
-    """The command of tierctl, with its options."""
+    command: Annotated[
+        Sequence[str],
+        typer.Argument(
+            metavar="-- COMMAND", show_default=False, help="The command of tierctl, with its options."
+        ),
+    ] = ()
     is_mutating: bool = True
     """Whether the command may change a tier: then Spark must not run a task twice at the same time."""
-    master: Annotated[str | None, typer.Option(metavar="URL")] = None
-    """yarn, k8s://https://host:port or spark://host:port."""
-    deploy_mode: Annotated[DeployMode, typer.Option()] = DeployMode.CLIENT
-    """Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only)."""
-    run: Annotated[bool, typer.Option(), TYPED_ONLY] = False
-    """Run spark-submit; otherwise its command line is printed."""
-    num_executors: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=_RESOURCES)] = None
-    """Number of executors, on YARN and Kubernetes."""
-    executor_cores: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=_RESOURCES)] = None
-    """Number of tasks that an executor runs at the same time."""
-    executor_memory: Annotated[str | None, typer.Option(metavar="SIZE", rich_help_panel=_RESOURCES)] = None
-    """Memory per executor, e.g. 4g."""
-    driver_memory: Annotated[str | None, typer.Option(metavar="SIZE", rich_help_panel=_RESOURCES)] = None
-    """Memory of the driver, such as 2g."""
-    python_archive: Annotated[str | None, typer.Option(metavar="FILE", rich_help_panel=_RESOURCES)] = None
-    """Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which the driver and
-    executors unpack and use. Default: the Python of the cluster's machines; on a standalone cluster, the path
-    of this Python."""
-    container_image: Annotated[str | None, typer.Option(metavar="IMAGE", rich_help_panel=_RESOURCES)] = None
-    """On Kubernetes: an image with Spark, Python and tierctl's libraries."""
-    submit_dir: Annotated[Path | None, typer.Option(metavar="DIR")] = None
-    """Folder for the files that the command line uses: tierctl as a zip, and the script. Default:
-    ~/.cache/tierctl."""
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="yarn, k8s://https://host:port or spark://host:port.")
+    ] = None
+    deploy_mode: Annotated[
+        DeployMode,
+        typer.Option(
+            help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes "
+            "only)."
+        ),
+    ] = DeployMode.CLIENT
+    run: Annotated[
+        bool, typer.Option(help="Run spark-submit; otherwise its command line is printed."), TYPED_ONLY
+    ] = False
+    num_executors: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of executors, on YARN and Kubernetes.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    executor_cores: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of tasks that an executor runs at the same time.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    executor_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory per executor, e.g. 4g.", rich_help_panel=_RESOURCES),
+    ] = None
+    driver_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of the driver, such as 2g.", rich_help_panel=_RESOURCES),
+    ] = None
+    python_archive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which "
+            "the driver and executors unpack and use. Default: the Python of the cluster's machines; on "
+            "a standalone cluster, the path of this Python.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    container_image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    submit_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the files that the command line uses: tierctl as a zip, and the script. "
+            "Default: ~/.cache/tierctl.",
+        ),
+    ] = None
     spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""

@@ -451,23 +451,46 @@ class SweepRequest(MutationRequest):
     """A request to delete the segments that a broker's expiration task would delete."""
 
     log_start_offset: Annotated[
-        Sequence[str], typer.Option(metavar="TOPIC-PARTITION=OFFSET", rich_help_panel=DECIDE), TYPED_ONLY
+        Sequence[str],
+        typer.Option(
+            metavar="TOPIC-PARTITION=OFFSET",
+            help="Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
     ] = ()
-    """Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable."""
-    off_lineage: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Also delete segments that diverged from the current lineage, once the log start offset has passed their
-    leader epochs."""
-    unreferenced_epochs: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Also delete segments above the log start offset whose leader epochs are all older than the earliest
-    epoch of the log. Such segments below the log start offset are deleted without this option."""
+    off_lineage: Annotated[
+        bool,
+        typer.Option(
+            help="Also delete segments that diverged from the current lineage, once the log start offset has "
+            "passed their leader epochs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    unreferenced_epochs: Annotated[
+        bool,
+        typer.Option(
+            help="Also delete segments above the log start offset whose leader epochs are all older than the "
+            "earliest epoch of the log. Such segments below the log start offset are deleted without "
+            "this option.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     max_deletes: MaxDeletes = None
     max_fraction: MaxFraction = None
     assume: Annotated[
-        Sequence[str], typer.Option(metavar="TOPIC.SETTING=VALUE", rich_help_panel=DECIDE), TYPED_ONLY
+        Sequence[str],
+        typer.Option(
+            metavar="TOPIC.SETTING=VALUE",
+            help="Plan as if a topic, or each topic that matches a glob, had this retention.ms or "
+            "retention.bytes. Times such as 1h, sizes such as 50G, or numbers as in Kafka. Repeatable. "
+            "Such a plan can't be saved, and --apply refuses it.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
     ] = ()
-    """Plan as if a topic, or each topic that matches a glob, had this retention.ms or retention.bytes. Times
-    such as 1h, sizes such as 50G, or numbers as in Kafka. Repeatable. Such a plan can't be saved, and --apply
-    refuses it."""
 
     @property
     def assumed(self) -> Changes:

@@ -59,23 +59,44 @@ class WhatIfRequest(Request):
     """A request to calculate the contents of a tier after a change of retention settings."""
 
     what_if: Annotated[
-        Sequence[str], typer.Option(metavar="TOPIC.SETTING=VALUE", rich_help_panel=_WHAT_IF)
+        Sequence[str],
+        typer.Option(
+            metavar="TOPIC.SETTING=VALUE",
+            help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
+            "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a "
+            "glob. Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a "
+            "later change of the same setting replaces an earlier one.",
+            rich_help_panel=_WHAT_IF,
+        ),
     ] = ()
-    """Calculate the effect of this change without making it: retention.ms, retention.bytes,
-    local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. Times such
-    as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later change of the same setting
-    replaces an earlier one."""
     price_per_gb_month: Annotated[
-        float | None, typer.Option(metavar="PRICE", min=0, rich_help_panel=_WHAT_IF)
+        float | None,
+        typer.Option(
+            metavar="PRICE",
+            min=0,
+            help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
+            rich_help_panel=_WHAT_IF,
+        ),
     ] = None
-    """With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency."""
     price_per_1000_requests: Annotated[
-        float | None, typer.Option(metavar="PRICE", min=0, rich_help_panel=_WHAT_IF)
+        float | None,
+        typer.Option(
+            metavar="PRICE",
+            min=0,
+            help="With --what-if: the price of a thousand requests that store or delete objects.",
+            rich_help_panel=_WHAT_IF,
+        ),
     ] = None
-    """With --what-if: the price of a thousand requests that store or delete objects."""
-    warehouse: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=_WHAT_IF)] = None
-    """With --what-if: read the tables that 'pipeline run' wrote to this folder instead of the metadata topic.
-    With --engine spark, each executor decides for some of the metadata partitions."""
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="With --what-if: read the tables that 'pipeline run' wrote to this folder instead of the "
+            "metadata topic. With --engine spark, each executor decides for some of the metadata "
+            "partitions.",
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

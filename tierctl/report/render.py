@@ -52,25 +52,44 @@ class View:
     columns: Annotated[
         tuple[str, ...],
         typer.Option(
-            metavar="NAME,...", autocompletion=_complete_columns, parser=_names, rich_help_panel=SHOW
+            metavar="NAME,...",
+            autocompletion=_complete_columns,
+            parser=_names,
+            help="Print these columns, in this order, in every format. Without this option a terminal shows "
+            "as many columns as fit, the most important first.",
+            rich_help_panel=SHOW,
         ),
     ] = ()
-    """Print these columns, in this order, in every format. Without this option a terminal shows as many
-    columns as fit, the most important first."""
     sort: Annotated[
         tuple[str, ...],
         typer.Option(
-            metavar="[-]NAME,...", autocompletion=_complete_columns, parser=_names, rich_help_panel=SHOW
+            metavar="[-]NAME,...",
+            autocompletion=_complete_columns,
+            parser=_names,
+            help="Sort the rows by these columns; - before a name sorts in descending order.",
+            rich_help_panel=SHOW,
         ),
     ] = ()
-    """Sort the rows by these columns; - before a name sorts in descending order."""
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, rich_help_panel=SHOW)] = None
-    """Print only the first N rows. The run and its exit code stay the same."""
-    no_header: Annotated[bool, typer.Option(rich_help_panel=SHOW)] = False
-    """Print tables and csv without a header."""
-    times: Annotated[TimeForm | None, typer.Option(rich_help_panel=SHOW)] = None
-    """Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a terminal,
-    otherwise ms. json, jsonl and csv have ms."""
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Print only the first N rows. The run and its exit code stay the same.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
+    no_header: Annotated[
+        bool, typer.Option(help="Print tables and csv without a header.", rich_help_panel=SHOW)
+    ] = False
+    times: Annotated[
+        TimeForm | None,
+        typer.Option(
+            help="Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a "
+            "terminal, otherwise ms. json, jsonl and csv have ms.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
     now_ms: int = field(default_factory=system_clock_ms)
 
     @property

@@ -45,15 +45,37 @@ class TierToTierRequest(MutationRequest):
     With `from_remote`, `metadata` is the metadata topic of the tier that is copied from.
     """
 
-    from_remote: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=FROM_TIER)] = None
-    """Copy segments from this tier, which --metadata describes, instead of from log directories."""
-    from_layout: Annotated[Layout | None, typer.Option(rich_help_panel=FROM_TIER)] = None
-    """Layout of --from-remote. Default: the layout found there."""
-    to_metadata: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=FROM_TIER)] = None
-    """Metadata topic of --remote, the tier that receives the copies. It must not be the metadata topic of
-    --from-remote."""
-    to_command_config: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=FROM_TIER)] = None
-    """Like --command-config, for --to-metadata. Default: --command-config."""
+    from_remote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Copy segments from this tier, which --metadata describes, instead of from log directories.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
+    from_layout: Annotated[
+        Layout | None,
+        typer.Option(
+            help="Layout of --from-remote. Default: the layout found there.", rich_help_panel=FROM_TIER
+        ),
+    ] = None
+    to_metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Metadata topic of --remote, the tier that receives the copies. It must not be the metadata "
+            "topic of --from-remote.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
+    to_command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Like --command-config, for --to-metadata. Default: --command-config.",
+            rich_help_panel=FROM_TIER,
+        ),
+    ] = None
 
     @property
     def target(self) -> Self:
@@ -99,16 +121,35 @@ class TierToTierRequest(MutationRequest):
 class CopyRequest(TierToTierRequest):
     """A request to copy the segments that a broker's copy task would copy next."""
 
-    clean_dangling: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Also delete the objects of copies that started over 24 hours ago and did not finish, whoever began
-    them. copy always deletes what a killed run of tierctl began; sweep deletes objects below the log start
-    offset."""
-    assume_enabled: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """With --topic: copy these topics although their settings do not state remote.storage.enable. Topics with
-    remote.storage.enable=false and compacted topics are still refused."""
-    create_metadata_topic: Annotated[bool, typer.Option(rich_help_panel=HOW)] = False
-    """Create __remote_log_metadata if the cluster does not have it, with the remote.log.metadata.topic.*
-    settings of --broker-config (default: 50 partitions, 3 replicas)."""
+    clean_dangling: Annotated[
+        bool,
+        typer.Option(
+            help="Also delete the objects of copies that started over 24 hours ago and did not finish, "
+            "whoever began them. copy always deletes what a killed run of tierctl began; sweep deletes "
+            "objects below the log start offset.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    assume_enabled: Annotated[
+        bool,
+        typer.Option(
+            help="With --topic: copy these topics although their settings do not state "
+            "remote.storage.enable. Topics with remote.storage.enable=false and compacted topics are "
+            "still refused.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    create_metadata_topic: Annotated[
+        bool,
+        typer.Option(
+            help="Create __remote_log_metadata if the cluster does not have it, with the "
+            "remote.log.metadata.topic.* settings of --broker-config (default: 50 partitions, 3 "
+            "replicas).",
+            rich_help_panel=HOW,
+        ),
+    ] = False
     custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
     def validate(self) -> None:

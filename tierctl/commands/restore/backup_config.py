@@ -25,8 +25,14 @@ from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 class BackupConfigRequest(Request):
     """A request to save the topics of a cluster; `output_file` is replaced atomically."""
 
-    output_file: Annotated[Path, typer.Option(metavar="FILE", rich_help_panel=SHOW)]
-    """The YAML file to write. An existing file is replaced atomically."""
+    output_file: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="The YAML file to write. An existing file is replaced atomically.",
+            rich_help_panel=SHOW,
+        ),
+    ]
 
 
 class SavedTopicRow(TypedDict):

@@ -189,20 +189,44 @@ class RestoreCheckRequest(Request):
     from the objects of the tier alone.
     """
 
-    metadata: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=WHERE)] = None
-    """The metadata topic of the brokers that are checked. Without this option, or with the value none, its
-    events are not checked."""
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="The metadata topic of the brokers that are checked. Without this option, or with the value "
+            "none, its events are not checked.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
     as_topic: AsTopic = None
     until: RestoreUntil = ()
-    before: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = None
-    """A listing of the tier that --listing-out wrote before the brokers started. Each of its objects must
-    still exist."""
-    listing_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = None
-    """Write the listing of the tier to FILE, for --before of a later check. Without a cluster, only the
-    listing is written."""
-    broker_log: Annotated[Sequence[Path], typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = ()
-    """The server.log of a broker since its start, which must not contain a deletion of a segment. Repeatable.
-    """
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
+            "objects must still exist.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    listing_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, "
+            "only the listing is written.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    broker_log: Annotated[
+        Sequence[Path],
+        typer.Option(
+            metavar="FILE",
+            help="The server.log of a broker since its start, which must not contain a deletion of a "
+            "segment. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = ()
     election_timeout_ms: Annotated[
         int | None,
         typer.Option(
@@ -217,13 +241,25 @@ class RestoreCheckRequest(Request):
             rich_help_panel=DECIDE,
         ),
     ] = None
-    produce: Annotated[str | None, typer.Option(metavar="TOPIC", rich_help_panel=DECIDE)] = None
-    """Write two records with new producers to each checked partition of TOPIC, one of them in a transaction.
-    Consumers of the topic receive these records."""
-    broker_id: Annotated[int, typer.Option(metavar="ID", min=-1, rich_help_panel=DECIDE), TYPED_ONLY] = (
-        NOT_A_BROKER_ID
-    )
-    """Broker id in the events that rebuild or restore published."""
+    produce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
+            "transaction. Consumers of the topic receive these records.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    broker_id: Annotated[
+        int,
+        typer.Option(
+            metavar="ID",
+            min=-1,
+            help="Broker id in the events that rebuild or restore published.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = NOT_A_BROKER_ID
 
     @property
     def reads_metadata_of_cluster(self) -> bool:

@@ -198,10 +198,23 @@ class RestoreNewIdsRequest(MutationRequest):
     directory that has the metadata topic.
     """
 
-    from_id: Annotated[Sequence[str], typer.Option(metavar="ID", rich_help_panel=DECIDE)] = ()
-    """The id of the lost topic, if the tier has objects of several topics with its name. Repeatable."""
-    assume_enabled: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Assume remote.storage.enable=true for the new topics if there is no --topic-configs."""
+    from_id: Annotated[
+        Sequence[str],
+        typer.Option(
+            metavar="ID",
+            help="The id of the lost topic, if the tier has objects of several topics with its name. "
+            "Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = ()
+    assume_enabled: Annotated[
+        bool,
+        typer.Option(
+            help="Assume remote.storage.enable=true for the new topics if there is no --topic-configs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:

@@ -332,8 +332,14 @@ class RestoreLogRequest(MutationRequest):
 
     metadata: RestoredMetadata = None
     as_topic: AsTopic = None
-    as_id: Annotated[str | None, typer.Option(metavar="ID", rich_help_panel=DECIDE)] = None
-    """Id of the new topic. Default: the id in the folders of its partitions in --log-dir."""
+    as_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
     until: RestoreUntil = ()
     after_hole: RestoreAfterHole = False
     without_keys: Annotated[
@@ -348,15 +354,26 @@ class RestoreLogRequest(MutationRequest):
         ),
         TYPED_ONLY,
     ] = None
-    left_out: Annotated[str | None, typer.Option(metavar="DIR", parser=_absolute, rich_help_panel=DECIDE)] = (
-        None
-    )
-    """With --without-keys: folder for the lists of the erased records, one list and its signature per new
-    partition. A list has the SHA-256 of the keys."""
-    sign_with: Annotated[
-        str | None, typer.Option(metavar="FILE", parser=_absolute, rich_help_panel=DECIDE)
+    left_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            parser=_absolute,
+            help="With --without-keys: folder for the lists of the erased records, one list and its "
+            "signature per new partition. A list has the SHA-256 of the keys.",
+            rich_help_panel=DECIDE,
+        ),
     ] = None
-    """With --without-keys: the Ed25519 private key that signs the lists, in PEM without a password."""
+    sign_with: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            parser=_absolute,
+            help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a "
+            "password.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
 
     @property
     def reads_metadata_of_cluster(self) -> bool:

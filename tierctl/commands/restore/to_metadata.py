@@ -339,19 +339,31 @@ class RebuildRequest(MutationRequest):
     """A request to publish the lost metadata again, derived from the objects of the tier."""
 
     log_start: Annotated[
-        str | None, typer.Option(metavar="tier|disk|OFFSET", rich_help_panel=DECIDE), TYPED_ONLY
+        str | None,
+        typer.Option(
+            metavar="tier|disk|OFFSET",
+            help="Log start offset for partitions whose log start offset a broker may have raised because it "
+            "knew no segments, or was cut below its local log by another leader. tier: restore the log "
+            "start offset that the objects of the newest segment state; records that DeleteRecords "
+            "removed before the loss are then served again, and the plan states of how many offsets. "
+            "OFFSET: restore this offset, which must lie between the two; choose the partition with "
+            "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the "
+            "raised offset, and leave out the segments below it. Without this option such partitions "
+            "are refused (exit 4).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
     ] = None
-    """Log start offset for partitions whose log start offset a broker may have raised because it knew no
-    segments, or was cut below its local log by another leader. tier: restore the log start offset that the
-    objects of the newest segment state; records that DeleteRecords removed before the loss are then served
-    again, and the plan states of how many offsets. OFFSET: restore this offset, which must lie between the
-    two; choose the partition with --topic and --partition. Both write the checkpoint files of every replica.
-    disk: keep the raised offset, and leave out the segments below it. Without this option such partitions are
-    refused (exit 4)."""
-    after_hole: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """Where the objects do not tell what became of the offsets between two segments (compacted, cut off, or
-    those of a lost segment), begin the log after them; the segments below are left. Without this option such
-    partitions are left out (exit 7)."""
+    after_hole: Annotated[
+        bool,
+        typer.Option(
+            help="Where the objects do not tell what became of the offsets between two segments (compacted, "
+            "cut off, or those of a lost segment), begin the log after them; the segments below are "
+            "left. Without this option such partitions are left out (exit 7).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     hosts: HostsPlan | None = None
     """What a saved plan writes on each of several hosts."""
 

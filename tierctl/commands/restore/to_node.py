@@ -249,24 +249,52 @@ class RestoreIntoRequest(MutationRequest):
     `log_dir` names the broker's log directories; the metadata topic is created in the first one.
     """
 
-    into: Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
-    """The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir names the log
-    directories of its broker. If the server.properties in --broker-config names several controllers, the
-    output states which file each of them needs."""
-    topics_file: Annotated[str | None, typer.Option(metavar="FILE", rich_help_panel=DECIDE)] = None
-    """The YAML file that backup-config wrote, with topic ids, numbers of partitions and settings. Settings in
-    --topic-configs take precedence."""
-    deletes_are_denied: Annotated[bool, typer.Option(rich_help_panel=APPLY), TYPED_ONLY] = False
-    """Assume that nobody, brokers included, can delete objects of the tier now. Without this option tierctl
-    requires that the bucket has versioning, or that it denies the deletion of a test object that tierctl
-    writes."""
-    copy_of_objects: Annotated[str | None, typer.Option(metavar="URI", rich_help_panel=APPLY), TYPED_ONLY] = (
-        None
-    )
-    """A copy of the tier. tierctl requires that it has every object, with the same size."""
-    publish_later: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
-    """From Kafka 3.9 on: do not write the metadata topic. Publish the events with rebuild --metadata
-    kafka://... once the brokers run. Copying stays disabled until then."""
+    into: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR",
+            show_default=False,
+            help="The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir "
+            "names the log directories of its broker. If the server.properties in --broker-config names "
+            "several controllers, the output states which file each of them needs.",
+        ),
+    ]
+    topics_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The YAML file that backup-config wrote, with topic ids, numbers of partitions and "
+            "settings. Settings in --topic-configs take precedence.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    deletes_are_denied: Annotated[
+        bool,
+        typer.Option(
+            help="Assume that nobody, brokers included, can delete objects of the tier now. Without this "
+            "option tierctl requires that the bucket has versioning, or that it denies the deletion of "
+            "a test object that tierctl writes.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    copy_of_objects: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="A copy of the tier. tierctl requires that it has every object, with the same size.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = None
+    publish_later: Annotated[
+        bool,
+        typer.Option(
+            help="From Kafka 3.9 on: do not write the metadata topic. Publish the events with rebuild "
+            "--metadata kafka://... once the brokers run. Copying stays disabled until then.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
     after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:

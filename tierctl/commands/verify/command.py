@@ -67,35 +67,86 @@ _Key = tuple[Uuid, int]
 class VerifyRequest(Request):
     """A request to compare the metadata with the tier, the logs and the cluster."""
 
-    state_dir: Annotated[Path | None, typer.Option(metavar="DIR", rich_help_panel=WHERE)] = None
-    """The state directory of sweep, for the log start offsets that sweep raised. verify stores here which
-    segments --deep and --sample read, and with --plan-out when each orphan was first seen."""
-    deep: Annotated[bool, typer.Option(rich_help_panel=DECIDE)] = False
-    """Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, and
-    compare the segment with the logs."""
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The state directory of sweep, for the log start offsets that sweep raised. verify stores "
+            "here which segments --deep and --sample read, and with --plan-out when each orphan was "
+            "first seen.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    deep: Annotated[
+        bool,
+        typer.Option(
+            help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the "
+            "indexes, and compare the segment with the logs.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
     sample_percent: Annotated[
         float | None,
-        typer.Option("--sample", metavar="PERCENT", parser=parse_percent, rich_help_panel=DECIDE),
+        typer.Option(
+            "--sample",
+            metavar="PERCENT",
+            parser=parse_percent,
+            help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as "
+            "--deep does. Segments that were not read in the last 30 days are preferred.",
+            rich_help_panel=DECIDE,
+        ),
     ] = None
-    """Fetch a random sample of this percentage of the segments, such as 1%, and check it as --deep does.
-    Segments that were not read in the last 30 days are preferred."""
     budget_bytes: Annotated[
-        int | None, typer.Option("--budget", metavar="BYTES", parser=parse_size, rich_help_panel=DECIDE)
+        int | None,
+        typer.Option(
+            "--budget",
+            metavar="BYTES",
+            parser=parse_size,
+            help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
+            "the sample ends at this size.",
+            rich_help_panel=DECIDE,
+        ),
     ] = None
-    """Fetch random segments up to this total size of their objects, such as 10GB. With --sample, the sample
-    ends at this size."""
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, max=(1 << 32) - 1, rich_help_panel=DECIDE)
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=(1 << 32) - 1,
+            help="Select the same segments as an earlier run of --sample or --budget, which printed this "
+            "seed.",
+            rich_help_panel=DECIDE,
+        ),
     ] = None
-    """Select the same segments as an earlier run of --sample or --budget, which printed this seed."""
-    threads: Annotated[int, typer.Option(metavar="N", min=1, max=256, rich_help_panel=HOW)] = THREADS
-    """Number of segments that --deep fetches at the same time, into a folder for temporary files (TMPDIR)."""
-    plan_out: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=APPLY)] = None
-    """Write the plan of the repairs as JSON, for 'tierctl apply'."""
-    all_log_dirs: Annotated[bool, typer.Option(rich_help_panel=DECIDE), TYPED_ONLY] = False
-    """With --plan-out: state that the --log-dir options name the log directories of all replicas. A topic id
-    without a folder in any of them is then deleted, and its objects are orphans. apply needs this option
-    again."""
+    threads: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=256,
+            help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
+            "(TMPDIR).",
+            rich_help_panel=HOW,
+        ),
+    ] = THREADS
+    plan_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
+            rich_help_panel=APPLY,
+        ),
+    ] = None
+    all_log_dirs: Annotated[
+        bool,
+        typer.Option(
+            help="With --plan-out: state that the --log-dir options name the log directories of all "
+            "replicas. A topic id without a folder in any of them is then deleted, and its objects are "
+            "orphans. apply needs this option again.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     orphan_age_ms: Annotated[
         int | None,
         typer.Option(
