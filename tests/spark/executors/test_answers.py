@@ -358,7 +358,7 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize(("place", "forgets"), zip(BESIDE, (True, False), strict=True))
+@pytest.mark.parametrize(("place", "forgets"), [*zip(BESIDE, (True, False), strict=True)])
 def test_plans_of_sweep_beside_brokers(
     place: str, forgets: bool, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
