@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.model.settings.registry import shown
+from tierctl.model.settings.known import shown
 
 from tests.cli.shell import environment, tierctl
 

@@ -9,7 +9,7 @@ import pytest
 from tierctl.cli.app import COMMANDS, GROUPS, leaves
 from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
-from tierctl.cli.examples import questions
+from tierctl.cli.help import questions
 from tierctl.cli.profiles import option_key
 from tierctl.model.choices import ONLY_SPARK, WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from tierctl.errors import ExitCode, RemoteStorageError, TierctlError, combined_exit_code
-from tierctl.model.choices import Severity
+from tierctl.model.choices import RowEnum, Severity
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Shown
 from tierctl.report.results import TableResult, TableRows
-from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True)

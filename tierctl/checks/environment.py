@@ -25,7 +25,7 @@ from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_log_files, parse_partition_folder
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
-from tierctl.model.settings.registry import holds_secret
+from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.report.texts import bytes_text, counted

@@ -5,10 +5,12 @@ No name is cut, and no choice is divided, at any width from 60 columns on.
 
 import re
 import textwrap
+import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from copy import copy
+from importlib.resources import files
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,7 +21,6 @@ from rich.text import Text
 from typer import rich_utils
 
 from tierctl.cli.everywhere import EVERYWHERE, HELP_ALL
-from tierctl.cli.examples import command_lines, examples
 from tierctl.cli.profiles import option_key
 
 _FOOTER: Final = (
@@ -179,3 +180,52 @@ def _examples(ctx: Any, width: int) -> Iterator[str]:
         text = example.text if example.text.endswith("?") else f"{example.text}:"
         yield from textwrap.wrap(text, width)
         yield from (f"  {line}" for line in command_lines(example.command, width - 2))
+
+
+# Examples of commands in examples.toml, and the questions of operators in questions.toml.
+
+_NO_BREAK = "\0"
+
+
+class Example(NamedTuple):
+    """A command line and a description of what it does."""
+
+    text: str
+    command: str
+
+
+def examples() -> dict[str, tuple[Example, ...]]:
+    """Return the examples of each command by the words after `tierctl`; the program has questions."""
+    return {"": questions("first")} | {
+        path: _of_table(table) for path, table in _tables("examples.toml").items()
+    }
+
+
+def questions(*tables: str) -> tuple[Example, ...]:
+    """Return the questions in these tables (`first`, `more`), each with the command line that answers it."""
+    found = _tables("questions.toml")
+    return tuple(each for table in tables for each in _of_table(found[table]))
+
+
+def _tables(name: str) -> dict[str, dict[str, str]]:
+    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+def _of_table(table: dict[str, str]) -> tuple[Example, ...]:
+    return tuple(Example(text=text, command=command) for text, command in table.items())
+
+
+def command_lines(command: str, width: int) -> Iterator[str]:
+    """Yield a command line after a prompt; if it is too long, as several lines that a shell reads as one."""
+    most = width - 4
+
+    def joined(pair: re.Match[str]) -> str:
+        return _NO_BREAK.join(pair.groups()) if len(pair[0]) <= most else pair[0]
+
+    # An option and its value stay on one line, if they fit.
+    text = re.sub(r"(?<= )(--[\w-]+) ([^-\s]\S*)", joined, f"$ {command}")
+    lines = textwrap.wrap(text, most, break_long_words=False, break_on_hyphens=False)
+    last = len(lines) - 1
+    for i, line in enumerate(lines):
+        continued = " \\" if i < last else ""
+        yield f"{'  ' if i else ''}{line.replace(_NO_BREAK, ' ')}{continued}"

@@ -20,7 +20,7 @@ from tierctl.model import TopicConfig, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import broker, clients, topic
-from tierctl.model.settings.registry import shown
+from tierctl.model.settings.known import shown
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, Table
 from tierctl.plan.preconditions import require_known_names
 from tierctl.report import fields as f

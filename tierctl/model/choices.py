@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol, Self
 
 COPY_LIMIT_MS = 60 * 60 * 1000
 """How long a copy, or a transaction that keeps segments from the tier, may take before it is a problem."""
@@ -119,3 +120,27 @@ class Severity(StrEnum):
     NOT_CHECKED = "not_checked"
     INFO = "info"
     OK = "ok"
+
+
+# A table of kinds as an enum: one member per row, which is equal to the row's name.
+
+
+class NamedRow(Protocol):
+    """A frozen dataclass with the facts about one member."""
+
+    @property
+    def name(self) -> str:
+        """The value of the member, which output and man pages show."""
+        ...
+
+
+class RowEnum(StrEnum):
+    """Base of the tables: a subclass declares `row: Row`, then members such as `GAP = Row("gap", …)`."""
+
+    row: NamedRow
+
+    def __new__(cls, row: NamedRow) -> Self:
+        member = str.__new__(cls, row.name)
+        member._value_ = row.name
+        member.row = row
+        return member

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.choices import RowEnum
 from tierctl.report.texts import printable
-from tierctl.row_enum import RowEnum
 from tierctl.wire.arrays import Bools, Int64s
 
 ITEMS_MAX = 100_000

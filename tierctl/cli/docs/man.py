@@ -18,7 +18,7 @@ from tierctl.checks.findings import FindingKind
 from tierctl.checks.registry import DoctorCheck, RestoreCheck
 from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST, sections
 from tierctl.cli.docs.tree import Node, Option, command_tree
-from tierctl.cli.examples import command_lines, questions
+from tierctl.cli.help import command_lines, questions
 from tierctl.commands.completion import FOLDER
 from tierctl.errors import ExitCode
 from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tierctl.cli.app import COMMANDS, GROUPS, HELP_NAMES, load
-from tierctl.cli.examples import Example, examples
+from tierctl.cli.help import Example, examples
 from tierctl.cli.main import app
 
 

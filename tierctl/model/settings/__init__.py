@@ -3,5 +3,5 @@
 Exports `SETTINGS` (all rows) and one module per scope with its rows: `topic.RETENTION_MS.given(settings)`.
 """
 
-from tierctl.model.settings.registry import SETTINGS, TABLES
+from tierctl.model.settings.known import SETTINGS, TABLES
 from tierctl.model.settings.scopes import Scope, Setting, Table

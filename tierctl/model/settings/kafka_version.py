@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.row_enum import RowEnum
+from tierctl.model.choices import RowEnum
 
 _FIRST_LEVELS = {
     (3, 6): 12,
