@@ -62,8 +62,8 @@ from tierctl.checks.settings import (
     missing_metadata_topic,
 )
 from tierctl.checks.store import REFUSALS, examine_store, probe_store
-from tierctl.commands.request import DECIDE, Request, cluster_location
-from tierctl.commands.resources import Resources, stated_in_file, valid_in_file
+from tierctl.commands.request import DECIDE, Request
+from tierctl.commands.resources import Resources, cluster_location, stated_in_file, valid_in_file
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import list_partitions, read_topic_configs
 from tierctl.metadata.daily_changes import recent_writers

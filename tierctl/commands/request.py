@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
 import typer
 
-from tierctl import locallog
 from tierctl.commands import completion
-from tierctl.errors import NotFoundError, UsageError
-from tierctl.metadata.topic import topic_location
+from tierctl.errors import UsageError
 from tierctl.model import TopicPartition
 from tierctl.model.choices import (
     ATTEMPTS,
@@ -26,9 +24,8 @@ from tierctl.model.choices import (
     NOT_A_BROKER_ID,
     THREADS,
     EngineName,
-    private_keys_of,
 )
-from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation, TruncatedMetadata
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TruncatedMetadata
 from tierctl.model.selection import parse_partition
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms, system_clock_ms
@@ -625,28 +622,3 @@ def request_as(kind: type[R], request: Request) -> R:
     """Return the request of class `kind` with what `request` names; its own fields have their defaults."""
     values: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(Request)}
     return kind(**values)
-
-
-def require_named_files(request: Request) -> None:
-    """Raise NotFoundError or UsageError for a log directory or a key that can't be read.
-
-    Those that its command would not read are included: a mistyped name is an error everywhere.
-    """
-    for folder in request.log_dir:
-        locallog.require_folder(folder)
-    for file in private_keys_of(request.aiven_private_key).values():
-        if not file.is_file():
-            raise NotFoundError(f"--aiven-private-key {file}: no such file")
-
-
-def cluster_location(request: Request) -> TopicLocation | None:
-    """Return the location of the cluster that has the topics, for executors; None without a cluster."""
-    servers = request.cluster_servers
-    if servers is None:
-        return None
-    option, uri = METADATA, servers
-    if request.bootstrap_server is not None:
-        option, uri = BOOTSTRAP_SERVER, f"kafka://{servers}"
-    return topic_location(
-        option, uri, command_config=request.command_config, broker_config=request.broker_config
-    )

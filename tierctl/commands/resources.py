@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from tierctl import kernel, locallog
 from tierctl.apply.run_context import calling_on_signals
 from tierctl.apply.tier_check import tier_contents
-from tierctl.commands.request import MutationRequest, Request, require_named_files
+from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
@@ -36,7 +36,7 @@ from tierctl.model import (
 from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
-from tierctl.model.location import TopicLocation
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text
 from tierctl.model.settings import broker
@@ -181,6 +181,31 @@ def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, T
         for setting, each in config.stated.items()
         if setting not in in_force[name].stated or in_force[name].stated[setting].value != each.value
     ]
+
+
+def require_named_files(request: Request) -> None:
+    """Raise NotFoundError or UsageError for a log directory or a key that can't be read.
+
+    Those that its command would not read are included: a mistyped name is an error everywhere.
+    """
+    for folder in request.log_dir:
+        locallog.require_folder(folder)
+    for file in private_keys_of(request.aiven_private_key).values():
+        if not file.is_file():
+            raise NotFoundError(f"--aiven-private-key {file}: no such file")
+
+
+def cluster_location(request: Request) -> TopicLocation | None:
+    """Return the location of the cluster that has the topics, for executors; None without a cluster."""
+    servers = request.cluster_servers
+    if servers is None:
+        return None
+    option, uri = METADATA, servers
+    if request.bootstrap_server is not None:
+        option, uri = BOOTSTRAP_SERVER, f"kafka://{servers}"
+    return topic_location(
+        option, uri, command_config=request.command_config, broker_config=request.broker_config
+    )
 
 
 # A run with several kinds of errors ends with the exit code that is first in this list.
