@@ -41,7 +41,7 @@ TYPED_ONLY: Final = object()
 
 Such an option chooses what is deleted, or weakens a rule of safety:
 
-    Apply = Annotated[bool, typer.Option("--apply", help="Carry out the plan."), TYPED_ONLY]
+    Apply = Annotated[bool, typer.Option(help="Carry out the plan."), TYPED_ONLY]
 """
 WHERE = "Where things are"
 NARROW = "Which partitions"
@@ -73,7 +73,6 @@ class Layout(StrEnum):
 Apply = Annotated[
     bool,
     typer.Option(
-        "--apply",
         help="Carry out the plan. Without this option the plan is only printed.",
         rich_help_panel=APPLY,
     ),
@@ -82,7 +81,6 @@ Apply = Annotated[
 SparkConf = Annotated[
     Sequence[str],
     typer.Option(
-        "--spark-conf",
         metavar="KEY=VALUE",
         help="With --engine spark: a Spark setting. Credentials are refused. Repeatable.",
         rich_help_panel=RUN,
@@ -91,7 +89,6 @@ SparkConf = Annotated[
 CustomMetadataMaxBytes = Annotated[
     int | None,
     typer.Option(
-        "--custom-metadata-max-bytes",
         metavar="N",
         min=0,
         help="Maximum size of a segment's custom metadata (KIP-917). If a segment has more, the copy of its "
@@ -103,7 +100,6 @@ CustomMetadataMaxBytes = Annotated[
 MaxDeletes = Annotated[
     int | None,
     typer.Option(
-        "--max-deletes",
         metavar="N",
         min=0,
         help="Maximum number of segments that a run may delete. If the plan has more, the run exits with "
@@ -115,7 +111,6 @@ MaxDeletes = Annotated[
 MaxFraction = Annotated[
     float | None,
     typer.Option(
-        "--max-fraction",
         metavar="F",
         min=0,
         max=1,
@@ -128,7 +123,6 @@ MaxFraction = Annotated[
 AllLogDirs = Annotated[
     bool,
     typer.Option(
-        "--all-log-dirs",
         help="State that the --log-dir options name the log directories of all replicas, so that a topic id "
         "without a folder in any of them is deleted. --mark accepts this as evidence where it cannot ask a "
         "cluster. A directory that is unreadable, empty or of another cluster is no evidence.",
@@ -139,7 +133,6 @@ AllLogDirs = Annotated[
 IKnowItIsDeleted = Annotated[
     Sequence[str],
     typer.Option(
-        "--i-know-it-is-deleted",
         metavar="TOPIC_ID",
         help="Mark this topic id without other evidence that the topic is deleted. If the cluster still has "
         "the topic, tierctl refuses anyway. Repeatable.",
@@ -383,9 +376,7 @@ class Request:
     ] = ()
     topic_id: Annotated[
         Sequence[str],
-        typer.Option(
-            "--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW
-        ),
+        typer.Option(metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW),
     ] = ()
     now_ms: Annotated[
         int | None,
