@@ -1,5 +1,7 @@
 """A segment read in windows of any size has the same batches and damage as in one scan."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,9 @@ pytestmark = pytest.mark.usefixtures("every_way")
 class Bytes:
     """Bytes with the interface of a file."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
         self._data = data
-        self.size_bytes = len(data)
+        self.size_bytes = len(data) if size_bytes is None else size_bytes
 
     def read(self, position: int, size_bytes: int) -> bytes:
         return self._data[position : position + size_bytes]
@@ -25,10 +27,12 @@ class Bytes:
         """Do nothing."""
 
 
-def _assert_windows_find_the_same(data: bytes, window_bytes: int) -> None:
+def _assert_windows_find_the_same(data: bytes, window_bytes: int, size_bytes: int | None = None) -> None:
     whole = scan_heads(data, expected_offset=0)
     positions, bad, torn = [], [], []
-    for window in scan_windows(Bytes(data), 0, 0, window_bytes=window_bytes):
+    for window in islice(
+        scan_windows(Bytes(data, size_bytes), 0, 0, window_bytes=window_bytes), len(data) + 2
+    ):
         positions += (window.heads.positions + window.position).tolist()
         bad += [(b.position + window.position, b.end + window.position) for b in window.heads.bad]
         torn += [window.heads.torn] if window.heads.torn else []
@@ -50,6 +54,13 @@ def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, wi
     for batch, at, bit in flips:
         data[positions[batch] + at] ^= 1 << bit
     _assert_windows_find_the_same(bytes(data[: len(data) - cut]), window_bytes)
+
+
+@pytest.mark.parametrize("window_bytes", [10, 500, 100_000])
+@pytest.mark.parametrize("cut", [0, 1, 30, 90])
+def test_a_file_that_was_cut_since_its_size_was_read(cut: int, window_bytes: int) -> None:
+    data = one_record_log(60)
+    _assert_windows_find_the_same(data[: len(data) - cut], window_bytes, len(data) + 10)
 
 
 def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,12 +105,16 @@ def scan_windows(
 ) -> Iterator[Window]:
     """Yield the file from the batch at `position` to the end, each byte in exactly one window.
 
-    A window has `window_bytes`, or more if a batch or a damaged range is larger. Raises the errors of `file`.
+    A window has `window_bytes`, or more if a batch or a damaged range is larger. A file that is cut meanwhile
+    ends there. Raises the errors of `file`.
     """
     size = file.size_bytes
     span = window_bytes
     while position < size:
-        data = file.read(position, min(span, size - position))
+        wanted = min(span, size - position)
+        data = file.read(position, wanted)
+        if len(data) < wanted:  # The file was cut meanwhile.
+            size = position + len(data)
         is_window = position + len(data) < size
         heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
