@@ -7,7 +7,6 @@ import pytest
 from tierctl.errors import (
     AuthenticationError,
     NotFoundError,
-    RemoteObjectDiffers,
     RemoteStorageError,
     UsageError,
 )
@@ -32,26 +31,6 @@ def store(s3_server: S3Server) -> S3Store:
 
 def uploads(store: S3Store) -> list[Any]:
     return list(store._s3.list_multipart_uploads(Bucket=store._bucket).get("Uploads", []))
-
-
-class TestParts:
-    @pytest.mark.parametrize("size_bytes", [5 * MIB, 5 * MIB + 1, 11 * MIB])
-    def test_large_objects_arrive_whole(self, store: S3Store, tmp_path: Path, size_bytes: int) -> None:
-        source = tmp_path / "log"
-        source.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
-        store.put_all({"log": hashed_file(source)})
-        store.verify_all({"log": hashed_file(source)})
-        assert store.sizes_bytes(["log"]) == {"log": size_bytes}
-        with store.open("log", size_bytes - 5) as stream:
-            assert stream.read() == source.read_bytes()[-5:]
-        assert uploads(store) == []
-        changed = bytearray(source.read_bytes())
-        changed[size_bytes // 2] ^= 1
-        source.write_bytes(changed)
-        with pytest.raises(RemoteObjectDiffers):
-            store.verify_all({"log": hashed_file(source)})
-        store.put_all({"log": hashed_file(source)})
-        store.verify_all({"log": hashed_file(source)})
 
 
 class TestOverTls:

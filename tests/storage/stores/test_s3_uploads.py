@@ -23,7 +23,7 @@ from tests.support.servers import S3Server
 
 MIB = 1 << 20
 PART = 5 * MIB
-SIZES = {"one request": 3 * MIB + 1, "parts": 2 * PART + 7}
+SIZES = {"one request": PART, "parts": PART + 1}
 
 
 @pytest.fixture
