@@ -9,13 +9,11 @@ import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.spark import register
-from tierctl.spark.sources.load_options import LogOptions
-from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.predicates import Predicate
-from tierctl.spark.sources.remote_log import rows_of, schema_of
 
 from tests.read.test_damage import flip, heads
 from tests.read.tier import Tier
+from tests.spark.sources.log.loads import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,12 +50,6 @@ class Damaged:
 @pytest.fixture
 def damaged(capture: Capture, tmp_path: Path) -> Damaged:
     return Damaged(capture("tiered-cluster"), tmp_path)
-
-
-def rows(options: dict[str, str], *predicates: Predicate) -> list[dict[str, Any]]:
-    found = LogOptions.of(options)
-    tasks = plan_tasks(found, predicates, tuple(schema_of(found.mode).names))
-    return [row for task in tasks for batch in rows_of(task) for row in batch.to_pylist()]
 
 
 def split(found: list[dict[str, Any]]) -> tuple[list[int], list[dict[str, Any]]]:

@@ -4,24 +4,21 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierctl.errors import NotFoundError, RemoteTierMissing, TierctlError, UsageError
 from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark.sources import log_plan
-from tierctl.spark.sources.load_options import LogOptions
-from tierctl.spark.sources.log_plan import LogTask, NameCheck, Share, plan_tasks
+from tierctl.spark.sources.log_plan import NameCheck, Share
 from tierctl.spark.sources.predicates import Predicate
-from tierctl.spark.sources.remote_log import rows_of, schema_of
+from tierctl.spark.sources.remote_log import rows_of
 
 from tests.read.made import day, made_tier
+from tests.spark.sources.log.loads import Options, Row, rows, tasks_of
 from tests.spark.sources.test_remote_log import aiven, tiered, unclean
 
 Capture = Callable[[str], Path]
-Options = dict[str, str]
-Row = dict[str, Any]
 
 HOURS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
 DAYS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAg"), "days", 0)
@@ -42,17 +39,6 @@ def tier(tmp_path: Path) -> Options:
     for number, partition in enumerate((HOURS, DAYS)):
         options = made_tier(tmp_path, partition, day(random.Random(number))[:4])
     return options
-
-
-def tasks_of(options: Options, *predicates: Predicate) -> list[LogTask]:
-    found = LogOptions.of(options)
-    return plan_tasks(found, predicates, tuple(schema_of(found.mode).names))
-
-
-def rows(options: Options, *predicates: Predicate) -> list[Row]:
-    return [
-        row for task in tasks_of(options, *predicates) for batch in rows_of(task) for row in batch.to_pylist()
-    ]
 
 
 def by_partition(found: list[Row]) -> dict[tuple[str, str, int], list[Row]]:

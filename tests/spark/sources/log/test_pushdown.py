@@ -1,6 +1,5 @@
 """Conditions pushed down to `remote_log` reduce the reads and never drop a row."""
 
-import operator
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -13,11 +12,11 @@ from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.sources.load_options import LogOptions
-from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.predicates import Predicate, Window
-from tierctl.spark.sources.remote_log import SCHEMA, rows_of
 
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
+from tests.spark.sources.log.loads import rows
+from tests.spark.sources.metadata.test_rows import is_true
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,28 +40,8 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made_tier(tmp_path_factory.mktemp("late"), PARTITION, segments)
 
 
-def rows(options: dict[str, str], *predicates: Predicate) -> list[dict[str, Any]]:
-    """Return the rows that Spark would have, without Spark."""
-    found = LogOptions.of(options)
-    tasks = plan_tasks(found, predicates, tuple(SCHEMA.names))
-    return [row for task in tasks for batch in rows_of(task) for row in batch.to_pylist()]
-
-
 def moment(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-
-
-_TEST = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
-
-def is_true(predicate: Predicate, row: dict[str, Any]) -> bool:
-    value = row[predicate.column]
-    found = (
-        value in predicate.value
-        if predicate.operator == "in"
-        else _TEST[predicate.operator](value, predicate.value)
-    )
-    return bool(found) is not predicate.is_negated
 
 
 def some_predicates(rng: random.Random) -> Iterator[list[Predicate]]:

@@ -4,22 +4,21 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.executors.task import shared_tier, take_transfers
-from tierctl.spark.sources.load_options import LogOptions
-from tierctl.spark.sources.log_plan import LogTask, plan_tasks
-from tierctl.spark.sources.remote_log import SCHEMA, rows_of
+from tierctl.spark.sources.remote_log import rows_of
 from tierctl.storage.throttle import Direction, Limit
 from tierctl.wire.batches.batch_head import CompressionType, compress
 
 from tests.cli.shell import tierctl
 from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import day, made_tier
+from tests.spark.sources.log.loads import rows, tasks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,14 +31,6 @@ OTHER = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAg"), "days", 0)
 @pytest.fixture
 def tier(tmp_path: Path) -> dict[str, str]:
     return made_tier(tmp_path, PARTITION, day(random.Random(1)))
-
-
-def tasks(options: dict[str, str]) -> list[LogTask]:
-    return plan_tasks(LogOptions.of(options), (), tuple(SCHEMA.names))
-
-
-def rows(options: dict[str, str]) -> list[dict[str, Any]]:
-    return [row for task in tasks(options) for batch in rows_of(task) for row in batch.to_pylist()]
 
 
 def with_other_objects(tier: dict[str, str], folder: Path) -> dict[str, str]:
@@ -77,9 +68,9 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
         "remote.log.manager.fetch.quota.window.num=2\n"
     )
     small = {"bytes_per_task": "2000"}
-    assert {task.scan.spec.throttle.fetch for task in tasks(tier | small)} == {None}
+    assert {task.scan.spec.throttle.fetch for task in tasks_of(tier | small)} == {None}
     for more, bytes_per_second in (({}, 8 * MIB), ({"throttle_fetch": "1M"}, MIB)):
-        found = tasks(tier | small | {"broker_config": str(server)} | more)
+        found = tasks_of(tier | small | {"broker_config": str(server)} | more)
         assert len(found) > 1
         (limit,) = {task.scan.spec.throttle.fetch for task in found}
         assert isinstance(limit, Limit)
@@ -89,10 +80,10 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
 @pytest.mark.matrix
 def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
     take_transfers()
-    found = tasks(tier | {"throttle_fetch": "100K"})
+    found = tasks_of(tier | {"throttle_fetch": "100K"})
     read = [row for task in found for batch in rows_of(task) for row in batch.to_pylist()]
     assert read == rows(tier)
-    assert shared_tier(found[0].scan.spec) is not shared_tier(tasks(tier)[0].scan.spec)
+    assert shared_tier(found[0].scan.spec) is not shared_tier(tasks_of(tier)[0].scan.spec)
     taken = take_transfers()
     assert taken is not None
     assert taken.waits[Direction.FETCH].sum_s > 0
@@ -101,7 +92,7 @@ def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
 @pytest.mark.parametrize("text", ["", "0", "fast"])
 def test_a_limit_that_is_no_rate(text: str, tier: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="no number of bytes per second"):
-        tasks(tier | {"throttle_fetch": text})
+        tasks_of(tier | {"throttle_fetch": text})
 
 
 LARGE = 65 << 20
