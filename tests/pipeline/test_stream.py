@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.pipeline.stream import fold_woken, run_stream
-from tierctl.pipeline.update import StepResult
+from tierctl.pipeline.update import StepResult, fold_woken, run_stream
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl

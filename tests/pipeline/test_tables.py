@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.pipeline.stream import run_stream
+from tierctl.pipeline.update import run_stream
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import tierctl

@@ -13,8 +13,7 @@ from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
-from tierctl.pipeline.stream import fold_woken, refuse_connect, run_stream
-from tierctl.pipeline.update import Pipeline, StepResult
+from tierctl.pipeline.update import Pipeline, StepResult, fold_woken, refuse_connect, run_stream
 from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
