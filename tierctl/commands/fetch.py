@@ -43,7 +43,7 @@ from tierctl.report.render import SHOW
 from tierctl.report.results import RowLines, Stream, TableResult, TableRows
 
 if TYPE_CHECKING:
-    from tierctl.spark.executors.user_records import PrintStep
+    from tierctl.spark.executors.rendered_text import PrintStep
     from tierctl.state.tier_state import TierState
 
 
@@ -519,7 +519,7 @@ def _record_texts(
 
     Errors and notes are reported when their turn comes.
     """
-    from tierctl.spark.executors.user_records import TextFormat, printed
+    from tierctl.spark.executors.rendered_text import TextFormat, printed
 
     with resources:
         text_format = TextFormat(
@@ -544,7 +544,7 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
 
     Planning runs ahead of the executors; so errors are reported only when the records before them are out.
     """
-    from tierctl.spark.executors.user_records import SPLIT_BYTES, PrintStep
+    from tierctl.spark.executors.rendered_text import SPLIT_BYTES, PrintStep
 
     met: list[TierctlError] = []
     is_committed = request.isolation is IsolationLevel.READ_COMMITTED

@@ -600,7 +600,7 @@ def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> It
 
 def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> list[Iterator[Page]]:
     """Return the pages that executors render."""
-    from tierctl.spark.executors.rendered_events import Rendering, rendered
+    from tierctl.spark.executors.rendered_text import Rendering, rendered_pages
 
     rendering = Rendering(
         location=resources.metadata_location,
@@ -610,7 +610,7 @@ def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> l
         by_time=work.by_time,
     )
     count_max = work.request.limit
-    return rendered(resources.executors, rendering, spans, max_messages=count_max)
+    return rendered_pages(resources.executors, rendering, spans, max_messages=count_max)
 
 
 def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iterator[RecordRound]:

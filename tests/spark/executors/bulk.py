@@ -7,7 +7,7 @@ import pytest
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.spark import fold
 from tierctl.spark.executors import checked_segments
-from tierctl.spark.executors import rendered_events as spark_format
+from tierctl.spark.executors import rendered_text as spark_format
 from tierctl.spark.fold import SparkFold
 from tierctl.wire.metadata.values import encode
 

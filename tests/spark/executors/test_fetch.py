@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.commands.resources import Resources
-from tierctl.spark.executors import user_records
+from tierctl.spark.executors import rendered_text
 
 from tests.cli.shell import Ran, tierctl
 from tests.read.made import counting
@@ -73,11 +73,11 @@ FORMS = {
 
 
 @pytest.mark.parametrize("what", FORMS)
-@pytest.mark.parametrize("split_bytes", [100_000, user_records.SPLIT_BYTES])
+@pytest.mark.parametrize("split_bytes", [100_000, rendered_text.SPLIT_BYTES])
 def test_every_form_is_the_same(
     here: Here, cluster: list[str], what: str, split_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_records, "SPLIT_BYTES", split_bytes)
+    monkeypatch.setattr(rendered_text, "SPLIT_BYTES", split_bytes)
     same(*cluster, *FORMS[what])
 
 
@@ -85,7 +85,7 @@ def test_every_form_is_the_same(
 def test_so_many_records_and_no_more(
     here: Here, cluster: list[str], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_records, "SPLIT_BYTES", 300_000)
+    monkeypatch.setattr(rendered_text, "SPLIT_BYTES", 300_000)
     ran = same(*cluster, "--topic", "metrics", "--topic", "clicks", "--limit", str(rows))
     assert ran.code == 0
 
@@ -93,15 +93,15 @@ def test_so_many_records_and_no_more(
 def test_text_that_grows_beyond_a_task_goes_on_in_another(
     here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_records, "TEXT_BYTES_PER_TASK", 100_000)
+    monkeypatch.setattr(rendered_text, "TEXT_BYTES_PER_TASK", 100_000)
     for more in ([], ["--limit", "3900"], ["--isolation", "read_committed"]):
         same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
     assert here.jobs.count(1) > 20
 
 
 def test_jobs_are_of_bounded_size(here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_records, "TEXT_BYTES_PER_JOB", 2 << 20)
-    monkeypatch.setattr(user_records, "SPLIT_BYTES", 200_000)
+    monkeypatch.setattr(rendered_text, "TEXT_BYTES_PER_JOB", 2 << 20)
+    monkeypatch.setattr(rendered_text, "SPLIT_BYTES", 200_000)
     same(*cluster, "--topic", "orders")
     assert max(here.jobs) < 12
     assert len(here.jobs) > 5

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.metadata.topic import MetadataSplit
-from tierctl.spark.executors import rendered_events as spark_format
+from tierctl.spark.executors import rendered_text as spark_format
 
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within

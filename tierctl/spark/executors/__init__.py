@@ -1,5 +1,5 @@
 """Work on executors: one transport for functions and their inputs, and the jobs that use it.
 
-Other packages use `transport.Executors`, `apply_engine.SparkEngine`, and the jobs in `checked_segments`,
-`rendered_events` and `user_records`.
+Other packages use `transport.Executors`, `apply_engine.SparkEngine`, and the jobs in `checked_segments` and
+`rendered_text`.
 """

@@ -1,4 +1,4 @@
-"""Read user records and render them as text on executors, by ranges of offsets.
+"""Render records as text on executors, by ranges of offsets: events of the metadata topic, and user records.
 
 The driver prints the text in the order of offsets.
 """
@@ -6,26 +6,189 @@ The driver prints the text in the order of offsets.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from threading import Event
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from tierctl.errors import TierctlError
 from tierctl.in_order import one_ahead
+from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.read import record_rows
 from tierctl.read.partition_reader import FetchedRecord
 from tierctl.read.readable_log import with_lost_offsets
 from tierctl.read.tasks import ReadTask, read_task
-from tierctl.report import render
-from tierctl.report.render import View
+from tierctl.report.formatters.pages import Filter, Page, Printer
+from tierctl.report.formatters.records import load
+from tierctl.report.formatters.sources import from_chunk
+from tierctl.report.render import View, render
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open_tier import TierSpec
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+Stopped = Callable[[], bool]
+
+
+def _in_turn(
+    do: Callable[[Stopped, Job], Result], jobs: Iterable[Job], *, is_short: bool
+) -> Iterator[Result]:
+    """Yield the result of each job; the next one runs while a result is used, unless few are wanted.
+
+    Jobs do not run side by side, because Spark's settings belong to the session. One that runs is told to
+    stop when no more results are wanted.
+    """
+    over = Event()
+    work = partial(do, over.is_set)
+    found = map(work, jobs) if is_short else one_ahead(work, jobs)
+    try:
+        # Not `yield from`, by whose end the running job would be awaited before it is told to stop.
+        for result in found:  # noqa: UP028
+            yield result
+    finally:
+        over.set()
+
+
+# Events of the metadata topic.
+
+RECORDS_PER_JOB = 200_000
+"""The records of one job. The lines of two jobs may wait to be printed; a line has about 300 bytes."""
+RECORDS_PER_SPLIT_MIN, RECORDS_PER_SPLIT_MAX = 1_000, 50_000
+LEAST_RECORDS = 10_000
+"""The number of records that are rendered in the time that a task takes to start."""
+
+Spans = Mapping[int, tuple[int, int]]
+"""The offset range [start, end) of each metadata partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """The records to print and their format.
+
+    With `by_time` the pages contain positions, because the caller merges the lines of all partitions by time.
+    """
+
+    location: TopicLocation
+    style: str
+    properties: Mapping[str, str]
+    chosen: Filter
+    by_time: bool = False
+
+
+def render_split(rendering: Rendering, split: MetadataSplit) -> list[Page]:
+    """Return the lines of a split in the order of offsets; raises as `read_chunks`."""
+    formatter = load(rendering.style, rendering.properties)
+    printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
+    pages: list[Page] = []
+    for chunk in read_chunks(split):
+        pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
+    return pages
+
+
+def rendered_pages(
+    executors: Executors, rendering: Rendering, spans: Spans, *, max_messages: int | None = None
+) -> list[Iterator[Page]]:
+    """Return streams of the pages of `spans`, which executors render while the streams are read.
+
+    With `rendering.by_time` there is one stream per partition, to be read side by side. Otherwise there is
+    one stream, partition after partition. With `max_messages` the first jobs are small, so that little is
+    rendered beyond these lines. The streams raise the errors of `render_split`, and EngineError.
+    """
+    if not rendering.by_time:
+        return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
+    splits = _cut(rendering, spans, RECORDS_PER_JOB // max(len(spans), 1))
+    side_by_side = _SideBySide(executors, rendering)
+    for number in spans:
+        side_by_side.add(number, [split for split in splits if split.metadata_partition == number])
+    return [side_by_side.stream(number) for number in spans]
+
+
+def _cut(rendering: Rendering, spans: Spans, records: int) -> list[MetadataSplit]:
+    records_per_split = min(max(records, RECORDS_PER_SPLIT_MIN), RECORDS_PER_SPLIT_MAX)
+    return cut(rendering.location, spans, records_per_split=records_per_split)
+
+
+def _offsets(split: MetadataSplit) -> int:
+    return split.end_offset - split.start_offset
+
+
+def _one_after_another(
+    executors: Executors, rendering: Rendering, spans: Spans, *, is_short: bool
+) -> Iterator[Page]:
+    """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
+    width = 2 * executors.slots
+    splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
+    jobs = _growing(splits, width) if is_short else _even(splits, width)
+
+    def pages_of(stopped: Stopped, job: Sequence[MetadataSplit]) -> list[Page]:
+        function = partial(render_split, rendering)
+        found = executors.run(function, job, cost=_offsets, min_task_cost=LEAST_RECORDS, stopped=stopped)
+        return [page for pages in found for page in pages]
+
+    for pages in _in_turn(pages_of, jobs, is_short=is_short):
+        yield from pages
+
+
+def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
+    for first in range(0, len(splits), width):
+        yield splits[first : first + width]
+
+
+def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
+    """Yield one split, then twice as many as before, up to the number that keeps all executors busy."""
+    left, count = iter(splits), 1
+    while job := list(islice(left, count)):
+        yield job
+        count = min(2 * count, width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _SideBySide:
+    """Renders partitions that are read side by side, each only as far as its stream was read.
+
+    When a partition has no rendered page left, a job renders the next splits of it, twice as many as the last
+    time, and one split of every other partition without pages.
+    """
+
+    executors: Executors
+    rendering: Rendering
+    left: dict[int, deque[MetadataSplit]] = field(default_factory=dict)
+    ready: dict[int, deque[Page]] = field(default_factory=dict)
+    depth: dict[int, int] = field(default_factory=dict)
+
+    def add(self, number: int, splits: Sequence[MetadataSplit]) -> None:
+        self.left[number], self.ready[number], self.depth[number] = deque(splits), deque(), 1
+
+    def stream(self, number: int) -> Iterator[Page]:
+        while self.ready[number] or self.left[number]:
+            if self.ready[number]:
+                yield self.ready[number].popleft()
+            else:
+                self._refill(number)
+
+    def _refill(self, number: int) -> None:
+        counts = {n: 1 for n in self.left if not self.ready[n]} | {number: self.depth[number]}
+        self.depth[number] = min(2 * self.depth[number], 2 * self.executors.slots)
+        job = [
+            self.left[n].popleft()
+            for n, count in counts.items()
+            for _ in range(min(count, len(self.left[n])))
+        ]
+        function = partial(render_split, self.rendering)
+        found = self.executors.run(function, job, cost=_offsets, min_task_cost=LEAST_RECORDS)
+        for split, pages in zip(job, found, strict=True):
+            self.ready[split.metadata_partition].extend(pages)
+
+
+# User records.
 
 SPLIT_BYTES = 8 << 20
 """The bytes of a log per task: rendered in about the time that two tasks take to start."""
@@ -83,7 +246,7 @@ Rendered = tuple[bytes, int, list[TierctlError], int | None, TierctlError | None
 """Text, number of rows, problems, next offset to render (None at the end), and the error that ended it."""
 
 
-def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
+def render_task(text_format: TextFormat, work: RenderInput) -> Rendered:
     """Render the records of `work`; an error of the store is returned after the records before it."""
     text = io.StringIO()
     problems: list[tuple[TierctlError, int]] = []
@@ -164,20 +327,13 @@ class _Printer:
         self._format = text_format
         self._left = rows_max
         self._is_short = rows_max is not None
-        self._over = Event()
         self._text_per_byte = _TEXT_PER_BYTE
 
     def run(self, steps: Iterator[PrintStep]) -> Iterator[Output]:
-        jobs = self._jobs(steps)
-        # Jobs do not run side by side, because Spark's settings belong to the session.
-        found = map(self._rendered, jobs) if self._is_short else one_ahead(self._rendered, jobs)
-        try:
-            for job, results in found:
-                yield from self._print(job, iter(results))
-                if self._left == 0:
-                    return
-        finally:
-            self._over.set()
+        for job, results in _in_turn(self._rendered, self._jobs(steps), is_short=self._is_short):
+            yield from self._print(job, iter(results))
+            if self._left == 0:
+                return
 
     def _jobs(self, steps: Iterator[PrintStep]) -> Iterator[list[PrintStep]]:
         """Group steps into jobs; with `rows_max` the first has one step, and each next one twice as many."""
@@ -193,18 +349,15 @@ class _Printer:
         if job:
             yield job
 
-    def _rendered(self, job: Sequence[PrintStep]) -> tuple[Sequence[PrintStep], list[Rendered]]:
+    def _rendered(
+        self, stopped: Stopped, job: Sequence[PrintStep]
+    ) -> tuple[Sequence[PrintStep], list[Rendered]]:
         work = [RenderInput(step.task, rows_max=self._left) for step in job if step.task is not None]
-        return job, self._run(work)
+        return job, self._run(work, stopped)
 
-    def _run(self, work: Sequence[RenderInput]) -> list[Rendered]:
-        found = self._executors.run(
-            partial(rendered, self._format),
-            work,
-            cost=_cost,
-            min_task_cost=LEAST_BYTES,
-            stopped=self._over.is_set,
-        )
+    def _run(self, work: Sequence[RenderInput], stopped: Stopped = lambda: False) -> list[Rendered]:
+        function = partial(render_task, self._format)
+        found = self._executors.run(function, work, cost=_cost, min_task_cost=LEAST_BYTES, stopped=stopped)
         return list(found)
 
     def _print(self, job: Sequence[PrintStep], results: Iterator[Rendered]) -> Iterator[Output]:
