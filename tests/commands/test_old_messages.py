@@ -13,7 +13,7 @@ from tests.cli.shell import tierctl
 from tests.commands.restore.test_materialise import log_dir, new_id, records, restore, restored, rows
 from tests.commands.restore.test_without_keys import emptied, key, options
 from tests.locallog.made import PARTITION, TIME_MS, write_log
-from tests.spark.sources.log.test_tier import tasks
+from tests.spark.sources.log.loads import tasks_of
 from tests.wire.batches.messages import message, wrapper
 
 __all__ = ["key", "log_dir"]
@@ -155,7 +155,7 @@ def test_restored_logs_have_them(log_dir: Path, tier: tuple[object, ...]) -> Non
 
 def test_the_data_source_reads_them(tier: tuple[object, ...]) -> None:
     source = {"metadata": str(tier[1]), "remote": str(tier[3]), "topic": PARTITION.topic}
-    found = [row for task in tasks(source) for batch in rows_of(task) for row in batch.to_pylist()]
+    found = [row for task in tasks_of(source) for batch in rows_of(task) for row in batch.to_pylist()]
     wanted = [row | {name: str(row[name]).encode() for name in ("key", "value")} for row in EXPECTED]
     assert shown(found) == wanted
 
