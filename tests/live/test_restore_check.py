@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from tierctl.wire.files.checkpoints import (
 )
 
 from tests.cli.shell import environment
-from tests.live.commands import Ran, base_offsets, plan, rows, tierctl
+from tests.live.commands import Ran, base_offsets, plan, rows, tierctl, twin_of
 from tests.live.history import (
+    DELETED_BEFORE,
     PARTITIONS,
+    TOPICS,
     epoch_starts,
     fill,
     lose_metadata,
@@ -30,6 +32,32 @@ from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 EVERYWHERE = {(topic, number) for topic, number in PARTITIONS}
+
+
+@pytest.fixture(scope="module")
+def cluster(brokers: Brokers) -> Broker:
+    """Return a stopped broker with tiered topics of three leader epochs."""
+    broker = brokers.own()
+    for topic, count in TOPICS.items():
+        broker.create_topic(topic, count, tiered=True)
+    for seed in (1, 2, 3):
+        fill(broker, seed=seed)
+        broker.await_idle()
+        if seed == 1:
+            broker.delete_records("plain", 1, DELETED_BEFORE)
+        broker.restart()
+    fill(broker, seed=4)
+    broker.await_idle()
+    broker.stop()
+    return broker
+
+
+@pytest.fixture
+def twin(cluster: Broker, tmp_path: Path) -> Iterator[Broker]:
+    """Return a copy of the cluster for one test."""
+    made = twin_of(cluster, tmp_path / "twin")
+    yield made
+    made.stop()
 
 
 @dataclass
