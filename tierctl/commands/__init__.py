@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "tierctl.checks.check": ("CHECKS",),
-    "tierctl.commands.apply": (
-        "ApplyRequest",
-        "apply",
-    ),
+    "tierctl.commands.apply": ("ApplyRequest", "apply"),
     "tierctl.commands.cache": (
         "CACHE_CHECKS",
         "CACHE_ENTRIES",
@@ -73,10 +70,7 @@ _PUBLIC = {
         "check_names",
         "show_config",
     ),
-    "tierctl.commands.copy.command": (
-        "CopyRequest",
-        "copy",
-    ),
+    "tierctl.commands.copy.command": ("CopyRequest", "copy"),
     "tierctl.commands.delete": (
         "LEAKED_TOPICS",
         "REMOVER_INTERVAL_MS",
@@ -87,18 +81,8 @@ _PUBLIC = {
         "delete_repeatedly",
         "find_leaked_topics",
     ),
-    "tierctl.commands.doctor": (
-        "DoctorRequest",
-        "OwnSettings",
-        "doctor",
-    ),
-    "tierctl.commands.explain": (
-        "EXPLANATIONS",
-        "ExplainRequest",
-        "Explanation",
-        "Explanations",
-        "explain",
-    ),
+    "tierctl.commands.doctor": ("DoctorRequest", "OwnSettings", "doctor"),
+    "tierctl.commands.explain": ("EXPLANATIONS", "ExplainRequest", "Explanation", "Explanations", "explain"),
     "tierctl.commands.fetch": (
         "FetchRequest",
         "FetchResult",
@@ -109,12 +93,7 @@ _PUBLIC = {
         "RecordTexts",
         "fetch",
     ),
-    "tierctl.commands.format": (
-        "EVENTS",
-        "FormatRequest",
-        "find_formatter_jar",
-        "format_records",
-    ),
+    "tierctl.commands.format": ("EVENTS", "FormatRequest", "find_formatter_jar", "format_records"),
     "tierctl.commands.offsets": (
         "COMMITTED_OFFSETS",
         "OFFSET_REPAIRS",
@@ -129,48 +108,20 @@ _PUBLIC = {
         "repair_offsets",
         "show_offsets",
     ),
-    "tierctl.commands.pipeline": (
-        "COMMITS",
-        "PipelineCommit",
-        "RunPipelineRequest",
-        "run_pipeline",
-    ),
-    "tierctl.commands.report": (
-        "REPORT_ROWS",
-        "Report",
-        "ReportRequest",
-        "report",
-    ),
+    "tierctl.commands.pipeline": ("COMMITS", "PipelineCommit", "RunPipelineRequest", "run_pipeline"),
+    "tierctl.commands.report": ("REPORT_ROWS", "Report", "ReportRequest", "report"),
     "tierctl.commands.restore.backup_config": (
         "SAVED_TOPICS",
         "BackupConfig",
         "BackupConfigRequest",
         "backup_config",
     ),
-    "tierctl.commands.restore.check": (
-        "RestoreCheckRequest",
-        "restore_check",
-    ),
-    "tierctl.commands.restore.erasure": (
-        "KEY_OCCURRENCES",
-        "KeyOccurrences",
-    ),
-    "tierctl.commands.restore.to_ids": (
-        "RestoreNewIdsRequest",
-        "restore_new_ids",
-    ),
-    "tierctl.commands.restore.to_log": (
-        "RestoreLogRequest",
-        "restore_log",
-    ),
-    "tierctl.commands.restore.to_metadata": (
-        "RebuildRequest",
-        "rebuild",
-    ),
-    "tierctl.commands.restore.to_node": (
-        "RestoreIntoRequest",
-        "restore_into",
-    ),
+    "tierctl.commands.restore.check": ("RestoreCheckRequest", "restore_check"),
+    "tierctl.commands.restore.erasure": ("KEY_OCCURRENCES", "KeyOccurrences"),
+    "tierctl.commands.restore.to_ids": ("RestoreNewIdsRequest", "restore_new_ids"),
+    "tierctl.commands.restore.to_log": ("RestoreLogRequest", "restore_log"),
+    "tierctl.commands.restore.to_metadata": ("RebuildRequest", "rebuild"),
+    "tierctl.commands.restore.to_node": ("RestoreIntoRequest", "restore_into"),
     "tierctl.commands.segments": (
         "SEGMENT_ROWS",
         "PartitionOffsets",
@@ -179,27 +130,10 @@ _PUBLIC = {
         "TopicSize",
         "segments",
     ),
-    "tierctl.commands.status": (
-        "STATUS_ROWS",
-        "Status",
-        "StatusRequest",
-        "status",
-    ),
-    "tierctl.commands.submit": (
-        "SubmitLine",
-        "SubmitRequest",
-        "submit",
-    ),
-    "tierctl.commands.sweep": (
-        "SweepRequest",
-        "sweep",
-    ),
-    "tierctl.commands.verify.command": (
-        "FINDINGS",
-        "VerifyRequest",
-        "finding_kinds",
-        "verify",
-    ),
+    "tierctl.commands.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
+    "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
+    "tierctl.commands.sweep": ("SweepRequest", "sweep"),
+    "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
     "tierctl.commands.what_if": (
         "CHANGE_ROWS",
         "GroupLoss",
@@ -208,14 +142,8 @@ _PUBLIC = {
         "WhatIfRequest",
         "what_if",
     ),
-    "tierctl.read.record_rows": (
-        "INDEXES",
-        "RECORDS",
-    ),
-    "tierctl.report.results": (
-        "RowLines",
-        "Stream",
-    ),
+    "tierctl.read.record_rows": ("INDEXES", "RECORDS"),
+    "tierctl.report.results": ("RowLines", "Stream"),
 }
 """The public names of each module, whose types the imports above give to type checkers."""
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
