@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import scan
 from tierctl.wire.batches.scan import scan_heads
-from tierctl.wire.batches.segment_file import scan_windows
+from tierctl.wire.batches.segment_file import scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
 
@@ -61,6 +61,13 @@ def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, wi
 def test_a_file_that_was_cut_since_its_size_was_read(cut: int, window_bytes: int) -> None:
     data = one_record_log(60)
     _assert_windows_find_the_same(data[: len(data) - cut], window_bytes, len(data) + 10)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, 60, 90])
+def test_a_batch_is_found_in_a_file_that_was_cut_since_its_size_was_read(cut: int) -> None:
+    whole = one_record_log(60)
+    data = whole[: len(whole) - cut]
+    assert skip_to(Bytes(data, len(whole) + 100), 0, 1000) == skip_to(Bytes(data), 0, 1000)
 
 
 def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:

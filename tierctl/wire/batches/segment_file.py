@@ -165,7 +165,8 @@ def skip_to(
 
     Follows the length fields without checking the batches. Return None if the first batch begins above
     `offset`, or if a batch begins at or below the last offset of the one before it, which shows that a length
-    or an offset is wrong. Append some of the visited batches to `marks`.
+    or an offset is wrong. A file that is cut meanwhile ends there. Append some of the visited batches to
+    `marks`.
     """
     size = file.size_bytes
     at, data, base, last_offset = position, b"", position, -1
@@ -174,6 +175,9 @@ def skip_to(
         is_read = min(at + _SPAN.size, size) > base + len(data)
         if is_read:
             base, data = at, file.read(at, WINDOW_BYTES)
+            if len(data) < min(WINDOW_BYTES, size - at):  # The file was cut meanwhile.
+                size = at + len(data)
+                continue
         batch_offset, length = _HOP.unpack_from(data, at - base)
         if length < _LENGTH_MIN or at + _HOP.size + length > size or batch_offset > offset:
             return found
