@@ -20,7 +20,7 @@ from functools import update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from tierctl.files import why_folder_distrusted
 
@@ -57,42 +57,13 @@ _forms = _Forms()
 _compiling = Lock()
 
 
-class _Place:
-    """Where Numba keeps the compiled form of a function; the package may be a folder or in an archive.
-
-    It has the methods of a cache locator of Numba. The folder is another one when the sources change.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], _file: str) -> Self:
-        """Return the place of a function."""
-        return cls(function)
-
-    def get_cache_path(self) -> str:
-        """Return the folder."""
-        return str(_forms.folder)
-
-    def ensure_cache_path(self) -> None:
-        """Do nothing: the folder was made and checked before kernels are compiled."""
-
-    def get_source_stamp(self) -> str:
-        """Return what is stored with compiled code, and must be the same when it is loaded."""
-        return str(_forms.folder and _forms.folder.name)
-
-    def get_disambiguator(self) -> str:
-        """Return the part of the file name that tells functions of one name apart."""
-        return f"{self._function.__module__}-{self._function.__code__.co_firstlineno}"
-
-
 class Kernel(Generic[F]):
     """A function with two forms, callable; other compiled kernels call its compiled form."""
 
-    def __init__(self, function: F, *, makes_arrays: bool) -> None:
+    def __init__(self, function: F, *, makes_arrays: bool, has_instructions: bool = False) -> None:
         self.interpreted = function
         self._makes_arrays = makes_arrays
+        self._has_instructions = has_instructions
         self._compiled: Any = None
         update_wrapper(self, function)
 
@@ -105,30 +76,23 @@ class Kernel(Generic[F]):
         if self._compiled is None:
             with _compiling:
                 if self._compiled is None:
-                    self._compiled = self._dispatcher()
+                    self._compiled = _numba().dispatcher(
+                        self.interpreted, _forms.folder, makes_arrays=self._makes_arrays
+                    )
         return self._compiled
-
-    def _dispatcher(self) -> Any:
-        from numba import config as module
-        from numba import njit
-
-        # The settings are attributes that Numba makes when it is imported.
-        config: Any = module
-        before, config.CACHE_LOCATOR_CLASSES = config.CACHE_LOCATOR_CLASSES, f"{__name__}.{_Place.__name__}"
-        try:
-            options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
-            # Numba's runtime (NRT) makes arrays and counts references to them.
-            options |= {"cache": _forms.folder is not None, "_nrt": self._makes_arrays}
-            return njit(**options)(self.interpreted)
-        finally:
-            config.CACHE_LOCATOR_CLASSES = before
 
     @property
     def _numba_type_(self) -> Any:
         """The type by which Numba compiles a call of this kernel in another one."""
-        from numba.core.types import Dispatcher
+        found = _numba().instructions(self.interpreted.__name__) if self._has_instructions else None
+        return _numba().type_of_call(self.compiled if found is None else found)
 
-        return Dispatcher(self.compiled)
+
+def _numba() -> Any:
+    """Return the module that imports Numba."""
+    from tierctl import compiled
+
+    return compiled
 
 
 def kernel(function: F) -> F:
@@ -145,6 +109,14 @@ def plain_kernel(function: F) -> F:
     return cast("F", Kernel(function, makes_arrays=False))
 
 
+def tiny_kernel(function: F) -> F:
+    """Make a function a plain kernel for which `compiled` may have instructions of the processor.
+
+    They take its place where another compiled kernel calls it.
+    """
+    return cast("F", Kernel(function, makes_arrays=False, has_instructions=True))
+
+
 class _Int64:
     """`int` in interpreted kernels, a conversion to a signed integer of 64 bits in compiled ones."""
 
@@ -153,9 +125,7 @@ class _Int64:
 
     @property
     def _numba_type_(self) -> Any:
-        from numba.core.types import NumberClass, int64
-
-        return NumberClass(int64)
+        return _numba().INT64
 
 
 int64: Final = _Int64()
@@ -247,7 +217,7 @@ def _digest() -> str:
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
     if archive is not None:
         return hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
-    sources = [_PACKAGE / "kernel.py"]
+    sources = [_PACKAGE / "kernel.py", _PACKAGE / "compiled.py"]
     sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
     digest = hashlib.sha256()
     for path in sorted(sources):

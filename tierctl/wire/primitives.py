@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import google_crc32c
 
 from tierctl.errors import CorruptInputError
-from tierctl.kernel import int64, kernel, plain_kernel
+from tierctl.kernel import int64, kernel, plain_kernel, tiny_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,14 +103,14 @@ def shifted(error: CorruptInputError, base: int) -> CorruptInputError:
 # before the data.
 
 
-@plain_kernel
+@tiny_kernel
 def int32_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
     """Return the signed number in the 4 bytes at `at`, most significant first."""
     value = int64(data[at]) << 24 | int64(data[at + 1]) << 16 | int64(data[at + 2]) << 8 | int64(data[at + 3])
     return value - 4294967296 if value > 2147483647 else value
 
 
-@plain_kernel
+@tiny_kernel
 def int64_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
     """Return the signed number in the 8 bytes at `at`, most significant first."""
     return int32_at(data, at) << 32 | (int32_at(data, at + 4) & 4294967295)
@@ -134,6 +134,8 @@ def copy_items(target: "npt.NDArray[Any]", to: int, source: "npt.NDArray[Any]", 
 @plain_kernel
 def uvarint_at(data: "npt.NDArray[np.uint8]", at: int, end: int) -> tuple[int, int]:
     """Return the number that `read_uvarint` reads and the position after it; 0 and -1 for its errors."""
+    if at < end and data[at] < 128:
+        return int64(data[at]), at + 1
     value = 0
     for shift in range(0, 35, 7):
         if at >= end:

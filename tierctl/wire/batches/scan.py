@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.kernel import int64, is_compiled, plain_kernel
+from tierctl.kernel import int64, is_compiled, plain_kernel, tiny_kernel
 from tierctl.wire.batches import legacy
 from tierctl.wire.batches.batch_head import (
     COMPRESSION_MASK,
@@ -317,27 +317,37 @@ def _crc_tables() -> Int64s:
 _CRC_TABLES = _crc_tables()
 
 
+@tiny_kernel
+def crc_after_8(crc: int, data: Bytes, at: int) -> int:
+    """Return the register of a CRC-32C after the 8 bytes at `at`."""
+    crc ^= int64(data[at]) | int64(data[at + 1]) << 8 | int64(data[at + 2]) << 16 | int64(data[at + 3]) << 24
+    return (
+        int64(_CRC_TABLES[7, crc & 255])
+        ^ int64(_CRC_TABLES[6, crc >> 8 & 255])
+        ^ int64(_CRC_TABLES[5, crc >> 16 & 255])
+        ^ int64(_CRC_TABLES[4, crc >> 24])
+        ^ int64(_CRC_TABLES[3, data[at + 4]])
+        ^ int64(_CRC_TABLES[2, data[at + 5]])
+        ^ int64(_CRC_TABLES[1, data[at + 6]])
+        ^ int64(_CRC_TABLES[0, data[at + 7]])
+    )
+
+
+@tiny_kernel
+def crc_after_1(crc: int, data: Bytes, at: int) -> int:
+    """Return the register of a CRC-32C after the byte at `at`."""
+    return int64(_CRC_TABLES[0, (crc ^ int64(data[at])) & 255]) ^ crc >> 8
+
+
 @plain_kernel
 def crc32c_of(data: Bytes, start: int, end: int) -> int:
     """Return the CRC-32C of `data[start:end]`."""
-    crc, at = 0xFFFF_FFFF, start
+    crc, at = int64(0xFFFF_FFFF), start
     while end - at >= 8:
-        crc ^= (
-            int64(data[at]) | int64(data[at + 1]) << 8 | int64(data[at + 2]) << 16 | int64(data[at + 3]) << 24
-        )
-        crc = (
-            int64(_CRC_TABLES[7, crc & 255])
-            ^ int64(_CRC_TABLES[6, crc >> 8 & 255])
-            ^ int64(_CRC_TABLES[5, crc >> 16 & 255])
-            ^ int64(_CRC_TABLES[4, crc >> 24])
-            ^ int64(_CRC_TABLES[3, data[at + 4]])
-            ^ int64(_CRC_TABLES[2, data[at + 5]])
-            ^ int64(_CRC_TABLES[1, data[at + 6]])
-            ^ int64(_CRC_TABLES[0, data[at + 7]])
-        )
+        crc = crc_after_8(crc, data, at)
         at += 8
     while at < end:
-        crc = int64(_CRC_TABLES[0, (crc ^ int64(data[at])) & 255]) ^ crc >> 8
+        crc = crc_after_1(crc, data, at)
         at += 1
     return crc ^ 0xFFFF_FFFF
 

@@ -295,9 +295,9 @@ def decode_as(
     row[:] = 0
     row[KIND], row[DIALECT], row[CUSTOM_LENGTH] = kind, dialect, -1
     tags = 0
-    for step in range(layouts.shape[2]):
-        operation, column = layouts[dialect, kind, step, 0], layouts[dialect, kind, step, 1]
-        operand = layouts[dialect, kind, step, 2]
+    steps = layouts[dialect, kind]
+    for step in range(len(steps)):
+        operation, column, operand = steps[step, 0], steps[step, 1], steps[step, 2]
         if operation == STOP:
             break
         if operation == FIXED:
