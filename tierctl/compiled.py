@@ -60,14 +60,15 @@ def dispatcher(function: Callable[..., Any], folder: Path | None, *, makes_array
     """Return the function as Numba's dispatcher, which compiles it for the types of its first call.
 
     Compiled code is kept in `folder`. A function that makes no arrays does without Numba's runtime (NRT),
-    which makes them and counts references to them.
+    which makes them and counts references to them, and becomes a part of the kernels that call it: a call
+    with the arrays of a table passes a hundred numbers, and takes longer than most kernels.
     """
     _Place.folder = folder
     before = _config.CACHE_LOCATOR_CLASSES
     _config.CACHE_LOCATOR_CLASSES = f"{__name__}.{_Place.__name__}"
     try:
         options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
-        options |= {"cache": folder is not None, "_nrt": makes_arrays}
+        options |= {"cache": folder is not None, "_nrt": makes_arrays, "forceinline": not makes_arrays}
         return njit(**options)(function)
     finally:
         _config.CACHE_LOCATOR_CLASSES = before
