@@ -35,7 +35,7 @@ def reading(*words: object) -> Scene:
         configs.write_text("clicks.retention.bytes=2097152\norders.remote.storage.enable=true\n")
         root = capture("tiered-cluster")
         ran = run(*(str(word).format(root=root, configs=configs) for word in words))
-        assert ran.out.strip()
+        assert ran.out.strip(), ran
         return ran
 
     return scene
@@ -111,7 +111,7 @@ def shows_parts(run: Run, _capture: Capture, folder: Path) -> Any:
         b"".join(flatfile.written(header, map(flatfile.encode_entry, records)))[:-1]
     )
     ran = run("cache", "show", "orders.flat", "-o", "jsonl", cwd=folder)
-    assert len(ran.lines) == 33_001
+    assert len(ran.lines) == 33_001, ran
     # Not what stderr has: only one of the processes may have to compile kernels.
     return ran.code, ran.out
 
@@ -123,7 +123,7 @@ def over_caches(*words: object, spoil: bool = True) -> Scene:
         cache_folder(capture, folder, spoil)
         metadata = capture("tiered-cluster") / "before"
         ran = run(*(str(word).format(metadata=metadata) for word in words), cwd=folder)
-        assert ran.out.strip()
+        assert ran.out.strip(), ran
         return ran, files_in(folder / CACHES)
 
     return scene

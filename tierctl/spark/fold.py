@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
@@ -190,6 +191,7 @@ def _cost(file: _File) -> int:
 
 def _read(function: Callable[[Path], Result], folder: str, file: _File) -> Result:
     """Call `function` with the path as the operator wrote it, because messages and rows name it so."""
+    _name_package_fully()
     try:
         # A Python worker has one thread.
         with chdir(os.curdir if Path(file.path).is_absolute() else folder):
@@ -202,6 +204,13 @@ def _read(function: Callable[[Path], Result], folder: str, file: _File) -> Resul
             return function(Path(file.path))
     except OSError as e:
         raise EngineError(f"an executor can't read {file.path}: {e.strerror or e}", hint=_HINT) from e
+
+
+def _name_package_fully() -> None:
+    """Make tierctl's modules importable in every folder: an executor's archive has a relative path."""
+    for name, module in sys.modules.items():
+        if name.partition(".")[0] == "tierctl" and "__path__" in vars(module):
+            module.__path__[:] = map(os.path.abspath, module.__path__)
 
 
 def read_topic(
