@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar, cast
+from zipfile import ZipFile
 
 from tierctl.files import why_folder_distrusted
 
@@ -215,11 +216,15 @@ def _user_cache() -> Path | None:
 def _digest() -> str:
     """Return a digest of the modules that may have kernels, or of the archive that has them."""
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
+    digest = hashlib.sha256()
     if archive is not None:
-        return hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
+        # Byte code of the same source may differ.
+        with ZipFile(archive) as opened:
+            members = sorted((each.filename, each.CRC) for each in opened.infolist())
+        digest.update(repr([each for each in members if not each[0].endswith(".pyc")]).encode())
+        return digest.hexdigest()[:16]
     sources = [_PACKAGE / "kernel.py", _PACKAGE / "compiled.py"]
     sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
-    digest = hashlib.sha256()
     for path in sorted(sources):
         found = path.stat()
         digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}\n".encode())

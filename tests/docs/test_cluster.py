@@ -15,6 +15,7 @@ from tests.live.commands import assumed
 from tests.support.amounts import rest_in_matrix
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server, found
+from tests.support.spark_classes import end_jvm
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("orders", "payments", "deleted")
@@ -40,6 +41,8 @@ def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]
     """Return the values that replace names in command lines, with one tier for all documents."""
     with pytest.MonkeyPatch.context() as environment:
         bucket = f"s3://{found(s3_session, environment).bucket()}"
+        # An earlier test may have started one, whose workers have no credentials for the store.
+        end_jvm()
         where = ("--metadata", f"kafka://{broker.bootstrap}", "--remote", f"{bucket}/tier")
         copied = tierctl("copy", *where, "--log-dir", broker.log_dir, *assumed(*TOPICS), "--apply")
         assert copied.code == 0, copied.err

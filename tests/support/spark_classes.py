@@ -1,4 +1,4 @@
-"""An archive of Spark's classes: with it, a JVM of Spark starts with half the processor time."""
+"""JVMs of Spark in tests: an archive of classes, with which one starts with half the processor time."""
 
 import os
 import subprocess
@@ -46,3 +46,14 @@ def make_class_archive() -> None:
 
     if USES_ARCHIVE:
         make_once(_ARCHIVE.parent, make)
+
+
+def end_jvm() -> None:
+    """End the JVM of this process, so that workers of the next one have the environment of this test."""
+    from pyspark import SparkContext
+    from tierctl.spark.session import jvm
+
+    for started in jvm._started:
+        started.end()
+    jvm._started.clear()
+    SparkContext._gateway = SparkContext._jvm = None

@@ -136,7 +136,7 @@ def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureReques
     found = driver.call(where_tierctl_is)
     assert len(found) == 2
     for row in found:
-        assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.py$", row["file"])
+        assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.pyc$", row["file"])
         assert row["styles"] == "json,kafka,kip"
 
 

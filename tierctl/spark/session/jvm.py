@@ -8,20 +8,24 @@ import atexit
 import hashlib
 import io
 import logging
+import marshal
 import os
 import shutil
 import subprocess
 import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from threading import Thread
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from tierctl import __version__
@@ -265,12 +269,15 @@ _METADATA = ("METADATA", "entry_points.txt")
 def pack() -> bytes:
     """Return the installed package and its entry points as a zip; the bytes depend on the content only."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in sorted((*_members(files("tierctl"), "tierctl"), *_metadata())):
-            # All members have the same time and mode and are not compressed, because these differ between
-            # machines.
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    _add(buffer, (*_members(files("tierctl"), "tierctl"), *_metadata()))
     return buffer.getvalue()
+
+
+def _add(archive: io.BytesIO, members: Iterable[tuple[str, bytes]]) -> None:
+    """Add members to a zip, without what differs between machines: times, modes and compression."""
+    with zipfile.ZipFile(archive, "a") as opened:
+        for name, content in sorted(members):
+            opened.writestr(zipfile.ZipInfo(name, _EPOCH), content)
 
 
 def _members(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
@@ -294,14 +301,40 @@ def _metadata() -> Iterator[tuple[str, bytes]]:
             yield f"tierctl-{__version__}.dist-info/{name}", text.encode()
 
 
+def _byte_code(package: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the byte code of each module, which a Python of the same version loads instead of the source.
+
+    Python keeps none for modules in a zip: each worker would compile what it imports, for half a second.
+    """
+    for path in package.rglob("*.py"):
+        name = str(path.relative_to(package.parent))
+        code = SourceFileLoader(name, str(path)).get_code(name)
+        if code is not None:
+            # The flag says that nobody has to compare the source with its hash.
+            head = MAGIC_NUMBER + (1).to_bytes(4, "little") + source_hash(path.read_bytes())
+            yield f"{name}c", head + marshal.dumps(_of_file(code, name))
+
+
+def _of_file(code: CodeType, name: str) -> CodeType:
+    """Return code whose tracebacks name another file: not the path on this machine."""
+    constants = (_of_file(each, name) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(constants))
+
+
 @cache
 def archive() -> Path:
-    """Return the zip as a file, named by its hash; it is deleted when the process ends."""
+    """Return the zip as a file, with byte code; it is deleted when the process ends.
+
+    Its name has the hash of the content without byte code.
+    """
     content = pack()
     folder = Path(tempfile.mkdtemp(prefix="tierctl-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / f"tierctl-{__version__}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
-    file.write_bytes(content)
+    package, buffer = files("tierctl"), io.BytesIO(content)
+    if isinstance(package, Path):
+        _add(buffer, _byte_code(package))
+    file.write_bytes(buffer.getvalue())
     return file
 
 
