@@ -19,6 +19,7 @@ from tierctl.model import Uuid
 from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
@@ -136,7 +137,8 @@ class TestGoingOn:
         assert summary(second.state) == summary(first.state) == summary(place.truth())
         place.append(*events([9]))
         third = place.run()
-        assert third.records_read == 2
+        # Two new ones, and the last one that was known.
+        assert third.records_read == 3
         assert summary(third.state) == summary(place.truth())
         assert first.notes == second.notes == third.notes == []
 
@@ -198,7 +200,7 @@ class TestGoingOn:
 class TestUnreadable:
     def test_what_was_not_understood_is_met_again(self, place: Place) -> None:
         place.append(b"\1\7\0what", *events([5]))
-        for read in (19, 3, 3):
+        for read in (19, 4, 4):
             run = place.run()
             assert summary(run.state) == summary(place.truth())
             assert (len(run.state.quarantined), run.records_read) == (1, read)
@@ -479,6 +481,32 @@ class TestRefusals:
         (place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log").write_bytes(b"")
         for _ in range(2):
             assert place.run().state.is_damaged(HOME)
+
+    @pytest.mark.parametrize("kept", range(0, 10, 3))
+    def test_a_log_that_was_cut_and_grew_again(self, place: Place, kept: int) -> None:
+        """A leader was elected that had not all records: others have the offsets that were read."""
+        place.run()
+        log = place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log"
+        ends = [*scan_heads(log.read_bytes()).positions.tolist(), log.stat().st_size]
+        log.write_bytes(log.read_bytes()[: ends[kept]])
+        place.append(*events(range(50, 60)))
+        run = place.run()
+        (note,) = run.notes
+        assert f"expected the record at offset 9 of metadata partition {HOME} that was read before" in note
+        assert summary(run.state) == summary(place.truth())
+        assert summary(place.run().state) == summary(place.truth())
+        assert place.run().notes == []
+
+    def test_a_last_record_that_was_deleted_is_no_cut(self, place: Place) -> None:
+        """Retention deletes whole segments: the first record that is left may be a later one."""
+        place.run()
+        folder = place.metadata / f"__remote_log_metadata-{HOME}"
+        (folder / f"{0:020d}.log").rename(folder / f"{10:020d}.log")
+        records = [Record(10 + at, NOW_MS, None, value) for at, value in enumerate(events([70]))]
+        (folder / f"{10:020d}.log").write_bytes(b"".join(encode_batch([each]) for each in records))
+        run = place.run()
+        assert run.notes == []
+        assert run.state.read[HOME] == 12
 
     def test_one_writer_readers_go_without_keeping(self, place: Place) -> None:
         with StateDirectoryHeld(place.state):

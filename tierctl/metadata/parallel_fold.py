@@ -26,6 +26,7 @@ from tierctl.state.snapshot import write_snapshot
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import (
     HeldState,
+    LastRecord,
     MissingEvents,
     Quarantined,
     Question,
@@ -37,6 +38,7 @@ from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
+from tierctl.wire.primitives import crc32c
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,14 @@ def counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iter
         yield chunk
         advance(chunk.next_offset - position)
         position = chunk.next_offset
+
+
+def record_in(chunk: RecordChunk, at: int) -> LastRecord:
+    """Return the record with index `at` in a chunk, as a state keeps its last one."""
+    slices = chunk.slices
+    start, length = int(slices.starts[at]), int(slices.lengths[at])
+    value = slices.data[start : start + max(length, 0)].tobytes()
+    return LastRecord(int(chunk.offsets[at]), int(chunk.timestamps_ms[at]), length, crc32c(value))
 
 
 class PartitionFold:
@@ -172,12 +182,19 @@ class PartitionFold:
         else:
             is_before = chunk.offsets < first
             before = self._apply(partition, *_chosen(events, chunk.offsets, is_before), first)
+            self._note_last(chunk, int(is_before.sum()))
             state.held[partition] = HeldState(state.read[partition], write_snapshot(state, partition))
             after = self._apply(partition, *_chosen(events, chunk.offsets, ~is_before), chunk.next_offset)
             folded = Folded(*map(np.concatenate, zip(before, after, strict=True)))
+        self._note_last(chunk, len(chunk.offsets))
         for damage in chunk.damage:
             state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
         return folded
+
+    def _note_last(self, chunk: RecordChunk, count: int) -> None:
+        """Note the last one of the first `count` records of a chunk."""
+        if count:
+            self._state.last_records[chunk.partition] = record_in(chunk, count - 1)
 
     def _apply(self, partition: int, events: DecodedEvents, offsets: Int64s, next_offset: int) -> Folded:
         """Fold events; quarantine the metadata partition if it has some that belong in another one."""
@@ -423,6 +440,7 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
     return TierState(
         partitions={key: p for key, p in state.partitions.items() if p.metadata_partition in chosen},
         read={p: offset for p, offset in state.read.items() if p in chosen},
+        last_records={p: last for p, last in state.last_records.items() if p in chosen},
         quarantined=[q for q in state.quarantined if q.metadata_partition in chosen],
         missing=[m for m in state.missing if m.metadata_partition in chosen],
         anomalies=[a for a in state.anomalies if a.metadata_partition in chosen],

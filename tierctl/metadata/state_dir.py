@@ -34,6 +34,7 @@ from tierctl.files import (
 )
 from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
+from tierctl.metadata.parallel_fold import record_in
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import Uuid
 from tierctl.model.selection import names_text
@@ -133,7 +134,8 @@ class StateDirectory:
     def load(self, state: TierState, topic: MetadataTopic) -> None:
         """Add the snapshots to `state`; set `state.read` to the offsets at which to continue.
 
-        A damaged snapshot is renamed to `.bak`, and its metadata partition is read from its beginning. Raises
+        A damaged snapshot is renamed to `.bak`, and its metadata partition is read from its beginning. So is
+        that of a log that was cut below the last record of the snapshot, and grew again. Raises
         SafetyRefusal if the directory belongs to another metadata topic, or if the topic's number of
         partitions has changed.
         """
@@ -156,13 +158,18 @@ class StateDirectory:
         manifest = self._read_manifest(topic)
         good: dict[int, TierState] = {}
         results = in_order(self._read, manifest.snapshots.items(), threads=_THREADS, ahead=_THREADS)
+        begins, ends = topic.beginning_offsets(), topic.end_offsets()
         for (number, entry), found in zip(manifest.snapshots.items(), results, strict=True):
             path = self._folder / snapshot_name(number, entry.offset)
-            if isinstance(found, CorruptInputError):
-                self._set_aside(path, found)
+            error = found if isinstance(found, CorruptInputError) else None
+            if isinstance(found, TierState) and found.read[number] < ends.get(number, 0):
+                # What is new must continue what is known. A log without new events is not read at all.
+                error = _other_record(found, topic, number, begins.get(number, 0))
+            if error is not None:
+                self._set_aside(path, error)
             elif found is None:
                 self.notes.append(f"{path.name} is missing; its metadata partition is read anew")
-            else:
+            elif isinstance(found, TierState):
                 good[number] = found
         return manifest, good
 
@@ -274,6 +281,24 @@ def _snapshot_of(state: TierState, number: int) -> bytes:
 def _require(expected: object, found: object) -> None:
     if found != expected:
         raise CorruptInputError("snapshot", expected=str(expected), found=str(found))
+
+
+def _other_record(
+    state: TierState, topic: MetadataTopic, number: int, begin: int
+) -> CorruptInputError | None:
+    """Return the error of a metadata partition whose log does not continue what `state` has of it.
+
+    The log starts at offset `begin`. What is below it can't be compared.
+    """
+    last = state.last_records.get(number)
+    if last is None or last.offset < begin:
+        return None
+    chunks = topic.read(number, last.offset, last.offset + 1)
+    found = [record_in(chunk, 0) for chunk in chunks if len(chunk.offsets)]
+    if found == [last]:
+        return None
+    expected = f"the record at offset {last.offset} of metadata partition {number} that was read before"
+    return CorruptInputError("snapshot", expected=expected, found="another one" if found else "none")
 
 
 def _entangled(state: TierState) -> set[int]:

@@ -16,7 +16,7 @@ from tierctl.errors import CorruptInputError, IllegalEventError, UnsupportedForm
 from tierctl.model import MetadataEvent, TopicIdPartition
 from tierctl.model.events import Dialect, dialect_of
 from tierctl.state.table import SegmentTable
-from tierctl.state.tier_state import Anomaly, MissingEvents, Quarantined, TierState
+from tierctl.state.tier_state import Anomaly, LastRecord, MissingEvents, Quarantined, TierState
 from tierctl.wire.arrays import NdArray
 from tierctl.wire.metadata.values import decode, encode
 
@@ -51,7 +51,7 @@ def _table_of(blobs: Mapping[str, memoryview]) -> SegmentTable:
     return table
 
 
-VERSION: Final = 5
+VERSION: Final = 6
 _ERRORS: Final = {
     kind.__name__: kind for kind in (CorruptInputError, UnsupportedFormatError, IllegalEventError)
 }
@@ -66,6 +66,7 @@ def write_snapshot(state: TierState, metadata_partition: int) -> bytes:
         "version": VERSION,
         "metadata_partition": metadata_partition,
         "read": state.read.get(metadata_partition, 0),
+        "last_record": state.last_records.get(metadata_partition),
         "quarantined": [
             _quarantined(q) for q in state.quarantined if q.metadata_partition == metadata_partition
         ],
@@ -126,9 +127,10 @@ def read_snapshot(data: bytes | pa.Buffer) -> TierState:
 
 
 def _state_of(facts: dict[str, Any]) -> TierState:
-    partition = facts["metadata_partition"]
+    partition, last = facts["metadata_partition"], facts["last_record"]
     return TierState(
         read={partition: facts["read"]},
+        last_records={partition: LastRecord(*map(int, last))} if last else {},
         quarantined=[_quarantined_of(partition, raw) for raw in facts["quarantined"]],
         missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],

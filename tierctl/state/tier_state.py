@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -232,6 +232,18 @@ class PartitionState:
         return self.delete_state is not None
 
 
+class LastRecord(NamedTuple):
+    """A record of a metadata partition; `size_bytes` of its value is -1 for a tombstone, and `crc` a CRC-32C.
+
+    Another record at its offset shows that the partition was cut, and other records were written since.
+    """
+
+    offset: int
+    timestamp_ms: int
+    size_bytes: int
+    crc: int
+
+
 @dataclass(slots=True)
 class TierState:
     """The state after all events before `read`, which maps a metadata partition to its next offset.
@@ -258,6 +270,8 @@ class TierState:
     keep_deleted: bool = False
     tables: dict[int, SegmentTable] = field(default_factory=dict)
     """The segments by metadata partition."""
+    last_records: dict[int, LastRecord] = field(default_factory=dict)
+    """The last record before `read`, by metadata partition."""
     held: dict[int, HeldState] = field(default_factory=dict)
     """What a state directory keeps of a metadata partition with a record that was not understood."""
     elsewhere: "Elsewhere | None" = None
@@ -302,6 +316,7 @@ class TierState:
         for part in parts:
             self.partitions |= part.partitions
             self.read |= part.read
+            self.last_records |= part.last_records
             self.tables |= part.tables
             self.held = part.held | self.held
             for number, count in part.anomaly_counts.items():
