@@ -7,8 +7,9 @@ from pathlib import Path
 from tierctl.locallog.folders import SegmentFiles
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.state.lineage import Lineage
-from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.batch_head import HEAD_SIZE, Record
 from tierctl.wire.batches.record_batch import encode_batch
+from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,
@@ -91,3 +92,13 @@ def raise_log_start(directory: Path, partition: TopicPartition, offset: int) -> 
     starts = directory / LOG_STARTS_FILE
     known = read_offset_checkpoint(starts.read_bytes()) if starts.exists() else {}
     starts.write_bytes(write_offset_checkpoint({**known, partition: offset}))
+
+
+def damage_last_batch(folder: Path) -> int:
+    """Change a byte of the last batch of the log in a partition's folder; return its first offset."""
+    log = max(folder.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    heads = scan_heads(bytes(data))
+    data[int(heads.positions[-1]) + HEAD_SIZE + 5] ^= 4
+    log.write_bytes(bytes(data))
+    return int(heads.base_offsets[-1])

@@ -1,5 +1,6 @@
 """`fetch` of segments whose key is missing or whose objects are refused: errors, and the other records."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from Crypto.PublicKey import RSA
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import tierctl
+from tests.locallog.made import damage_last_batch
 from tests.support.lacking_store import BUCKET, LackingStore
 
 Capture = Callable[[str], Path]
@@ -88,3 +90,30 @@ def test_errors_of_refused_objects(
         assert ran.err.count("error: ") == errors, ran.err
         assert ran.err.count("the first 5 objects are all refused") == (errors if errors < 3 else 0)
         assert unread != PARTITIONS or store.count(f"GET /{BUCKET}/a/kafka-tiered-storage/") <= 10
+
+
+def test_the_damaged_end_of_a_log(capture: Capture, tmp_path: Path) -> None:
+    """A broker that starts cuts its log there; what precedes it is read."""
+    root = capture("tiered-cluster")
+    logs = tmp_path / "logs"
+    shutil.copytree(root / "before", logs)
+    first_lost = damage_last_batch(logs / "clicks-1")
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", "--log-dir", logs)
+    ran = tierctl(
+        *(
+            "fetch",
+            *where,
+            "--topic",
+            "clicks",
+            "--partition",
+            1,
+            "--columns",
+            "offset",
+            "-o",
+            "csv",
+            "--no-header",
+        ),
+    )
+    assert ran.code == 7, ran.err
+    assert [int(line) for line in ran.lines][-1] == first_lost - 1
+    assert f"of {max((logs / 'clicks-1').glob('*.log'))}: expected CRC-32C" in ran.err

@@ -46,6 +46,7 @@ def test_corruption() -> None:
         "corrupt_log",
         "corrupt_index",
         "corrupt_metadata",
+        "damaged_log_end",
         "incomplete_history",
         "unreadable_log",
         "unreadable_object",

@@ -83,7 +83,7 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
 
 
 def _expected_code(found: list[tuple[str, str]]) -> int:
-    if any(kind.startswith(("corrupt", "unreadable")) for _, kind in found):
+    if any(kind.startswith(("corrupt", "damaged", "unreadable")) for _, kind in found):
         return 7
     return 3 if any(severity != I for severity, _ in found) else 0
 

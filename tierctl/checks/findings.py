@@ -12,6 +12,7 @@ deep         segments that a sample did not read
 cross_check  the order of all of these, and partitions whose oldest events are gone
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +24,7 @@ from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.choices import Severity
+from tierctl.model.local import LocalLog
 
 
 class Needs(StrEnum):
@@ -351,6 +353,14 @@ class FindingKind(CheckTable):
         "repair the folder: verify did not use this log for any check",
         is_corruption=True,
     )
+    DAMAGED_LOG_END = FindingRow(
+        "damaged_log_end",
+        Severity.ERROR,
+        "Damaged bytes follow the last good batch of a log in --log-dir, which counts as ended there.",
+        "compare the log with the other replicas before its broker starts: a broker that starts cuts the log "
+        "at the damage",
+        is_corruption=True,
+    )
     UNSEEN_LEADER = FindingRow(
         "unseen_leader",
         Severity.WARNING,
@@ -457,6 +467,14 @@ def metadata_finding(
         key=key,
         found=found,
     )
+
+
+def damaged_log_ends(logs: Iterable[LocalLog]) -> Iterator[Finding]:
+    """Yield a finding for each log that ends before damaged bytes."""
+    for log in logs:
+        if log.damaged_end is not None:
+            found = f"{log.damaged_end.message}; the log ends at offset {log.log_end_offset}"
+            yield finding_of(log.topic_id_partition, FindingKind.DAMAGED_LOG_END, Severity.ERROR, found)
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:

@@ -484,7 +484,10 @@ class Resources:
 
         select = self.selection_request.may_select
         logs = read_local_logs(self.request.log_dir, self.progress, select=select)
-        return [log for log in logs if log.topic_id_partition in self.selection]
+        selected = [log for log in logs if log.topic_id_partition in self.selection]
+        for damage in (log.damaged_end for log in selected if log.damaged_end is not None):
+            self.problems.report(damage)
+        return selected
 
     def topic_configs(self) -> dict[str, TopicConfig]:
         """Read the settings by topic of `topic_configs`; empty if it is not given.

@@ -233,7 +233,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
     epochs = _parsed(folder / LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint) if files.has_epochs else ()
     end_offset = log_start = checkpointed_start or 0
     high_watermark = checkpoints.high_watermark.get(partition, 0)
-    stable_offset, newest_ms = end_offset, -1
+    stable_offset, newest_ms, damage = end_offset, -1, None
     if segments:
         log_start = segments[0].base_offset if checkpointed_start is None else checkpointed_start
         end = read_log_end(
@@ -245,7 +245,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         )
         segments, end_offset = end.segments, end.end_offset
         epochs = _with_recovered(epochs, end.epochs)
-        stable_offset, newest_ms = end.stable_offset, end.max_timestamp_ms
+        stable_offset, newest_ms, damage = end.stable_offset, end.max_timestamp_ms, end.damage
     if checkpointed_start is not None and end_offset < checkpointed_start:
         # A broker restarts such a log empty: all of its segments lie below the log start offset.
         segments, end_offset, epochs = (), checkpointed_start, ()
@@ -264,6 +264,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         is_log_start_known=checkpointed_start is not None,
         is_log_start_doubtful=bool(epochs) and epochs[0].start_offset < (checkpointed_start or 0),
         open_transaction=open_transaction_at(segments, stable_offset, high_watermark),
+        damaged_end=damage,
     )
 
 

@@ -253,7 +253,8 @@ class LogEnd:
 
     `epochs` are those of the batches that were read. `stable_offset` is the first offset of the oldest
     transaction that is open at the high watermark; the high watermark if none is. `max_timestamp_ms` is the
-    largest timestamp of the last segment, -1 without one.
+    largest timestamp of the last segment, -1 without one. `damage` is that of the bytes before which the log
+    ends, None for an unfinished write.
     """
 
     segments: tuple[SegmentFiles, ...]
@@ -261,6 +262,7 @@ class LogEnd:
     epochs: tuple[EpochEntry, ...]
     stable_offset: int
     max_timestamp_ms: int
+    damage: CorruptInputError | None = None
 
 
 def read_log_end(
@@ -308,6 +310,7 @@ def read_log_end(
         end_offset=tail.end_offset,
         epochs=tuple(tail.epochs),
         stable_offset=tail.stable_offset,
+        damage=tail.damage and tail.damage.within(str(segments[kept - 1].log)),
         max_timestamp_ms=_largest_timestamp(segments[kept - 1])
         if is_cut
         else max(newest.timestamp_ms, tail.max_timestamp_ms),
@@ -328,6 +331,8 @@ class _Tail:
     end_offset: int = 0
     epochs: list[EpochEntry] = field(default_factory=list)
     max_timestamp_ms: int = -1
+    damage: CorruptInputError | None = None
+    """Why the log ends, if it does not end with its bytes."""
     _is_flushed: bool = False
     _unstable: list[int] = field(default_factory=list)
 
@@ -358,7 +363,10 @@ class _Tail:
         if item.next_offset is None or item.next_offset > self.stable_from:
             self._unstable.append(max(item.first_offset or 0, self.stable_from))
         is_before = item.next_offset is not None and item.next_offset <= self.recovery_point
-        return self._is_flushed or is_before
+        if self._is_flushed or is_before:
+            return True
+        self.damage = item.error
+        return False
 
     @property
     def stable_offset(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tierctl.errors import CorruptInputError
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
 
 
@@ -84,6 +85,8 @@ class LocalLog:
     """
     open_transaction: OpenTransaction | None = None
     """The transaction that is open at `last_stable_offset`; None if none is, or its producer is unknown."""
+    damaged_end: CorruptInputError | None = field(default=None, compare=False)
+    """The damage at `log_end_offset`: a broker that starts cuts the log there. None if the log just ends."""
 
     @property
     def topic_partition(self) -> TopicPartition:

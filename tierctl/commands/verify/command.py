@@ -15,7 +15,7 @@ import typer
 
 from tierctl.checks.cross_check import Deep, RemoteRunner, Verification
 from tierctl.checks.deep import DeepReads, Sample
-from tierctl.checks.findings import Finding, FindingKind, Needs, unreadable_log
+from tierctl.checks.findings import Finding, FindingKind, Needs, damaged_log_ends, unreadable_log
 from tierctl.checks.metadata import DeletedAmong, DeletedOf, KnownTopics
 from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
@@ -511,6 +511,7 @@ def _findings(
             unseen=histories.unseen,
         )
         yield from unreadable
+        yield from damaged_log_ends(log for log in logs if log.topic_id_partition in selection)
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
