@@ -117,6 +117,11 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs() 
         (("verify", *where), "-/s"),
         (("sweep", *where), "-/s"),
         (("sweep", *where, "--apply"), "-/l -/m -/s -/t"),
+        (("report", *where[:2], "--html", "/srv/tier.html"), "-/srv"),
+        (("cache", "build", *where[:2], "--out", "/srv/caches"), "-/srv"),
+        (("backup-config", "--bootstrap-server", "b:9092", "--output-file", "/srv/topics.yaml"), "-/srv"),
+        (("cache", "compact", "/caches"), ""),
+        (("cache", "compact", "/caches", "--apply"), "-/caches"),
     ):
         text = tierctl("schedule", "--no-check", "--systemd", *words).out
         assert setting(text, "ReadWritePaths") == folders, words

@@ -35,12 +35,13 @@ _SHARE = files("tierctl").joinpath("share")
 
 _WRITTEN_FOLDERS = ("state_dir", "warehouse")
 
-_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir")
-"""Options whose folders only a run that changes a tier or a log writes."""
+_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "files")
+"""Options whose folders only a run that changes a tier, a log or a cache writes."""
 
 _CHANGING = ("apply", "probe_writes")
 
-_WRITTEN_FILES = ("metrics_file", "log_file", "plan_out")
+_WRITTEN_FILES = ("metrics_file", "log_file", "plan_out", "html", "output_file", "out")
+"""Options whose files are written beside their names and renamed, so that their folders must be writable."""
 
 
 class Every(StrEnum):
@@ -251,7 +252,8 @@ def _written(params: Mapping[str, Any]) -> list[str]:
     """
     changes = any(params.get(name) for name in _CHANGING)
     names = (*_WRITTEN_FOLDERS, *(_CHANGED_FOLDERS if changes else ()))
-    folders = {Path(path) for name in names for path in _local_paths(params.get(name))}
+    named = {Path(path) for name in names for path in _local_paths(params.get(name))}
+    folders = {path.parent if path.is_file() else path for path in named}
     files = {Path(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
     return sorted(str(path.absolute()) for path in folders | {file.absolute().parent for file in files})
 
