@@ -226,6 +226,7 @@ def test_damaged_text_of_earlier_runs_is_reported(tiered: World, tierctl: Tierct
     ran = tierctl(*sweep(tiered, "--metrics-file", file))
     assert ran.code == 0
     assert "no Prometheus text" in ran.err
+    assert file.with_name("tierctl.prom.bak").read_text() == "tierctl_runs_total{ 7\n"
     assert samples(file)["tierctl_runs_total", "sweep", "0"] == 1
 
 

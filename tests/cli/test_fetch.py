@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.read.record_rows import Binary, encoder
+from tierctl.report.texts import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.read import brute
@@ -128,6 +129,8 @@ def test_raw_bytes_are_the_objects(
     out = tmp_path / "out.bin"
     assert run([*cluster, "--raw-segment", segment_id, "--out", str(out)]) == 0
     assert out.read_bytes() == log.read_bytes()
+    size = bytes_text(log.stat().st_size)
+    assert f"fetch: {size} written to {out}" in capfdbinary.readouterr().err.decode()
     for index, suffix in (
         ("offset", ".index"),
         ("timestamp", ".timeindex"),

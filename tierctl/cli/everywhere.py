@@ -215,7 +215,7 @@ OPTIONS: Final = (
         metavar="DURATION",
         parser=parse_duration_ms,
         help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
-        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
+        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0s, exit at once.",
     ),
     _everywhere(
         int | None,

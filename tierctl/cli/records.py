@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -175,8 +176,8 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
             summarize(ctx, "the state of 1 follower")
         case commands.ObjectBytes():
             with result:
-                written = bytes_text(_write_bytes(result))
-            summarize(ctx, f"{written} written to {request.out}" if request.out else written)
+                written = _write_bytes(result)
+            summarize(ctx, _written_text(written, request.out))
         case commands.RecordTexts():
             with result:
                 printer.show_texts(result)
@@ -204,6 +205,11 @@ def _cut_text(printer: Printer) -> str | None:
     """Return what the line that ends a run says about records that are not shown; None if all are."""
     is_full = printer.tally.rows == _AT_TERMINAL
     return f"a terminal shows {_AT_TERMINAL} records, --limit N more" if is_full else None
+
+
+def _written_text(printed: int, out: Path | None) -> str:
+    """Return how many bytes were printed, or written to the file `out`."""
+    return bytes_text(printed) if out is None else f"{bytes_text(out.stat().st_size)} written to {out}"
 
 
 def _write_bytes(chunks: Iterable[bytes]) -> int:

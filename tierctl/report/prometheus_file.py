@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import exclusive_replacement, write_durably
+from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, write_durably
 from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
 _LOCK_TIMEOUT_S = 10.0
@@ -35,10 +35,11 @@ class _Content:
 
 
 def write_metrics(path: Path, meter: Meter) -> str | None:
-    """Merge `meter` into the metrics of earlier runs in `path`; return a message if these were lost.
+    """Merge `meter` into the metrics of earlier runs in `path`; return a message if it has something else.
 
-    Counters are added to, and gauges replaced. Runs that write at the same time wait for each other. Raise
-    OSError if the file can't be read or written, and LockedError after ten seconds.
+    Such a file is kept as .bak. Otherwise counters are added to, and gauges replaced. Runs that write at the
+    same time wait for each other. Raise OSError if the file can't be read or written, and LockedError after
+    ten seconds.
     """
     path = path.absolute()
     with exclusive_replacement(path, timeout_s=_LOCK_TIMEOUT_S):
@@ -48,10 +49,9 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
         except FileNotFoundError:
             content = _Content()
         except ValueError as e:
-            content, lost = (
-                _Content(),
-                f"{path} is no Prometheus text ({e}): the metrics of earlier runs are gone",
-            )
+            content, kept = _Content(), path.with_name(path.name + BACKUP_SUFFIX)
+            path.replace(kept)
+            lost = f"{path} is no Prometheus text ({e}); it is kept as {kept.name}, and counters begin at 0"
         _merge(content.values, meter)
         write_durably(path, [generate_latest(content)], mode=0o666)
     return lost
