@@ -8,6 +8,7 @@ import pytest
 from tierctl.model.settings.known import shown
 
 from tests.cli.shell import environment, tierctl
+from tests.support.faults import without_right_to_look_into
 
 SECRET = "hunter2"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
@@ -234,3 +235,12 @@ def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:
     ran = tierctl("doctor", cwd=tmp_path, env=environment(HOME=str(tmp_path)))
     assert (ran.code, ran.out) == (2, "")
     assert "nothing to check" in ran.err
+
+
+def test_the_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sudo may keep HOME, whose content the new user may not even see: there is no tierctl.toml then."""
+    home = tmp_path / "home"
+    without_right_to_look_into(home, monkeypatch)
+    ran = tierctl("segments", env=environment(HOME=str(home)))
+    assert (ran.code, ran.out) == (2, "")
+    assert "--metadata is missing" in ran.err

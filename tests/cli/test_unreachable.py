@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tierctl.cli.main import run
 
+from tests.cli.shell import tierctl
+from tests.support.faults import without_right_to_look_into
+
 
 @pytest.fixture
 def port() -> int:
@@ -57,3 +60,19 @@ def test_a_refused_connection_is_reported_at_once(
     assert run(options) == 5
     err = capfd.readouterr().err
     assert f"accepts connections at {words['HOST']} ({named_by}): Connection refused\n" in err
+
+
+@pytest.mark.parametrize("command", [("verify",), ("segments", "--sizes"), ("fetch", "--topic", "clicks")])
+def test_a_tier_that_this_user_may_not_read(
+    command: tuple[str, ...],
+    capture: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tier = tmp_path / "tier"
+    (tier / "kafka-tiered-storage").mkdir(parents=True)
+    without_right_to_look_into(tier, monkeypatch)
+    ran = tierctl(*command, "--metadata", capture("tiered-cluster") / "before", "--remote", tier)
+    assert ran.code == 11, ran.err
+    assert f"Permission denied ({tier}" in ran.err
+    assert "this user may not do that" in ran.err

@@ -6,7 +6,9 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tierctl import files
 from tierctl.files import FileSystem
 
@@ -132,3 +134,15 @@ def each_kill(command: Callable[[], object], reset: Callable[[], object], *, ste
         is_killed = run_and_die(run, made)
         yield made
         made += 1 if TRIES_ALL else step
+
+
+def without_right_to_look_into(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python find no right to see what is in a folder; root always has it."""
+    stat = Path.stat
+
+    def refused(path: Path, **how: Any) -> os.stat_result:
+        if folder in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)

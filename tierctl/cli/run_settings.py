@@ -35,6 +35,14 @@ OWN_FILE_HINT = (
 )
 
 
+def _is_file(path: Path) -> bool:
+    """Return whether a file is there for this user; under sudo, HOME may be that of another one."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
+
+
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
     """Return the paths at which tierctl.toml is searched, in order; without HOME the list is shorter."""
     home = environ.get("HOME")
@@ -208,14 +216,14 @@ class RunSettings:
         """
         if self.config_file is not None:
             return self.config_file
-        files = filter(Path.is_file, default_config_files(self.environ))
+        files = filter(_is_file, default_config_files(self.environ))
         return next((each for each in files if each != Path(FILE_NAME) or self._why_not_local is None), None)
 
     @property
     def _why_not_local(self) -> str | None:
         """Why a tierctl.toml of the current folder is not read; None without one, and if another is named."""
         local = Path(FILE_NAME)
-        if self.config_file is not None or not local.is_file():
+        if self.config_file is not None or not _is_file(local):
             return None
         try:
             return why_distrusted(local)

@@ -176,7 +176,15 @@ def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None
     if path.name != ROOT_FOLDER or not is_kafka:
         return False
     # A broker whose rsm.config.dir has that name creates another folder of the same name inside.
-    return address.scheme != FILE or not Path(path, ROOT_FOLDER).is_dir()
+    return address.scheme != FILE or not _has_root_folder(Path(path))
+
+
+def _has_root_folder(folder: Path) -> bool:
+    """Return whether a folder has layout `kafka`'s own one; the store reports a folder that can't be read."""
+    try:
+        return (folder / ROOT_FOLDER).is_dir()
+    except PermissionError:
+        return False
 
 
 def _named_or_detected(
@@ -187,7 +195,7 @@ def _named_or_detected(
     Raise UsageError if `store` has segments of another layout than `name` and none of `name`.
     """
     is_local = address.scheme == FILE
-    if name != AIVEN and is_local and Path("/", address.folder, ROOT_FOLDER).is_dir():
+    if name != AIVEN and is_local and _has_root_folder(Path("/", address.folder)):
         return KafkaLayout()
     found = None
     try:

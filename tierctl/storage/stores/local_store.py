@@ -247,10 +247,11 @@ class LocalStore(ObjectStore):
     def _require_base(self) -> None:
         # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
         # Therefore an empty root is no tier, while the layout's own folder in the root may be empty.
-        exists = self._base.is_dir()
-        if exists and self._base == self._root:
-            with os.scandir(self._root) as entries:
-                exists = next(entries, None) is not None
+        with _translated(f"looking into {self._base}"):
+            exists = self._base.is_dir()
+            if exists and self._base == self._root:
+                with os.scandir(self._root) as entries:
+                    exists = next(entries, None) is not None
         if not exists:
             raise RemoteTierMissing(
                 f"there is no tier at {self._base}", hint="check that it is mounted, and check --remote"
