@@ -12,6 +12,7 @@ import numpy as np
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.base import LOCAL, LogFiles
 from tierctl.wire.batches.segment_file import (
+    WINDOW_BYTES,
     LogBytes,
     Mark,
     RecordChunk,
@@ -28,6 +29,9 @@ from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
 _MARK_BYTES = 1 << 20
+_FEW = 16
+"""So few records are looked up, perhaps in each partition: little is read around them."""
+_WINDOW_OF_FEW_BYTES = 4 << 10
 _OFFSET_END = (1 << 63) - 1
 
 
@@ -217,7 +221,8 @@ class PartitionLog:
         with closing(self._files.open(self.path(base))) as file:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
-            for window in scan_windows(file, position, expected):
+            span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
+            for window in scan_windows(file, position, expected, window_bytes=span):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset
