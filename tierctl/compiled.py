@@ -74,17 +74,21 @@ def dispatcher(function: Callable[..., Any], folder: Path | None, *, makes_array
         _config.CACHE_LOCATOR_CLASSES = before
 
 
-def type_of_call(found: Any) -> Any:
-    """Return the type by which Numba compiles a call of a dispatcher, or of instructions."""
-    if found in _INSTRUCTIONS.values():
-        cpu_target.typing_context.refresh()
-        return cpu_target.typing_context.resolve_value_type(found)
-    return types.Dispatcher(found)
+def type_of_call(compiled: Any) -> Any:
+    """Return the type by which Numba compiles a call of a dispatcher."""
+    return types.Dispatcher(compiled)
 
 
 def instructions(name: str) -> Any | None:
-    """Return the instructions that do what the kernel `name` does; None if this processor has none."""
-    return _INSTRUCTIONS.get(name)
+    """Return the type by which Numba compiles the instructions that do what the kernel `name` does.
+
+    Return None if this processor has none.
+    """
+    found = _INSTRUCTIONS.get(name)
+    if found is None:
+        return None
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context.resolve_value_type(found)
 
 
 def _loaded(context: Any, builder: Any, kind: Any, at: Any, bits: int) -> Any:

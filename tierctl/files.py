@@ -248,16 +248,21 @@ def write_durably(
 
 
 def replace_durably(
-    path: Path, data: bytes | Iterable[bytes], *, backup: bool = False, fs: FileSystem = PLAIN
+    path: Path,
+    data: bytes | Iterable[bytes],
+    *,
+    backup: bool = False,
+    mode: int | None = None,
+    fs: FileSystem = PLAIN,
 ) -> None:
     """Replace `path` by `data`, or by its chunks, as `write_durably`; with `backup` keep the old as `.bak`.
 
-    Raises OSError.
+    `mode` as there. Raises OSError.
     """
     if backup and path.exists():
         with FileBytes(path) as old:
             write_durably(path.with_name(path.name + BACKUP_SUFFIX), old.chunks(), fs=fs)
-    write_durably(path, [data] if isinstance(data, bytes) else data, fs=fs)
+    write_durably(path, [data] if isinstance(data, bytes) else data, mode=mode, fs=fs)
 
 
 @contextmanager

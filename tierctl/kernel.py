@@ -85,8 +85,8 @@ class Kernel(Generic[F]):
     @property
     def _numba_type_(self) -> Any:
         """The type by which Numba compiles a call of this kernel in another one."""
-        found = _numba().instructions(self.interpreted.__name__) if self._has_instructions else None
-        return _numba().type_of_call(self.compiled if found is None else found)
+        own = _numba().instructions(self.interpreted.__name__) if self._has_instructions else None
+        return _numba().type_of_call(self.compiled) if own is None else own
 
 
 def _numba() -> Any:

@@ -99,21 +99,8 @@ def test_the_damaged_end_of_a_log(capture: Capture, tmp_path: Path) -> None:
     shutil.copytree(root / "before", logs)
     first_lost = damage_last_batch(logs / "clicks-1")
     where = ("--metadata", root / "before", "--remote", root / "before-remote", "--log-dir", logs)
-    ran = tierctl(
-        *(
-            "fetch",
-            *where,
-            "--topic",
-            "clicks",
-            "--partition",
-            1,
-            "--columns",
-            "offset",
-            "-o",
-            "csv",
-            "--no-header",
-        ),
-    )
+    shown = ("--columns", "offset", "-o", "csv", "--no-header")
+    ran = tierctl("fetch", *where, "--topic", "clicks", "--partition", 1, *shown)
     assert ran.code == 7, ran.err
     assert [int(line) for line in ran.lines][-1] == first_lost - 1
     assert f"of {max((logs / 'clicks-1').glob('*.log'))}: expected CRC-32C" in ran.err

@@ -485,8 +485,9 @@ class Resources:
         select = self.selection_request.may_select
         logs = read_local_logs(self.request.log_dir, self.progress, select=select)
         selected = [log for log in logs if log.topic_id_partition in self.selection]
-        for damage in (log.damaged_end for log in selected if log.damaged_end is not None):
-            self.problems.report(damage)
+        for log in selected:
+            if log.damaged_end is not None:
+                self.problems.report(log.damaged_end)
         return selected
 
     def topic_configs(self) -> dict[str, TopicConfig]:

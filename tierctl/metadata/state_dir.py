@@ -158,7 +158,9 @@ class StateDirectory:
         manifest = self._read_manifest(topic)
         good: dict[int, TierState] = {}
         results = in_order(self._read, manifest.snapshots.items(), threads=_THREADS, ahead=_THREADS)
-        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+        # A first run has nothing to compare, and asks a cluster for nothing.
+        has_known = bool(manifest.snapshots)
+        begins, ends = (topic.beginning_offsets(), topic.end_offsets()) if has_known else ({}, {})
         for (number, entry), found in zip(manifest.snapshots.items(), results, strict=True):
             path = self._folder / snapshot_name(number, entry.offset)
             error = found if isinstance(found, CorruptInputError) else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, write_durably
+from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, replace_durably
 from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
 _LOCK_TIMEOUT_S = 10.0
@@ -49,11 +49,11 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
         except FileNotFoundError:
             content = _Content()
         except ValueError as e:
-            content, kept = _Content(), path.with_name(path.name + BACKUP_SUFFIX)
-            path.replace(kept)
-            lost = f"{path} is no Prometheus text ({e}); it is kept as {kept.name}, and counters begin at 0"
+            content = _Content()
+            kept = path.name + BACKUP_SUFFIX
+            lost = f"{path} is no Prometheus text ({e}); it is kept as {kept}, and counters begin at 0"
         _merge(content.values, meter)
-        write_durably(path, [generate_latest(content)], mode=0o666)
+        replace_durably(path, generate_latest(content), backup=lost is not None, mode=0o666)
     return lost
 
 

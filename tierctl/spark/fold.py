@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -206,8 +206,12 @@ def _read(function: Callable[[Path], Result], folder: str, file: _File) -> Resul
         raise EngineError(f"an executor can't read {file.path}: {e.strerror or e}", hint=_HINT) from e
 
 
+@cache
 def _name_package_fully() -> None:
-    """Make tierctl's modules importable in every folder: an executor's archive has a relative path."""
+    """Make tierctl's modules importable in every folder: an executor's archive has a relative path.
+
+    Once per process: packages that are imported later have the whole path from theirs.
+    """
     for name, module in sys.modules.items():
         if name.partition(".")[0] == "tierctl" and "__path__" in vars(module):
             module.__path__[:] = map(os.path.abspath, module.__path__)
