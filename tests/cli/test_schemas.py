@@ -10,8 +10,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.docs.schemas import kinds_of_rows, schemas
 from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.write import kinds_of_rows, schemas
 from tierctl.commands.delete import LeakedTopic
 from tierctl.model import Uuid
 from tierctl.report import render, to_json

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from tierctl.apply.run_context import observe
-from tierctl.cli.docs.schemas import schemas
+from tierctl.cli.docs.write import schemas
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
 from tierctl.wire.batches.batch_head import Record

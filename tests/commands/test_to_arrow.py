@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 import pytest
 from tierctl import commands as c
-from tierctl.cli.docs.schemas import kinds_of_rows
+from tierctl.cli.docs.write import kinds_of_rows
 from tierctl.commands.config import SETTINGS
 from tierctl.commands.pipeline import COMMITS
 from tierctl.errors import UsageError

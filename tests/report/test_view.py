@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from tierctl.cli.app import leaves
-from tierctl.cli.docs.schemas import kinds_of_rows
+from tierctl.cli.docs.write import kinds_of_rows
 from tierctl.commands.segments import TOPIC_SIZES
 from tierctl.errors import UsageError
 from tierctl.report import render
