@@ -25,8 +25,7 @@ from tierctl.model import (
 )
 from tierctl.model.choices import Severity
 from tierctl.state.queries import LiveSegments
-from tierctl.state.segment_ids import SegmentIds
-from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY
+from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY, SegmentIds
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage.layouts.kafka import (
     owner_of_folder,

@@ -11,8 +11,7 @@ from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
-from tierctl.state.segment_ids import SegmentIds
-from tierctl.state.table_arrays import STATES
+from tierctl.state.table_arrays import STATES, SegmentIds
 from tierctl.state.tier_state import TierState
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.batches.segment_file import RecordChunk

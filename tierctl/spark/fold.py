@@ -31,7 +31,7 @@ from tierctl.spark.executors.transport import (
 )
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
-from tierctl.state.segment_ids import SegmentIds
+from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
 
 _FIRST_DAY = date(1970, 1, 1)
