@@ -9,7 +9,7 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import Command, named_command
 from tierctl.errors import ExitCode
-from tierctl.wire.files import committed_offsets
+from tierctl.wire.files import checkpoints
 
 from tests.cli.shell import Ran, tierctl
 from tests.verify.cases import CASES
@@ -167,7 +167,9 @@ def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_
     repeat_an_entry(next((tmp_path / "flat").glob("orders-0-*")))
     (tmp_path / "high").mkdir()
     (tmp_path / "high" / "meta.properties").write_text("version=1\nnode.id=1\n")
-    (tmp_path / "high" / "_rlmm_committed_offsets").write_bytes(committed_offsets.write({0: 99_999}))
+    (tmp_path / "high" / "_rlmm_committed_offsets").write_bytes(
+        checkpoints.write_committed_offsets({0: 99_999})
+    )
     shutil.copytree(tier.metadata, tmp_path / "deleted", ignore=shutil.ignore_patterns("shortlived-*"))
     where = f"--metadata {tier.metadata} --remote {tier.remote}"
     words = shlex.split(line.format(where=where, metadata=tier.metadata, tmp=tmp_path))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.wire.files import committed_offsets
+from tierctl.wire.files import checkpoints
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.files.committed_offsets import OffsetsForm
+from tierctl.wire.files.checkpoints import OffsetsForm
 
 from tests.cli.shell import tierctl
 from tests.conftest import DATA
@@ -78,12 +78,12 @@ def caches(after: Path, tmp_path: Path) -> Path:
     assert tierctl("cache", "build", "--metadata", after, "--out", folder).code == 0
     ends = FolderTopic(after, complete=True).end_offsets()
     read = {number: end - 1 for number, end in ends.items() if end}
-    (folder / NAME).write_bytes(committed_offsets.write(read))
+    (folder / NAME).write_bytes(checkpoints.write_committed_offsets(read))
     return folder
 
 
 def committed(folder: Path) -> dict[int, int]:
-    return dict(committed_offsets.read_good_lines((folder / NAME).read_bytes()).offsets)
+    return dict(checkpoints.read_committed_offsets((folder / NAME).read_bytes()).offsets)
 
 
 def test_good_caches_have_no_findings(after: Path, caches: Path) -> None:
@@ -95,7 +95,7 @@ def test_good_caches_have_no_findings(after: Path, caches: Path) -> None:
 def test_check_and_repair(after: Path, caches: Path) -> None:
     """Offsets beyond the end, unknown offsets, and offsets above an event of a missing cache are unsafe."""
     before = committed(caches)
-    (caches / NAME).write_bytes(committed_offsets.write(before | {3: 9999, 17: 3}))
+    (caches / NAME).write_bytes(checkpoints.write_committed_offsets(before | {3: 9999, 17: 3}))
     next(caches.glob("shortlived-1-*.rlmcache")).unlink()
     rows = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
     found = {(row["metadata_partition"], row["problem"], row["limit"]) for row in rows}
@@ -113,7 +113,7 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
     assert committed(caches) == before | {3: 9999, 17: 3}
     assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == plan
     assert committed(caches) == {p: o for p, o in before.items() if p != 4}
-    kept = committed_offsets.read_good_lines((caches / f"{NAME}.bak").read_bytes())
+    kept = checkpoints.read_committed_offsets((caches / f"{NAME}.bak").read_bytes())
     assert dict(kept.offsets) == before | {3: 9999, 17: 3}
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
 
@@ -156,7 +156,7 @@ def test_raising_needs_force(tmp_path: Path) -> None:
     assert file.read_text() == "1 5\n2 9\n"
     offsets("repair", file, "--set", "1=6", "--set", "2=3", "--force", "--apply")
     assert file.read_text() == "1 6\n2 3\n"
-    assert committed_offsets.read_good_lines(file.read_bytes()).form is OffsetsForm.KIP
+    assert checkpoints.read_committed_offsets(file.read_bytes()).form is OffsetsForm.KIP
 
 
 def test_a_damaged_file_starts_over(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
 def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
     """The file was written by a broker of Kafka 3.6; a second verify finds no problem."""
     after = shutil.copytree(capture("tiered-cluster") / "after", tmp_path / "after")
-    (after / NAME).write_bytes(committed_offsets.write({3: 9999, 4: 2, 17: 3}))
+    (after / NAME).write_bytes(checkpoints.write_committed_offsets({3: 9999, 4: 2, 17: 3}))
     where = ("--metadata", after, "--remote", capture("tiered-cluster") / "after-remote")
     verify = ("verify", *where, "--log-dir", after, "--kind", "unsafe_committed_offset")
     found = tierctl(*verify, "--plan-out", tmp_path / "plan.json", "--output", "json")

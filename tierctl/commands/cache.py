@@ -43,7 +43,7 @@ from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
 from tierctl.state.tier_state import TierState
-from tierctl.wire.files import remote_index
+from tierctl.wire.files import flatfile
 
 T = TypeVar("T")
 
@@ -361,7 +361,7 @@ def _nearest(paths: Iterable[Path], offset: int) -> Iterator[Path]:
     """Yield the files that may serve an offset: of a folder's .remoteindex files the last up to there."""
     last: dict[Path, tuple[int, Path]] = {}
     for path in paths:
-        base = remote_index.parse_name(path.name)
+        base = flatfile.parse_remote_index_name(path.name)
         if base is None:
             yield path
         elif base <= offset:

@@ -30,7 +30,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
-from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
+from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
 _NUMBER = re.compile(r"[0-9]{1,18}")

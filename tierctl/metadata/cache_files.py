@@ -27,10 +27,9 @@ from tierctl.model import (
 from tierctl.model.events import StoredRecord
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
-from tierctl.wire.files import flatfile, remote_index
+from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.files.flatfile import EntryChunk
-from tierctl.wire.files.remote_index import RemoteIndexFile
+from tierctl.wire.files.flatfile import EntryChunk, RemoteIndexFile
 from tierctl.wire.metadata.decode import (
     ADD,
     END,
@@ -193,7 +192,7 @@ def cache_files(folder: Path) -> list[Path]:
 
 def remote_index_files(folder: Path) -> list[Path]:
     """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder."""
-    pattern = f"*{remote_index.SUFFIX}"
+    pattern = f"*{flatfile.REMOTE_INDEX_SUFFIX}"
     return sorted([*folder.glob(f"*/{pattern}"), *folder.glob(pattern)])
 
 
@@ -206,7 +205,7 @@ def read_cache(path: Path) -> CacheFile:
     with FileBytes(path) as file:
         head = file.read(0, _HEAD_BYTES)
     try:
-        if path.suffix == remote_index.SUFFIX:
+        if path.suffix == flatfile.REMOTE_INDEX_SUFFIX:
             return _remote_index(path, read_regular(path))
         if path.name == SNAPSHOT_NAME or _is_snapshot(path, head):
             return _snapshot(path, read_regular(path))
@@ -286,7 +285,11 @@ def _remote_index(path: Path, data: bytes) -> CacheFile:
         metadata_topic_offset=-1,
         entries=_with_torn(
             [
-                Entry(position=number * remote_index.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
+                Entry(
+                    position=number * flatfile.REMOTE_INDEX_ENTRY_SIZE,
+                    record=RemoteIndexEntry(start),
+                    error=None,
+                )
                 for number, start in enumerate(index.start_offsets)
             ],
             torn,
@@ -337,8 +340,8 @@ def checked_entries(file: CacheFile) -> Iterable[Entry]:
 
 def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
     """Yield an error if the file has offsets of the partition's next `.remoteindex` file."""
-    names = (path.name for path in file.path.parent.glob(f"*{remote_index.SUFFIX}"))
-    bases = sorted(base for base in map(remote_index.parse_name, names) if base is not None)
+    names = (path.name for path in file.path.parent.glob(f"*{flatfile.REMOTE_INDEX_SUFFIX}"))
+    bases = sorted(base for base in map(flatfile.parse_remote_index_name, names) if base is not None)
     starts = [
         (e.position, e.record.start_offset) for e in file.entries if isinstance(e.record, RemoteIndexEntry)
     ]
@@ -530,7 +533,7 @@ def found_rows(path: Path, *, epoch: int | None, offset: int | None, position: i
     name = {"file": str(path)}
     damage: list[Entry] = []
     try:
-        if path.suffix == remote_index.SUFFIX:
+        if path.suffix == flatfile.REMOTE_INDEX_SUFFIX:
             found = _index_entry(path, offset, position)
         else:
             cache = read_cache(path)
@@ -548,12 +551,12 @@ def found_rows(path: Path, *, epoch: int | None, offset: int | None, position: i
 
 def _index_entry(path: Path, offset: int | None, position: int | None) -> Entry | None:
     """Return the entry of a `.remoteindex` file with an offset or at a position; None if there is none."""
-    base = remote_index.base_offset_of(path.name)
+    base = flatfile.remote_index_base_offset(path.name)
     with FileBytes(path) as file:
         if offset is not None:
-            at = remote_index.find_entry(file, base, offset)
+            at = flatfile.find_remote_index_entry(file, base, offset)
         else:
-            at = remote_index.entry_at(file, base, position or 0)
+            at = flatfile.remote_index_entry_at(file, base, position or 0)
     return None if at is None else Entry(position=at[0], record=RemoteIndexEntry(at[1]), error=None)
 
 

@@ -14,8 +14,8 @@ from tierctl.metadata.cache_files import CacheCoverage, Form
 from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
-from tierctl.wire.files import committed_offsets
-from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
+from tierctl.wire.files import checkpoints
+from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
 from tierctl.wire.metadata.decode import KIND, PARTITION_DELETE, decode_values
 
 Key = tuple[Uuid, int]
@@ -165,7 +165,7 @@ def read_good_lines(path: Path) -> CommittedOffsets:
     Raise UnsupportedFormatError for a version that is not known, or OSError.
     """
     try:
-        found = committed_offsets.read_good_lines(read_regular(path))
+        found = checkpoints.read_committed_offsets(read_regular(path))
     except CorruptInputError as error:
         raise _of_file(error, path) from None
     return replace(found, damage=[_of_file(error, path) for error in found.damage])
@@ -187,4 +187,4 @@ def write_committed(path: Path, offsets: Mapping[int, int]) -> None:
         form = OffsetsForm.CHECKPOINT
         with suppress(CorruptInputError):
             form = read_good_lines(path).form
-        replace_durably(path, committed_offsets.write(offsets, form), backup=True)
+        replace_durably(path, checkpoints.write_committed_offsets(offsets, form), backup=True)

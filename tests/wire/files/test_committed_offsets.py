@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import DATA
 from tierctl.errors import CorruptInputError
-from tierctl.wire.files import committed_offsets
-from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
+from tierctl.wire.files import checkpoints
+from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
 
 
 def read(data: bytes) -> CommittedOffsets:
     """Decode a file without damage; raise the first error of another."""
-    found = committed_offsets.read_good_lines(data)
+    found = checkpoints.read_committed_offsets(data)
     for error in found.damage:
         raise error
     return found
@@ -27,7 +27,7 @@ def test_kafkas_own_offsets_are_read_and_written_back() -> None:
     assert found.form is OffsetsForm.CHECKPOINT
     assert len(found.offsets) == 21
     assert found.offsets[0] == 779487
-    assert committed_offsets.write(found.offsets, found.form) == OFFSETS
+    assert checkpoints.write_committed_offsets(found.offsets, found.form) == OFFSETS
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_every_truncation_of_kafkas_offsets_is_an_error() -> None:
 
 def test_a_cut_in_the_kips_form_only_lowers_offsets() -> None:
     offsets = dict(read(OFFSETS).offsets)
-    data = committed_offsets.write(offsets, OffsetsForm.KIP)
+    data = checkpoints.write_committed_offsets(offsets, OffsetsForm.KIP)
     for length in range(len(data)):
         try:
             found = read(data[:length]).offsets
@@ -94,7 +94,7 @@ def test_a_cut_in_the_kips_form_only_lowers_offsets() -> None:
     st.sampled_from(OffsetsForm),
 )
 def test_offsets_survive(offsets: dict[int, int], form: OffsetsForm) -> None:
-    found = read(committed_offsets.write(offsets, form))
+    found = read(checkpoints.write_committed_offsets(offsets, form))
     assert dict(found.offsets) == offsets
     assert found.form is form or not offsets
 
@@ -105,7 +105,7 @@ def test_any_bytes_are_offsets_or_an_error(data: bytes) -> None:
         found: Any = read(data)
     except CorruptInputError:
         return
-    assert read(committed_offsets.write(found.offsets, found.form)).offsets == found.offsets
+    assert read(checkpoints.write_committed_offsets(found.offsets, found.form)).offsets == found.offsets
 
 
 LINES = OFFSETS.splitlines(keepends=True)
@@ -120,7 +120,7 @@ def test_every_good_line_of_a_file_with_one_bad_line_is_read(form: OffsetsForm, 
         if (line, bad) == (b"0\n", b"3\n"):
             # The head of version 3.
             continue
-        found = committed_offsets.read_good_lines(b"".join([*lines[:at], bad, *lines[at + 1 :]]))
+        found = checkpoints.read_committed_offsets(b"".join([*lines[:at], bad, *lines[at + 1 :]]))
         lost = {int(line.split()[0])} if b" " in line else set()
         assert found.offsets == {each: offsets[each] for each in offsets if each not in lost}, (at, bad)
         assert found.damage or (form is OffsetsForm.KIP and not bad)
@@ -129,6 +129,6 @@ def test_every_good_line_of_a_file_with_one_bad_line_is_read(form: OffsetsForm, 
 
 def test_of_two_lines_for_a_partition_the_lower_offset_is_kept() -> None:
     for data in (b"1 5\n1 6\n2 3\n", b"1 6\n1 5\n2 3\n"):
-        found = committed_offsets.read_good_lines(data)
+        found = checkpoints.read_committed_offsets(data)
         assert (found.offsets, found.form) == ({1: 5, 2: 3}, OffsetsForm.KIP)
         assert "line 2" in found.damage[0].message

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.files import FileBytes
-from tierctl.wire.files.remote_index import RemoteIndexFile, find_entry, parse_name
+from tierctl.wire.files.flatfile import RemoteIndexFile, find_remote_index_entry, parse_remote_index_name
 
 # The example of the design document.
 SAMPLE = (1000121, 1500024, 2000011, 2999999)
@@ -23,7 +23,7 @@ def found(data: bytes, base: int, offset: int, tmp_path: Path) -> tuple[int, int
     file = tmp_path / f"{base}.remoteindex"
     file.write_bytes(data)
     with FileBytes(file) as opened:
-        return find_entry(opened, base, offset)
+        return find_remote_index_entry(opened, base, offset)
 
 
 def test_the_sample_of_the_design(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_few_entries_of_a_large_file_are_read(tmp_path: Path) -> None:
     file = tmp_path / "0.remoteindex"
     file.write_bytes(written(range(0, 1 << 18, 2)))
     with Watched(file) as opened:
-        assert find_entry(opened, 0, 1001) == (2000, 1000)
+        assert find_remote_index_entry(opened, 0, 1001) == (2000, 1000)
     assert sum(reads) <= 4 * 18
 
 
@@ -75,10 +75,10 @@ def test_zeros_allocated_ahead_are_no_entries() -> None:
 
 
 def test_names() -> None:
-    assert parse_name("0000001000121.remoteindex") == 1000121
-    assert parse_name("00000000000001000121.remoteindex") == 1000121
+    assert parse_remote_index_name("0000001000121.remoteindex") == 1000121
+    assert parse_remote_index_name("00000000000001000121.remoteindex") == 1000121
     for name in ("1000121.index", "x.remoteindex", ".remoteindex", "99999999999999999999.remoteindex"):
-        assert parse_name(name) is None
+        assert parse_remote_index_name(name) is None
 
 
 @pytest.mark.parametrize(
