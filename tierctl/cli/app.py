@@ -41,7 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 The first eight answer most questions.
 """
 
-_MODULES: Final = ("insight", "records", "changes", "runs", "config", "broker_files")
+_MODULES: Final = ("insight", "records", "changes", "runs", "config")
 """The modules of this package that declare the commands."""
 
 COMMANDS: Final[tuple[str, ...]] = tuple(chain.from_iterable(GROUPS.values()))
