@@ -18,7 +18,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.kafka.cluster import Cluster
-from tierctl.kafka.record_consumer import HeldPositions, NotServedError, RecordConsumer, ServedRecord
+from tierctl.kafka.librdkafka import HeldPositions, NotServedError, RecordConsumer, ServedRecord
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import Advance, Progress
 from tierctl.model.times import duration_text

@@ -14,8 +14,7 @@ from tierctl.errors import MetadataError, MetadataWriteUnknown, NotFoundError, T
 from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
-from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
-from tierctl.kafka.record_consumer import RecordConsumer
+from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.configs import BrokerDefaults

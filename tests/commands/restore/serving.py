@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tierctl.errors import MetadataError
-from tierctl.kafka.record_consumer import HeldPositions, NotServedError, ServedRecord
+from tierctl.kafka.librdkafka import HeldPositions, NotServedError, ServedRecord
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicPartition, Uuid
 from tierctl.model.local import PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion

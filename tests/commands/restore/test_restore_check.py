@@ -12,7 +12,7 @@ import pytest
 from tierctl.checks import restored
 from tierctl.checks import served as of_consumers
 from tierctl.commands.resources import Resources
-from tierctl.kafka.record_consumer import ServedRecord
+from tierctl.kafka.librdkafka import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, IsolationLevel, Uuid
 from tierctl.model.local import PartitionOffsets
