@@ -3,8 +3,7 @@
 import json
 import os
 
-from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.spark_settings import SparkSettings
+from tierctl.spark.session.open import SparkSettings, opened_session
 
 from tests.spark.clusters import serve
 

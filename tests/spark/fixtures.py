@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.spark_settings import SparkSettings
+from tierctl.spark.session.open import SparkSettings, opened_session
 
 from tests.spark.clusters import (
     ENGINES,
