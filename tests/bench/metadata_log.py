@@ -25,8 +25,7 @@ from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.batches.scan import walk
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.bench import cache
 

@@ -14,8 +14,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicPartition,
 )
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.locallog.made import raise_log_start
 from tests.metadata.events import update_of

@@ -11,7 +11,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import make_partitions
 from tierctl.model import Uuid
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.commands.test_rebuild import digests, lose, metadata_bytes

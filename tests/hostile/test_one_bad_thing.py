@@ -10,8 +10,7 @@ from tierctl.cli.main import run
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.batches.batch_head import CompressionType
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import decode, encode, metadata_partition
 
 from tests.hostile.worlds import World, joined, plain_batch
 from tests.storage.segments import metadata_of

@@ -19,8 +19,7 @@ from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
 from tierctl.wire.batches.record_batch import encode_batch, encode_records, seal
 from tierctl.wire.files.checkpoints import encode_producer_snapshot
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.events import update_of
 from tests.metadata.topics import topic_in

@@ -10,8 +10,7 @@ from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.live.commands import assumed, base_offsets, objects, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, forget_tier, login

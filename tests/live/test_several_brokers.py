@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.apply.run_context import observe
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.live.commands import assumed, base_offsets, plan, rows, tierctl
 from tests.live.replicas import METADATA_SETTINGS, in_sync, leader_of

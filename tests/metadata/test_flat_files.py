@@ -14,8 +14,7 @@ from tierctl.metadata import cache_building as build
 from tierctl.model import RemotePartitionDeleteState
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import decode, encode, metadata_partition
 
 from tests.bench.metadata_log import Shape, metadata_log
 from tests.cli.shell import tierctl

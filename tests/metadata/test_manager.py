@@ -16,8 +16,7 @@ from tierctl.model import (
 )
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
 from tests.metadata.topics import manager_at, topic_in

@@ -21,8 +21,7 @@ from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.topics import topic_in

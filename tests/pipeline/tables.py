@@ -17,8 +17,7 @@ from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Pipeline, PipelineRun, StepResult
 from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.spark.sources.metadata_splits import event_tasks, read_task
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import topic_in

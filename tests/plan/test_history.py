@@ -11,7 +11,7 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import MissingEvents, TierState
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment, segment_id
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.model import MetadataEvent, RemoteLogSegmentState, TopicConfig, TopicIdPartition, Uuid
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import decode, encode, metadata_partition
 
 from tests.simulation.broker import ModelBroker
 from tests.simulation.cluster import BROKERS, TASK_INTERVAL_MS, ModelCluster

@@ -17,8 +17,7 @@ from tierctl.model import (
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 from tierctl.storage.stores.base import RemoteObject
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.cli.shell import Ran
 from tests.metadata.topics import segments_at, topic_in

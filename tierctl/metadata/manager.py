@@ -44,8 +44,7 @@ from tierctl.model.progress import Advance, Reading, unwatched
 from tierctl.model.progress import no_op as no_progress
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 
 def no_op() -> None:

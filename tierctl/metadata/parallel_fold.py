@@ -37,7 +37,7 @@ from tierctl.state.tier_state import (
 from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
-from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
+from tierctl.wire.metadata.values import metadata_partition, metadata_partitions_of
 from tierctl.wire.primitives import crc32c
 
 

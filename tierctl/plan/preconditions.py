@@ -32,7 +32,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import STATES, Action, Plan, Step
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 # Decides whether the history of a user partition is complete although its metadata partition lost events.
 #

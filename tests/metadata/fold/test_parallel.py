@@ -22,8 +22,7 @@ from tierctl.model import (
 from tierctl.model.events import dialect_of
 from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState, sizes_by_group
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.pictures import picture
 from tests.metadata.topics import topic_in

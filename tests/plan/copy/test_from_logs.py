@@ -9,7 +9,7 @@ from tierctl.model import EpochEntry, TopicIdPartition
 from tierctl.plan.copy import WITHDRAWN_REASON, Dangling, plan_copy
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.plan.tier import (
     DAY_MS,

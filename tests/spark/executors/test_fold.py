@@ -11,8 +11,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.fold import SparkFold
 from tierctl.state.tier_state import TierState
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import decode, encode, metadata_partition
 
 from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update

@@ -4,8 +4,7 @@ import numpy as np
 from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string
 from tierctl.model import Uuid
-from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
-from tierctl.wire.metadata.values import decode
+from tierctl.wire.metadata.values import decode, metadata_partition, metadata_partitions_of
 
 
 def test_events_print_as_the_jvm_prints_them() -> None:

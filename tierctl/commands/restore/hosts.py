@@ -52,8 +52,7 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 
 def checkpoint_steps(

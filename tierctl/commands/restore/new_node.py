@@ -36,7 +36,7 @@ from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.kraft import PartitionRegistration, config_record, partition_record, topic_record
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 COPYING_DISABLED: Mapping[str, str] = {
     topic.COPY_DISABLE.name: "true",

@@ -66,7 +66,7 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 PARTITION_COLUMNS: Mapping[str, pa.DataType] = {
     "topic": pa.string(),

@@ -17,8 +17,7 @@ from tierctl.spark.sources.metadata_splits import event_tasks, plan_tasks, read_
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
-from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import encode
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.conftest import vectors
