@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import COMMANDS, GROUPS, leaves
-from tierctl.cli.docs.tree import Node, command_tree
+from tierctl.cli.docs.messages import Node, command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help import questions
 from tierctl.cli.profiles import option_key

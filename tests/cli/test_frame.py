@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tierctl import __version__
 from tierctl.cli.app import COMMANDS
-from tierctl.cli.docs.tree import Node, command_tree
+from tierctl.cli.docs.messages import Node, command_tree
 from tierctl.cli.main import run
 
 from tests.cli.shell import environment, tierctl, tierctl_process

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import command_tree
 from tierctl.cli.docs.write import kinds_of_rows, schemas
 from tierctl.commands.delete import LeakedTopic
 from tierctl.model import Uuid

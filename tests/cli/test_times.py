@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import command_tree
 
 from tests.cli.shell import tierctl
 

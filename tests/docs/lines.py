@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tierctl
 from tierctl.cli.docs import man
-from tierctl.cli.docs.tree import Node, Option, command_tree
+from tierctl.cli.docs.messages import Node, Option, command_tree
 
 from tests.docs.documents import BAD_DAY, CONTRIBUTING, DOCUMENTS, Document
 

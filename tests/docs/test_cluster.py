@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import command_tree
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS, README, Command, Document

@@ -4,8 +4,7 @@ import re
 from functools import cache
 
 import pytest
-from tierctl.cli.docs.messages import Message, sections
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import Message, command_tree, sections
 
 from tests.docs.lines import texts_of_code
 

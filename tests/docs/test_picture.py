@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import tierctl
 from tierctl.cli.app import COMMANDS
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import command_tree
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tierctl.cli.docs.man import names
-from tierctl.cli.docs.tree import Node, command_tree
+from tierctl.cli.docs.messages import Node, command_tree
 from tierctl.cli.docs.write import files
 from tierctl.report.formatters.records import Records
 

@@ -16,8 +16,7 @@ from tierctl import __version__
 from tierctl.checks.check import CheckTable
 from tierctl.checks.findings import FindingKind
 from tierctl.checks.registry import DoctorCheck, RestoreCheck
-from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST, sections
-from tierctl.cli.docs.tree import Node, Option, command_tree
+from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST, Node, Option, command_tree, sections
 from tierctl.cli.help import command_lines, questions
 from tierctl.commands.completion import FOLDER
 from tierctl.errors import ExitCode

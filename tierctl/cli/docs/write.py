@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tierctl.cli.app import leaves
 from tierctl.cli.docs import man as docs_man
-from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.docs.messages import command_tree
 from tierctl.plan.saved import PLAN_VERSION
 from tierctl.read.record_rows import PRODUCER_SNAPSHOT_INDEX
 from tierctl.report.columns import Column, Columns, Kind
