@@ -1,4 +1,4 @@
-"""Creates confluent-kafka's clients from ClientSettings and translates their errors.
+"""Creates confluent-kafka's clients from ClientSettings, translates their errors, and consumes records.
 
 librdkafka retries every failure and reports its cause only to a callback: each client has an `ErrorWatch`.
 """

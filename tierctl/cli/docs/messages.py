@@ -1,4 +1,4 @@
-"""The errors that man pages explain, by subject, with their exit codes; and the text about erasure."""
+"""The data of man pages: the tree of Typer's commands, and the errors by subject, with their exit codes."""
 
 import inspect
 from collections.abc import Iterator, Sequence

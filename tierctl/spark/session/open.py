@@ -1,4 +1,4 @@
-"""Open the Spark session that a command runs on.
+"""Check `--master` and `--spark-conf`, and open the Spark session that a command runs on.
 
     with opened_session(SparkSettings(master="spark://host:7077")) as spark:
         register(spark)
