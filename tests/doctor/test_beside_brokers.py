@@ -17,7 +17,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
 from tierctl.model.choices import Severity
 from tierctl.model.local import PartitionFacts, TopicFacts
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import system_clock_ms
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst

@@ -15,7 +15,7 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, OwnSettings, doctor
 from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
 from tierctl.model.choices import Severity
-from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
+from tierctl.model.settings.scopes import KafkaFault, KafkaVersion
 
 from tests.cli.shell import tierctl
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst

@@ -13,7 +13,7 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import LATEST_TIERED, lineage_of
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.support.broker import NODE_ID, Broker, Brokers

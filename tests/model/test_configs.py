@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model.configs import BrokerDefaults, CopyLag, TopicConfig
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 
 DAY_MS = 24 * 60 * 60 * 1000
 

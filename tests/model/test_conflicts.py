@@ -13,7 +13,7 @@ from tierctl.model.conflicts import (
     metadata_topic_conflicts,
     topic_conflicts,
 )
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 TIERING = {

@@ -2,7 +2,7 @@
 
 import pytest
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.settings.kafka_version import KNOWN, LATEST, KafkaVersion
+from tierctl.model.settings.scopes import KNOWN, LATEST, KafkaVersion
 
 
 @pytest.mark.parametrize(

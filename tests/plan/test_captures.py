@@ -17,7 +17,7 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import check_limits

@@ -8,8 +8,7 @@ from tierctl.checks.findings import FindingKind
 from tierctl.checks.segments import check_local_retention
 from tierctl.model import LocalLog, Selection, TopicConfig
 from tierctl.model.configs import BrokerDefaults, SettingValue
-from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.settings.scopes import SettingSource
+from tierctl.model.settings.scopes import KafkaVersion, SettingSource
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind

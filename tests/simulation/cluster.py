@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tierctl.errors import MetadataError, NotFoundError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.scopes import LATEST, KafkaVersion
 
 from tests.simulation.log import ModelLog
 from tests.simulation.store import Environment

@@ -27,7 +27,7 @@ from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.choices import DELETE_WAVE_SIZE, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.model.progress import Advance, no_op
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.scopes import LATEST, KafkaVersion
 from tierctl.plan.steps import Step
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.batches.batch_head import BatchHead

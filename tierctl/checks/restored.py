@@ -31,7 +31,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.local import PartitionOffsets
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.partition_choice import PartitionDecision
 from tierctl.plan.reasons import ReasonKind
 from tierctl.read.partition_reader import PartitionReader

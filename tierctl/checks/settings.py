@@ -26,7 +26,6 @@ from tierctl.model.conflicts import (
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.local import TopicFacts
 from tierctl.model.settings import broker, clients, topic
-from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 from tierctl.model.settings.known import (
     FileKind,
     ProblemKind,
@@ -37,7 +36,15 @@ from tierctl.model.settings.known import (
     unknown_name_text,
     unknown_names,
 )
-from tierctl.model.settings.scopes import Origin, Setting, SettingSource, StatedSettings, Table
+from tierctl.model.settings.scopes import (
+    KafkaFault,
+    KafkaVersion,
+    Origin,
+    Setting,
+    SettingSource,
+    StatedSettings,
+    Table,
+)
 from tierctl.report.texts import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties

@@ -31,9 +31,8 @@ from tierctl.model.choices import EngineName
 from tierctl.model.ids import TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.model.selection import named_partition
-from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem
-from tierctl.model.settings.scopes import Origin, SettingSource
+from tierctl.model.settings.scopes import KafkaVersion, Origin, SettingSource
 
 _FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})

@@ -76,9 +76,8 @@ from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.known import FileKind, SettingProblem
-from tierctl.model.settings.scopes import SettingSource, StatedSettings
+from tierctl.model.settings.scopes import LATEST, KafkaVersion, SettingSource, StatedSettings
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.fold import newest_events

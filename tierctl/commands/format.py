@@ -23,7 +23,7 @@ from tierctl.model import SelectionRequest, TopicIdPartition, Uuid
 from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Shown

@@ -27,7 +27,7 @@ from tierctl.model.choices import (
 )
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TruncatedMetadata
 from tierctl.model.selection import parse_partition
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms, system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers, parse_rate
 

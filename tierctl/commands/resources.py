@@ -40,7 +40,6 @@ from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text
 from tierctl.model.settings import broker
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.known import (
     UnknownName,
     did_you_mean,
@@ -49,7 +48,15 @@ from tierctl.model.settings.known import (
     unknown_name_text,
     unknown_names,
 )
-from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
+from tierctl.model.settings.scopes import (
+    LATEST,
+    KafkaVersion,
+    Origin,
+    SettingSource,
+    StatedSettings,
+    place_of,
+    without_unit,
+)
 from tierctl.plan.preconditions import TierContents, check_tier
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier

@@ -18,7 +18,7 @@ from tierctl import __version__
 from tierctl.console_consumer import JAR, SOURCES
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.model.events import Dialect
-from tierctl.model.settings.kafka_version import KNOWN, LATEST
+from tierctl.model.settings.scopes import KNOWN, LATEST
 from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
 from tierctl.report.formatters.kafka import VERSION, KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter

@@ -21,8 +21,13 @@ from tierctl.model.configs import BrokerDefaults
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
-from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings
+from tierctl.model.settings.scopes import (
+    LAST_WITH_ZOOKEEPER,
+    KafkaVersion,
+    Origin,
+    SettingSource,
+    StatedSettings,
+)
 
 _GROUPS_AT_ONCE = 100
 

@@ -6,8 +6,7 @@ from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.scopes import Origin, Setting, SettingSource, StatedSettings
+from tierctl.model.settings.scopes import LATEST, KafkaVersion, Origin, Setting, SettingSource, StatedSettings
 
 UNLIMITED = -1
 _AS_RETENTION = -2

@@ -13,8 +13,7 @@ from tierctl.model.configs import BrokerDefaults, is_above_local_retention
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings import clients as manager
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.scopes import Setting
+from tierctl.model.settings.scopes import LATEST, KafkaVersion, Setting
 
 # The table of conflicts: values that Kafka accepts one by one, and refuses or mishandles together.
 #

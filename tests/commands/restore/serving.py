@@ -9,7 +9,7 @@ from tierctl.errors import MetadataError
 from tierctl.kafka.librdkafka import HeldPositions, NotServedError, ServedRecord
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicPartition, Uuid
 from tierctl.model.local import PartitionFacts, PartitionOffsets, TopicFacts
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.scopes import LATEST, KafkaVersion
 
 from tests.cli.shell import tierctl
 

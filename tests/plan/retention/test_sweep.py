@@ -14,7 +14,7 @@ from tierctl.model import (
     TopicIdPartition,
     TopicPartition,
 )
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import NextAction

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
-from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.scopes import LATEST, KafkaVersion
 from tierctl.report.formatters.records import Record
 from tierctl.report.formatters.templates import (
     POSITION,
