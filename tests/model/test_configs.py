@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.model.configs import BrokerDefaults, CopyLag, TopicConfig
 from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.topic import BrokerDefaults, CopyLag, TopicConfig
 
 DAY_MS = 24 * 60 * 60 * 1000
 

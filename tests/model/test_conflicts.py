@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import (
     Conflict,
     ConflictKind,
@@ -14,6 +13,7 @@ from tierctl.model.conflicts import (
     topic_conflicts,
 )
 from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.topic import BrokerDefaults
 
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 TIERING = {

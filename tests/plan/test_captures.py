@@ -16,8 +16,8 @@ from tierctl.model import (
     TopicConfig,
     TopicPartition,
 )
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import check_limits

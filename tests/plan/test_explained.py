@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.locallog import read_log_dirs
 from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
-from tierctl.model.configs import CopyLag
 from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.breaches import OFF_LINEAGE, UNREFERENCED_EPOCHS, sweep_option
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import DecisionColumns, NextAction

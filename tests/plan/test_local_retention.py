@@ -7,8 +7,8 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.checks.segments import check_local_retention
 from tierctl.model import LocalLog, Selection, TopicConfig
-from tierctl.model.configs import BrokerDefaults, SettingValue
 from tierctl.model.settings.scopes import KafkaVersion, SettingSource
+from tierctl.model.settings.topic import BrokerDefaults, SettingValue
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind

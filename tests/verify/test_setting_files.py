@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from tierctl.checks.settings import check_broker_file, check_client_file, check_topics_file
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker
 from tierctl.model.settings.known import SettingProblem
 from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.topic import BrokerDefaults
 
 Check = Callable[[Path, BrokerDefaults], Iterator[SettingProblem]]
 TOPICS: Check = partial(check_topics_file, is_tiering=None)

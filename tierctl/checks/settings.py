@@ -14,7 +14,6 @@ from tierctl.locallog.folders import is_former_name, unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import Severity
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import (
     Conflict,
     ConflictKind,
@@ -45,6 +44,7 @@ from tierctl.model.settings.scopes import (
     StatedSettings,
     Table,
 )
+from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.report.texts import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties

@@ -70,7 +70,6 @@ from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.choices import EngineName, Severity, private_keys_of
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
@@ -78,6 +77,7 @@ from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
 from tierctl.model.settings.known import FileKind, SettingProblem
 from tierctl.model.settings.scopes import LATEST, KafkaVersion, SettingSource, StatedSettings
+from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.fold import newest_events

@@ -18,10 +18,10 @@ from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request
 from tierctl.commands.sweep import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
+from tierctl.model.settings.topic import SettingValue
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.breaches import why_cut
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator

@@ -34,7 +34,6 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.choices import EngineName, private_keys_of
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
 from tierctl.model.progress import WAITS, Progress
@@ -57,6 +56,7 @@ from tierctl.model.settings.scopes import (
     place_of,
     without_unit,
 )
+from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import TierContents, check_tier
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier

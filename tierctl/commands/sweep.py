@@ -35,13 +35,13 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.configs import SettingValue
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import Setting, SettingSource, without_unit
+from tierctl.model.settings.topic import SettingValue
 from tierctl.plan.expiry import Digest, plan_retention
 from tierctl.plan.leader_views import ClusterViews
 from tierctl.plan.preconditions import CurrentTopics, check_limits, require_known_names, why_never_tiered

@@ -17,7 +17,6 @@ from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LA
 from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.configs import BrokerDefaults
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
@@ -28,6 +27,7 @@ from tierctl.model.settings.scopes import (
     SettingSource,
     StatedSettings,
 )
+from tierctl.model.settings.topic import BrokerDefaults
 
 _GROUPS_AT_ONCE = 100
 

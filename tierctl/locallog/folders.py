@@ -17,12 +17,12 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.model.configs import BrokerDefaults, TopicConfig
 from tierctl.model.ids import TopicIdPartition, TopicPartition, is_legal_topic_name
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import SettingSource, StatedSettings, place_of
+from tierctl.model.settings.topic import BrokerDefaults, TopicConfig
 from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,

@@ -4,7 +4,6 @@ Exports the entities; the settings registry is `model.settings`, progress report
 """
 
 from tierctl.model.choices import IsolationLevel
-from tierctl.model.configs import TopicConfig
 from tierctl.model.events import (
     Dialect,
     MetadataEvent,
@@ -26,6 +25,7 @@ from tierctl.model.ids import (
 )
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
 from tierctl.model.selection import Selection, SelectionRequest
+from tierctl.model.settings.topic import TopicConfig
 from tierctl.model.tier import (
     HashedFile,
     IndexType,

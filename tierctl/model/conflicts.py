@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tierctl.model.choices import RowEnum, Severity
-from tierctl.model.configs import BrokerDefaults, is_above_local_retention
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import LATEST, KafkaVersion, Setting
+from tierctl.model.settings.topic import BrokerDefaults, is_above_local_retention
 
 # The table of conflicts: values that Kafka accepts one by one, and refuses or mishandles together.
 #

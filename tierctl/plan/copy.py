@@ -28,9 +28,9 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.configs import CopyLag
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
+from tierctl.model.settings.topic import CopyLag
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision, with_local_retention
 from tierctl.plan.preconditions import (

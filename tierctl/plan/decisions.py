@@ -22,9 +22,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.configs import UNLIMITED
 from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import LATEST, KafkaVersion
+from tierctl.model.settings.topic import UNLIMITED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.queries import PartitionSegments

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import LocalSegment
-from tierctl.model.configs import CopyLag
+from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.copy import why_waiting
 
 NOW_MS = 1_000_000

@@ -1,5 +1,5 @@
 """The registry of settings: one row per Kafka setting, the tables of each scope, and values with their
-origins and units.
+origins and units; versions of Kafka, and the faults of those that delete segments of the tier too early.
 """
 
 import re
