@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tierctl.checks.deep import Candidates, Sample
 from tierctl.checks.objects import StoreAudit, audit_listing
 from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicIdPartition
-from tierctl.model.ids import ZERO_UUID
+from tierctl.model.events import ZERO_UUID
 from tierctl.spark.executors import checked_segments, task
 from tierctl.spark.executors.checked_segments import SparkRunner
 from tierctl.state.fold import fold_event

@@ -22,7 +22,7 @@ from tierctl.model.conflicts import (
     metadata_topic_conflicts,
     topic_conflicts,
 )
-from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.events import is_legal_topic_name
 from tierctl.model.local import TopicFacts
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.known import (

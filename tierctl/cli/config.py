@@ -28,7 +28,7 @@ from tierctl.cli.profiles import ProfilesFile, option_key
 from tierctl.cli.run_settings import RunSettings
 from tierctl.errors import ExitCode
 from tierctl.model.choices import EngineName
-from tierctl.model.ids import TopicPartition
+from tierctl.model.events import TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.model.selection import named_partition
 from tierctl.model.settings.known import ProblemKind, SettingProblem

@@ -70,7 +70,7 @@ from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.choices import EngineName, Severity, private_keys_of
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic

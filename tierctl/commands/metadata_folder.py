@@ -25,7 +25,7 @@ from tierctl.metadata.topic.folder import (
 )
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
 from tierctl.metadata.topic.partition_log import Tail
-from tierctl.model.ids import Uuid
+from tierctl.model.events import Uuid
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState

@@ -25,7 +25,7 @@ from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
-from tierctl.model.ids import ZERO_UUID
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text

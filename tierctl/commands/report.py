@@ -37,7 +37,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.choices import Severity
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress

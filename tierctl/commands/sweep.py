@@ -36,7 +36,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.conflicts import Conflict, topic_conflicts
-from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic

@@ -17,7 +17,7 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.model.ids import TopicIdPartition, TopicPartition, is_legal_topic_name
+from tierctl.model.events import TopicIdPartition, TopicPartition, is_legal_topic_name
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic

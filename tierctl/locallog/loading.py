@@ -27,7 +27,7 @@ from tierctl.locallog.folders import (
     without_duplicates,
 )
 from tierctl.locallog.log_end import largest_timestamp_ms, open_transaction_at, read_log_end
-from tierctl.model.ids import TopicIdPartition, TopicPartition
+from tierctl.model.events import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.files.checkpoints import (

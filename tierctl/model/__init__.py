@@ -5,6 +5,7 @@ Exports the entities; the settings registry is `model.settings`, progress report
 
 from tierctl.model.choices import IsolationLevel
 from tierctl.model.events import (
+    ClusterIdentity,
     Dialect,
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -13,15 +14,12 @@ from tierctl.model.events import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
-    is_valid_transition,
-)
-from tierctl.model.ids import (
-    ClusterIdentity,
     TierIdentity,
     TopicIdPartition,
     TopicPartition,
     Uuid,
     is_legal_topic_name,
+    is_valid_transition,
 )
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
 from tierctl.model.selection import Selection, SelectionRequest

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tierctl.model.choices import RowEnum, Severity
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import LATEST, KafkaVersion, Setting

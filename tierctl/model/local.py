@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
-from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import TopicIdPartition, TopicPartition, Uuid
 
 
 class EpochEntry(NamedTuple):

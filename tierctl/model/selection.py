@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import TopicIdPartition, TopicPartition, Uuid
 
 SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""

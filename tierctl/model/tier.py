@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, IntFlag
 from pathlib import Path
 
-from tierctl.model.events import RemoteLogSegmentMetadata
-from tierctl.model.ids import TopicIdPartition, Uuid
+from tierctl.model.events import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.local import EpochEntry
 
 

@@ -23,7 +23,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic

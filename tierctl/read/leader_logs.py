@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from tierctl.errors import AuthenticationError, MissingEventsError, NotFoundError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.plan.leader_views import knows_log_start

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierctl.errors import CorruptInputError
-from tierctl.model.ids import Uuid
+from tierctl.model.events import Uuid
 from tierctl.wire.primitives import read_uvarint, take, write_uvarint
 
 # Records of KRaft's cluster metadata: the few that give a new cluster its topics.

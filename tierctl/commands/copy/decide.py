@@ -25,7 +25,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import NOT_A_BROKER_ID
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.settings import broker
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier, written_ms

@@ -31,7 +31,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.model.ids import ZERO_UUID
+from tierctl.model.events import ZERO_UUID
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.state.lineage import Lineage

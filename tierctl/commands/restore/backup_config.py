@@ -11,7 +11,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, output_error
 from tierctl.files import write_durably
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import fields as f

@@ -45,7 +45,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.choose_sets import Choice

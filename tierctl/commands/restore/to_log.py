@@ -42,7 +42,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.model.times import parse_time_ms

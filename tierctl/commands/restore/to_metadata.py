@@ -36,7 +36,7 @@ from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import ListedSet, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
-from tierctl.model.ids import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.partition_choice import (

@@ -44,7 +44,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.model.ids import ZERO_UUID
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
-from tierctl.model.ids import ZERO_UUID, TopicPartition, Uuid
+from tierctl.model.events import ZERO_UUID, TopicPartition, Uuid
 from tierctl.model.local import EpochEntry
 from tierctl.wire.files.properties import parse_properties
 from tierctl.wire.primitives import crc32c

@@ -23,7 +23,7 @@ from typing import NoReturn
 import yaml
 
 from tierctl.errors import UsageError
-from tierctl.model.ids import Uuid, is_legal_topic_name
+from tierctl.model.events import Uuid, is_legal_topic_name
 from tierctl.model.local import NOT_COVERED, SavedTopic, SavedTopics
 from tierctl.model.settings.known import FileKind
 from tierctl.model.times import iso_utc, parse_time_ms

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.kernel import int64, plain_kernel, prepare
-from tierctl.model.events import MetadataEvent, dialect_of
-from tierctl.model.ids import TopicIdPartition, Uuid
+from tierctl.model.events import MetadataEvent, TopicIdPartition, Uuid, dialect_of
 from tierctl.wire.arrays import (
     Bools,
     ByteSlices,

@@ -4,7 +4,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from tierctl.model.ids import Uuid
+from tierctl.model.events import Uuid
 from tierctl.wire.metadata.schema import EVENT_FIELDS, Field, Fixed, Flag, Variable
 
 

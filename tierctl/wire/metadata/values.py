@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
-from tierctl.model.events import Dialect, MetadataEvent, dialect_of
-from tierctl.model.ids import Uuid, is_legal_topic_name
+from tierctl.model.events import Dialect, MetadataEvent, Uuid, dialect_of, is_legal_topic_name
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
     Array,
