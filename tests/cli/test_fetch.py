@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.read.record_rows import Binary, encoder
-from tierctl.report.texts import bytes_text
+from tierctl.report.table import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.read import brute

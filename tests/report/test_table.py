@@ -17,8 +17,7 @@ from tierctl.read.record_rows import RECORDS
 from tierctl.report import render
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.render import View
-from tierctl.report.table import fit, total
-from tierctl.report.texts import bytes_text
+from tierctl.report.table import bytes_text, fit, total
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_795_300_000_000

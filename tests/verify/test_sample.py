@@ -24,7 +24,7 @@ from tierctl.metadata.state_dir import (
 )
 from tierctl.model import Selection, TopicIdPartition, Uuid
 from tierctl.model.settings.scopes import parse_size
-from tierctl.report.texts import parse_percent
+from tierctl.report.table import parse_percent
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import index_cache
 from tierctl.wire.arrays import Int64s

@@ -28,7 +28,7 @@ from tierctl.model.choices import Severity
 from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
-from tierctl.report.texts import bytes_text, counted
+from tierctl.report.table import bytes_text, counted
 from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import TierState
 

@@ -39,7 +39,7 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
-from tierctl.report.texts import bytes_text, counted
+from tierctl.report.table import bytes_text, counted
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of

@@ -45,7 +45,7 @@ from tierctl.model.settings.scopes import (
     Table,
 )
 from tierctl.model.settings.topic import BrokerDefaults
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties
 

@@ -24,7 +24,7 @@ from tierctl.errors import (
 )
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,

@@ -31,7 +31,7 @@ from tierctl.report.plans import (
     skipped_text,
 )
 from tierctl.report.render import SHOW, View, show_rows, show_texts
-from tierctl.report.texts import Tally, counted, printable
+from tierctl.report.table import Tally, counted, printable
 
 if TYPE_CHECKING:
     from tierctl.apply.run_context import Outcome

@@ -45,7 +45,7 @@ from tierctl.model.selection import named_partition
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
 from tierctl.report.render import SHOW
-from tierctl.report.texts import bytes_text, counted
+from tierctl.report.table import bytes_text, counted
 
 if TYPE_CHECKING:
     from tierctl.checks.findings import Finding

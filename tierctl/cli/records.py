@@ -40,7 +40,7 @@ from tierctl.console_consumer import CLASS_NAME
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import render_object
 from tierctl.report.render import View
-from tierctl.report.texts import bytes_text, counted
+from tierctl.report.table import bytes_text, counted
 
 if TYPE_CHECKING:
     from tierctl.report.formatters.pages import Page

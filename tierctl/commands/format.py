@@ -39,7 +39,7 @@ from tierctl.report.formatters.sources import (
     from_segment,
 )
 from tierctl.report.results import RowLines
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _STDIN = Path("-")

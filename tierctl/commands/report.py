@@ -60,7 +60,7 @@ from tierctl.report.html_lanes import (
 from tierctl.report.html_page import AGES, PageContent, require_replaceable, write_page
 from tierctl.report.render import SHOW, row_of
 from tierctl.report.results import TableResult, TableRows
-from tierctl.report.texts import bytes_text, counted, printable
+from tierctl.report.table import bytes_text, counted, printable
 from tierctl.state.tier_state import TierState
 
 

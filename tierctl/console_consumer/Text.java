@@ -5,7 +5,7 @@ import java.util.Base64;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
-/** Converts values into text that is safe to print, as tierctl/report/texts.py and tierctl's formatters do. */
+/** Converts values into text that is safe to print, as tierctl/report/table.py and tierctl's formatters do. */
 final class Text {
     private static final int BAD_VALUE_BYTES_MAX = 1024;
     private static final Base64.Encoder ID = Base64.getUrlEncoder().withoutPadding();

@@ -4,6 +4,6 @@ Exports `render`, `render_object`, `to_json` and `printable`; `formatters` is th
 """
 
 from tierctl.report.render import render, render_object, to_json
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 
 __all__ = ["printable", "render", "render_object", "to_json"]

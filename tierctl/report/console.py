@@ -20,7 +20,7 @@ from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.files import why_foreign
 from tierctl.model.location import masked
 from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 
 _MODE = 0o640
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.choices import RowEnum
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 from tierctl.wire.arrays import Bools, Int64s
 
 ITEMS_MAX = 100_000

@@ -25,7 +25,7 @@ from tierctl.model.times import iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
 from tierctl.report.render import Row
-from tierctl.report.texts import bytes_text, counted, printable
+from tierctl.report.table import bytes_text, counted, printable
 
 AGES = ("under 1h", "1h to 1d", "1d to 7d", "7d to 30d", "30d to 90d", "90d to 1y", "over 1y", "unknown")
 """Ages of a segment's newest record; unknown without a timestamp, and for a time after that of the report."""

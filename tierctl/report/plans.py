@@ -13,7 +13,7 @@ from tierctl.errors import UsageError
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import Printed, View, render, render_object
-from tierctl.report.texts import Tally, counted
+from tierctl.report.table import Tally, counted
 
 if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan

@@ -17,8 +17,17 @@ from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.times import TimeForm, system_clock_ms, time_text
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.table import Cells, TerminalTable, shortened, write_blocks, write_table
-from tierctl.report.texts import PIECE_CHARS, bytes_text, printable, printable_pieces
+from tierctl.report.table import (
+    PIECE_CHARS,
+    Cells,
+    TerminalTable,
+    bytes_text,
+    printable,
+    printable_pieces,
+    shortened,
+    write_blocks,
+    write_table,
+)
 from tierctl.wire.metadata.schema import json_fields
 
 Row = Mapping[str, Any]

@@ -9,7 +9,7 @@ from tierctl.checks.environment import ExecutorFacts, Versions
 from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
 from tierctl.storage.open_tier import TierSpec
 

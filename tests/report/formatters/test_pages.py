@@ -11,7 +11,7 @@ from tierctl.errors import CorruptInputError, RemoteStorageError
 from tierctl.report.formatters import pages as pages_module
 from tierctl.report.formatters.pages import Filter, Page, Printer, render_ahead
 from tierctl.report.formatters.records import Records, TextLines, load
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 from tierctl.spark.executors.task import dumps, loads
 from tierctl.wire.metadata.values import decode
 

@@ -35,7 +35,7 @@ from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.steps import Action, Plan
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

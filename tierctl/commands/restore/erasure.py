@@ -43,7 +43,7 @@ from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import Stream, TableResult, TableRows
-from tierctl.report.texts import bytes_text
+from tierctl.report.table import bytes_text
 from tierctl.storage.stores.base import RemoteObject
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from tierctl.report import prometheus
 from tierctl.report.columns import JSON_ONLY, Columns, Shown
 from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult, TableRows
-from tierctl.report.texts import counted, parse_percent
+from tierctl.report.table import counted, parse_percent
 from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder

@@ -35,7 +35,7 @@ from tierctl.report.formatters.templates import (
     template,
     with_null,
 )
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 
 _FLAGS = ("print.partition", "print.message.offset", "print.version", "print.all.event.value.fields")
 _SEPARATORS = ("sep", "vs")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 from tierctl.wire.metadata.decode import decode_column
 from tierctl.wire.metadata.values import decode
 

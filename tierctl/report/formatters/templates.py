@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
 from tierctl.report.formatters.records import Record, Records, TextLines, as_array
-from tierctl.report.texts import printable
+from tierctl.report.table import printable
 from tierctl.wire.metadata.event_schema import UuidType
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
