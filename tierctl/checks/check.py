@@ -11,7 +11,7 @@ from typing import Annotated
 
 from tierctl.errors import ExitCode, RemoteStorageError, TierctlError, combined_exit_code
 from tierctl.model.choices import RowEnum, Severity
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Shown
 from tierctl.report.results import TableResult, TableRows
 

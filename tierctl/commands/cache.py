@@ -37,7 +37,7 @@ from tierctl.metadata.cache_files import (
 from tierctl.metadata.parallel_fold import partition_ranges
 from tierctl.model.events import HeaderForm
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows

@@ -23,7 +23,7 @@ from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.known import shown
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, Table
 from tierctl.plan.preconditions import require_known_names
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.tier_state import TierState

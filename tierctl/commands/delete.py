@@ -48,7 +48,7 @@ from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.preconditions import leaked_topic_ids, why_unreadable
 from tierctl.plan.steps import Action, Plan, Step
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.tier_state import TierState, sizes_by_group

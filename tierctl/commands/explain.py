@@ -29,7 +29,7 @@ from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.log_start import cut_epochs_of

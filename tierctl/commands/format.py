@@ -25,7 +25,7 @@ from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Shown
 from tierctl.report.formatters.kafka import VERSION
 from tierctl.report.formatters.pages import Filter, Page, Printer, first_lines, merge_pages, render_ahead

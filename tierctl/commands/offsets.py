@@ -26,7 +26,7 @@ from tierctl.metadata.offset_repair import (
     write_committed,
 )
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files

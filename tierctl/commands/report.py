@@ -47,7 +47,7 @@ from tierctl.plan.partition_deletes import removable
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.html_lanes import (
     LaneItems,

@@ -25,7 +25,7 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Topic
 from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc, parse_time_ms
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows

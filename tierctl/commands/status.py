@@ -37,7 +37,7 @@ from tierctl.plan.decisions import WAITING, NextAction, stopped_copies, stops_by
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows

@@ -45,7 +45,7 @@ from tierctl.plan.forecast import (
     sum_of,
 )
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 

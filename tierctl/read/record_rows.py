@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from tierctl.errors import TierctlError, UnsupportedFormatError, UsageError
 from tierctl.model import IndexType, TopicIdPartition
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex

@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class TopicSize:
-        topic: Annotated[str, fields.TOPIC, Shown(0)]
+        topic: Annotated[str, TOPIC, Shown(0)]
         log_bytes: Annotated[int, Field(Kind.BYTES, "size of the segments' logs", "size"), Shown(1)]
         objects: Annotated[int | None, Field(Kind.NUMBER, "their objects in the store")]
 
@@ -191,3 +191,64 @@ def _column(name: str, hint: Any) -> Column | None:
         is_in_csv=JSON_ONLY not in marks,
         shown=next((mark for mark in marks if isinstance(mark, Shown)), None),
     )
+
+
+# The fields that several kinds of rows have: what each name means everywhere in tierctl's output.
+#
+# A field that only one kind of rows has is described in the class of its rows.
+
+TOPIC = Field(Kind.NAME, "name of the topic")
+TOPIC_ID = Field(Kind.TEXT, "id of the topic, base64url")
+PARTITION = Field(Kind.NUMBER, "number of the partition")
+SEGMENT_ID = Field(Kind.TEXT, "id of the remote segment, base64url")
+START_OFFSET = Field(Kind.NUMBER, "first offset of the segment", "start")
+END_OFFSET = Field(Kind.NUMBER, "last offset of the segment, inclusive", "end")
+BROKER_ID = Field(Kind.NUMBER, "id of the broker that wrote the event")
+LEADER_EPOCH = Field(Kind.NUMBER, "leader epoch")
+EPOCH = Field(Kind.NUMBER, "leader epoch; in a producer snapshot the producer's epoch")
+MAX_TIMESTAMP_MS = Field(Kind.TIME, "largest timestamp of the segment's records", "newest_record")
+EVENT_TIMESTAMP_MS = Field(Kind.TIME, "time of the segment's last metadata event", "event_time")
+SEGMENT_LEADER_EPOCHS = Field(Kind.PAIRS, "[leader epoch, its first offset in the segment]", "epochs")
+SEGMENT_SIZE_IN_BYTES = Field(Kind.BYTES, "size of the segment's log", "size")
+CUSTOM_METADATA = Field(Kind.TEXT, "custom metadata of the plugin, hex")
+STATE = Field(Kind.WORD, "state of the segment, or of the partition's deletion, by Kafka's name")
+TXN_INDEX_EMPTY = Field(Kind.FLAG, "whether the segment has no transaction index")
+PARTITIONS = Field(Kind.NUMBER, "number of partitions")
+SEGMENTS = Field(Kind.NUMBER, "number of segments; in a row of sizes those with COPY_SEGMENT_FINISHED")
+LOG_BYTES = Field(Kind.BYTES, "size of these segments' logs", "size")
+SEVERITY = Field(Kind.WORD, "error, warning or info; of a check also not_checked or ok")
+KEY = Field(Kind.NAME, "key of the record; of a finding the object in the store, or the folder of a log")
+EVENT_TYPE = Field(Kind.WORD, "type of the metadata event; null for tombstones and unreadable records")
+DIALECT = Field(Kind.WORD, "kafka or kip405: the schema of the record")
+METADATA_PARTITION = Field(Kind.NUMBER, "partition of the metadata topic")
+METADATA_OFFSET = Field(Kind.NUMBER, "offset in that partition")
+TIMESTAMP_MS = Field(Kind.TIME, "timestamp of the record", "time")
+ERROR = Field(Kind.SENTENCE, "why it failed, or can't be read")
+VALUE = Field(Kind.TEXT, "value of the record")
+OFFSET = Field(Kind.NUMBER, "offset of the record")
+POSITION = Field(Kind.NUMBER, "position in the file, in bytes")
+PRODUCER_ID = Field(Kind.NUMBER, "id of the producer")
+LAST_OFFSET = Field(Kind.NUMBER, "last offset")
+FILE = Field(Kind.NAME, "path of the file")
+FORM = Field(Kind.WORD, "format of the file")
+ENTRIES = Field(Kind.NUMBER, "entries of the file")
+SIZE_BYTES = Field(Kind.BYTES, "size of the file", "size")
+STATUS = Field(Kind.WORD, "outcome of the step, or of the check of the file")
+DETAIL = Field(Kind.SENTENCE, "what is wrong")
+ACTION = Field(Kind.WORD, "what the step does")
+REASON = Field(Kind.SENTENCE, "why")
+WHY = Field(Kind.SENTENCE, "why the step was dropped, or is pending; of a check, why it matters")
+CHECK = Field(Kind.WORD, "what was checked, as the man page of the command lists it")
+SUBJECT = Field(
+    Kind.NAME, "the broker, topic, partition, store or file that was checked; empty for all of them"
+)
+FIX = Field(Kind.SENTENCE, "what to do")
+COMMAND = Field(Kind.WORD, "command of tierctl")
+LOCATION = Field(Kind.WORD, "where the segment is: tier, or local for the log of a broker")
+SETTING = Field(Kind.NAME, "name of the setting or option")
+LINE = Field(Kind.NUMBER, "number of the line in the file, from 1")
+FOUND = Field(Kind.SENTENCE, "what was found; of a check also why it was not made")
+COMMITTED_OFFSET = Field(
+    Kind.NUMBER, "last metadata offset that was consumed; of a group, the next record that it reads"
+)
+NEW_LOG_START_OFFSET = Field(Kind.NUMBER, "log start offset after the step")

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 
 from tierctl.errors import UsageError
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import Printed, View, render, render_object
 from tierctl.report.table import Tally, counted

@@ -40,7 +40,7 @@ from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import Stream, TableResult, TableRows
 from tierctl.report.table import bytes_text

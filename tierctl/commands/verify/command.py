@@ -49,7 +49,7 @@ from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
-from tierctl.report import fields as f
+from tierctl.report import columns as f
 from tierctl.report import prometheus
 from tierctl.report.columns import JSON_ONLY, Columns, Shown
 from tierctl.report.prometheus import Labels, Meter, measure_tier
