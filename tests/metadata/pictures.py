@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.cache import linked
+from tierctl.state.lineage import linked
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import TierState
 

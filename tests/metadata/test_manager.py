@@ -14,7 +14,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata.values import encode, metadata_partition
 

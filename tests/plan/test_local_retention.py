@@ -12,7 +12,7 @@ from tierctl.model.settings.topic import BrokerDefaults, SettingValue
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 
 from tests.plan.tier import DAY_MS, NOW_MS, local_log, segment, tier
 

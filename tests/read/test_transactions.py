@@ -20,7 +20,7 @@ from tierctl.model import (
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import UncachedIndexes
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 from tierctl.wire.files.checkpoints import (

@@ -16,8 +16,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import is_valid_partition_transition
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold, fold_event
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import PartitionState, TierState

@@ -27,8 +27,8 @@ from tierctl.model import (
 )
 from tierctl.state import snapshot
 from tierctl.state import table as table_module
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, TierState
 from tierctl.wire.metadata.decode import rows_of

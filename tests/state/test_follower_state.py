@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentState
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import (
     Lineage,
     OffsetAndEpoch,
+    RemoteLogMetadataCache,
     built_epochs,
     find_highest_remote_offset,
     find_source,

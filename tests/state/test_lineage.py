@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import (
     Lineage,
     OffsetAndEpoch,
+    RemoteLogMetadataCache,
     build_filtered_leader_epoch_map,
     find_highest_remote_offset,
     is_remote_segment_within_leader_epochs,

@@ -24,8 +24,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.read.partition_reader import ReadablePartition
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.lineage import Lineage, RemoteLogMetadataCache, segments_in_lineage
 from tierctl.state.log_start import cut_epochs
 from tierctl.state.queries import PartitionSegments
 

@@ -40,8 +40,12 @@ from tierctl.read.readable_log import (
 )
 from tierctl.read.segment import IndexFetcher, Report
 from tierctl.report.table import bytes_text, counted
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.lineage import (
+    Lineage,
+    RemoteLogMetadataCache,
+    find_highest_remote_offset,
+    segments_in_lineage,
+)
 from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState

@@ -22,8 +22,12 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import NEVER, Decision, DecisionColumns, KeptSegments
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.lineage import (
+    Lineage,
+    RemoteLogMetadataCache,
+    find_highest_remote_offset,
+    segments_in_lineage,
+)
 from tierctl.state.log_start import (
     CutEpochs,
     KnownTier,

@@ -52,8 +52,12 @@ from tierctl.plan.steps import (
     Step,
     delete_step,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.lineage import (
+    Lineage,
+    RemoteLogMetadataCache,
+    find_highest_remote_offset,
+    segments_in_lineage,
+)
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 

@@ -25,7 +25,7 @@ from tierctl.model import (
 )
 from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange, SegmentRanges
 from tierctl.read.segment import BatchStream, Indexes, IndexFetcher, RemoteSegment, Report
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.batches.batch_head import BatchHead, Header

@@ -33,8 +33,12 @@ from tierctl.read.segment import (
     Report,
     Segment,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.lineage import (
+    Lineage,
+    RemoteLogMetadataCache,
+    find_highest_remote_offset,
+    segments_in_lineage,
+)
 from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.queries import PartitionSegments
 from tierctl.storage.remote_storage_manager import RemoteStorageManager

@@ -18,9 +18,8 @@ from tierctl.model import (
     RemoteLogSegmentState,
     Uuid,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold_kernels import ascending
-from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.lineage import Lineage, RemoteLogMetadataCache, segments_in_lineage
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     FINISHED,

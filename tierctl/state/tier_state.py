@@ -19,8 +19,8 @@ from tierctl.model import (
 )
 from tierctl.model.events import RemotePartitionDeleteMetadata, writer_text
 from tierctl.model.times import iso_utc
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold_kernels import numbered
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import DELETE_FINISHED, FINISHED, KIP405, NO_BROKER, NO_START, STARTED, STATES

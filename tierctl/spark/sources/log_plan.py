@@ -60,7 +60,7 @@ from tierctl.spark.executors.task import fold_in_worker, shared_cluster, shared_
 from tierctl.spark.executors.transport import grouped
 from tierctl.spark.sources.load_options import LogOptions, Mode, Predicate, Window, mask_of
 from tierctl.spark.sources.metadata_splits import EventSplit, are_in_place, batch_of, wanted_partitions
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import RemoteIndexCache
