@@ -29,6 +29,9 @@ MAGIC_AT = 16
 CRC_AT = 17
 CRC_FROM = 21
 MAGIC = 2
+MESSAGE_LENGTH_MIN = 14
+"""The lowest length of a message of magic 0 or 1."""
+_LENGTH = struct.Struct(">i")
 _MESSAGE_HEAD_SIZES = (18, 26)
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
@@ -128,6 +131,14 @@ class BatchHead(NamedTuple):
     def is_control(self) -> bool:
         """Return whether the records are control records, which consumers do not receive."""
         return bool(self.attributes & CONTROL)
+
+
+def is_message(buf: Buffer, position: int) -> bool:
+    """Return whether an entry with magic 0 or 1 is at `position` whose length ends in the buffer."""
+    rest = len(buf) - position - LENGTH_END
+    if rest < MESSAGE_LENGTH_MIN or buf[position + MAGIC_AT] >= MAGIC:
+        return False
+    return bool(MESSAGE_LENGTH_MIN <= _LENGTH.unpack_from(buf, position + 8)[0] <= rest)
 
 
 Header = tuple[str, bytes | None]

@@ -19,6 +19,7 @@ from tierctl.wire.batches.batch_head import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
+    MESSAGE_LENGTH_MIN,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHead,
@@ -26,6 +27,7 @@ from tierctl.wire.batches.batch_head import (
     CompressionType,
     Record,
     decompress,
+    is_message,
     with_right_checksum,
 )
 from tierctl.wire.primitives import at_most, limits
@@ -34,19 +36,10 @@ _ENTRY = struct.Struct(">qiIbb")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
-_LENGTH_MIN = 14
 _LENGTH_MIN_OF_1 = 22
 _CHUNK = 1 << 20
 # An offset below 2^56, a length that is positive, a magic of 0 or 1 and attributes up to 15.
 _CANDIDATE = re.compile(rb"(?s)\x00(?=.{7}(?!\x00{4})[\x00-\x7f].{3}.{4}[\x00\x01][\x00-\x0f])")
-
-
-def is_message(buf: Buffer, position: int) -> bool:
-    """Return whether an entry with magic 0 or 1 is at `position` whose length ends in the buffer."""
-    rest = len(buf) - position - LENGTH_END
-    if rest < _LENGTH_MIN or buf[position + MAGIC_AT] >= MAGIC:
-        return False
-    return bool(_LENGTH_MIN <= _INT32.unpack_from(buf, position + 8)[0] <= rest)
 
 
 def is_cut(buf: Buffer, position: int, lowest: int) -> bool:
@@ -238,8 +231,8 @@ def _stored_offsets(data: bytes) -> Iterator[int]:
         if len(data) - at < LENGTH_END:
             return
         offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
-        if length < _LENGTH_MIN:
-            raise _wrong(None, f"a length of at least {_LENGTH_MIN} in a wrapper", str(length))
+        if length < MESSAGE_LENGTH_MIN:
+            raise _wrong(None, f"a length of at least {MESSAGE_LENGTH_MIN} in a wrapper", str(length))
         if length > len(data) - at - LENGTH_END:
             return
         yield offset

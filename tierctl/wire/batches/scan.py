@@ -32,6 +32,7 @@ from tierctl.wire.batches.batch_head import (
     BatchHead,
     Buffer,
     CompressionType,
+    is_message,
 )
 from tierctl.wire.primitives import crc32c, int32_at, int64_at
 
@@ -124,7 +125,7 @@ def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool
 def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
     """Return whether the buffer ends within a possible batch at `position`, and there is no other damage."""
     rest = len(buf) - position
-    if legacy.is_message(buf, position):
+    if is_message(buf, position):
         return False
     if rest < HEAD_SIZE:
         return True
@@ -161,7 +162,7 @@ def _plausible_head(buf: Buffer, position: int, expected: int | None) -> BatchHe
 
     The base offset of a compressed message is that of its last one.
     """
-    if legacy.is_message(buf, position):
+    if is_message(buf, position):
         head = legacy.head_at(buf, position)
         if isinstance(head, BatchHead) and not (expected or 0) <= head.base_offset <= _OFFSET_MAX:
             return _wrong(position, f"an offset from {expected or 0} to {_OFFSET_MAX}", str(head.base_offset))
@@ -276,7 +277,7 @@ def _search_message(buf: Buffer, start: int, stop: int, expected: int | None) ->
 def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
     """Return whether the bytes from `position` to the end are the unfinished write of a stopped writer."""
     rest = len(buf) - position
-    if legacy.is_message(buf, position):
+    if is_message(buf, position):
         return False
     if is_cut(buf, position, expected):
         return True
@@ -478,7 +479,7 @@ def scan_heads(buf: Buffer, *, expected_offset: int | None = None, is_window: bo
     chunk = _CHUNK_FIRST
     while position < len(buf) and torn is None:
         # Messages of magic 0 and 1 are read one by one.
-        if is_compiled() and not legacy.is_message(buf, position):
+        if is_compiled() and not is_message(buf, position):
             positions, fields = _good_prefix(buf, position, expected, chunk)
             if len(positions):
                 parts += [_rows(heads), (positions, fields)]
