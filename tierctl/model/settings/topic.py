@@ -273,9 +273,7 @@ class CopyLag:
         that are neither in `stated` nor in `defaults` have Kafka's defaults.
         """
         ms = _lag(stated, defaults, COPY_LAG_MS, LOCAL_RETENTION_MS, RETENTION_MS)
-        size = _lag(
-            stated, defaults, COPY_LAG_BYTES, LOCAL_RETENTION_BYTES, RETENTION_BYTES
-        )
+        size = _lag(stated, defaults, COPY_LAG_BYTES, LOCAL_RETENTION_BYTES, RETENTION_BYTES)
         return cls() if ms == 0 or size == 0 else cls(ms=ms, bytes=size)
 
 

@@ -21,7 +21,7 @@ from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.templates import id_text
-from tierctl.spark.sources.load_options import Predicate, Window, mask_of
+from tierctl.spark.sources.predicates import Predicate, Window, mask_of
 from tierctl.wire.arrays import array_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 from tierctl.wire.metadata.decode import decode_column, decode_values

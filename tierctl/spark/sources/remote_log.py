@@ -67,14 +67,7 @@ from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
 from tierctl.read.tasks import read_task
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.sources.load_options import (
-    FilteredReader,
-    LogOptions,
-    Mode,
-    Predicate,
-    mask_of,
-    selected_columns,
-)
+from tierctl.spark.sources.load_options import FilteredReader, LogOptions, Mode, selected_columns
 from tierctl.spark.sources.log_plan import (
     PARTITION_COLUMNS,
     POSITION_COLUMNS,
@@ -84,6 +77,7 @@ from tierctl.spark.sources.log_plan import (
     reads_of,
 )
 from tierctl.spark.sources.metadata_splits import timestamps
+from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches import records
 from tierctl.wire.primitives import use_limit_factor
 
