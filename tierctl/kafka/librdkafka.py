@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin, Right
-from tierctl.kafka.topic_client import CONSUMER_CONFIG, PASSING
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import WAITS
 
@@ -317,6 +316,24 @@ def error_of(error: KafkaError, doing: str, watch: ErrorWatch, needs: Right | No
     return kind(f"{doing}: {text} ({name}){watch.facts}", hint=_RETRY_HINT)
 
 
+CHUNK_BYTES_MAX = 8 << 20
+"""The limit of the records of one chunk, and of fetched records that wait in memory."""
+# librdkafka always looks for the group's coordinator, although a client that may read the topic may have no
+# right on groups.
+PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
+CONSUMER_CONFIG = {
+    # A consumer must name a group. It never joins: partitions are assigned and nothing is committed.
+    "group.id": "tierctl",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_uncommitted",
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+    "fetch.wait.max.ms": 20,
+    "queued.max.messages.kbytes": CHUNK_BYTES_MAX >> 10,
+}
 _POLL_S = 0.2
 _AT_ONCE = 2000
 _CONFIG = {

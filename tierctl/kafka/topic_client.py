@@ -22,7 +22,17 @@ from tierctl.errors import (
 from tierctl.kafka import librdkafka, sdk
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import RawFetcher
-from tierctl.kafka.librdkafka import ErrorWatch, NoLeaderError, answer, error_of, make_client, translated
+from tierctl.kafka.librdkafka import (
+    CHUNK_BYTES_MAX,
+    CONSUMER_CONFIG,
+    PASSING,
+    ErrorWatch,
+    NoLeaderError,
+    answer,
+    error_of,
+    make_client,
+    translated,
+)
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import clients
@@ -298,25 +308,7 @@ def uuid_of(found: Any) -> Uuid:
 
 
 CHUNK_RECORDS_MAX = 20_000
-CHUNK_BYTES_MAX = 8 << 20
 _POLL_S = 0.2
-# librdkafka always looks for the group's coordinator, although a client that may read the topic may have no
-# right on groups.
-PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
-CONSUMER_CONFIG = {
-    # A consumer must name a group. It never joins: partitions are assigned and nothing is committed.
-    "group.id": "tierctl",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "isolation.level": "read_uncommitted",
-    "allow.auto.create.topics": False,
-    "check.crcs": True,
-    "fetch.wait.max.ms": 20,
-    # The limit of fetched records that wait in memory.
-    "queued.max.messages.kbytes": CHUNK_BYTES_MAX >> 10,
-}
 
 
 @dataclass(slots=True)

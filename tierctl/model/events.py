@@ -1,5 +1,5 @@
-"""Kafka's identifiers; and metadata events, the decoded records of `__remote_log_metadata`, with the states of
-segments and of partition deletes.
+"""Kafka's identifiers; metadata events, which are the decoded records of `__remote_log_metadata`; and the
+states of segments and of partition deletes.
 """
 
 import base64
