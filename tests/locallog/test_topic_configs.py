@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.locallog import read_topic_configs
 from tierctl.model import TopicConfig
 from tierctl.model.settings import topic
 from tierctl.model.settings.topic import split_key
+from tierctl.wire.files.properties import read_topic_configs
 
 
 def _file(tmp_path: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.locallog import read_log_dirs, read_topic_configs
+from tierctl.locallog import read_log_dirs
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
@@ -24,6 +24,7 @@ from tierctl.plan.preconditions import check_limits
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.record_batch import batches
+from tierctl.wire.files.properties import read_topic_configs
 from tierctl.wire.metadata.values import decode
 
 from tests.state.captures import read_state

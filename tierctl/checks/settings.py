@@ -10,7 +10,6 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.locallog.folders import is_former_name, unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import Severity
@@ -47,7 +46,13 @@ from tierctl.model.settings.scopes import (
 from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.report.table import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
-from tierctl.wire.files.properties import MalformedLine, Property, parse_properties
+from tierctl.wire.files.properties import (
+    MalformedLine,
+    Property,
+    is_former_name,
+    parse_properties,
+    unknown_topic_setting,
+)
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ from tierctl.checks.store import REFUSALS, examine_store, probe_store
 from tierctl.commands.request import DECIDE, Request
 from tierctl.commands.resources import Resources, cluster_location, stated_in_file, valid_in_file
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
-from tierctl.locallog import list_partitions, read_topic_configs
+from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
@@ -83,7 +83,7 @@ from tierctl.spark import inspection
 from tierctl.spark.fold import newest_events
 from tierctl.spark.session.spark_settings import SparkSettings
 from tierctl.storage.stores.base import store_uri
-from tierctl.wire.files.properties import read_client_file, require_kind_of_file
+from tierctl.wire.files.properties import read_client_file, read_topic_configs, require_kind_of_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster

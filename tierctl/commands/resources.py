@@ -62,7 +62,7 @@ from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.throttle import FetchCounts
-from tierctl.wire.files.properties import read_client_file
+from tierctl.wire.files.properties import read_client_file, read_topic_configs
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
@@ -504,7 +504,7 @@ class Resources:
         """
         if self.request.topic_configs is None:
             return {}
-        found = locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults())
+        found = read_topic_configs(self.request.topic_configs, self.broker_defaults())
         for name, config in found.items() if self.request.is_mutating else ():
             values = config.stated.items()
             stated = StatedSettings(

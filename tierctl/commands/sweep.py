@@ -22,7 +22,6 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import DECIDE, TYPED_ONLY, MaxDeletes, MaxFraction, MutationRequest
 from tierctl.commands.running_cluster import EpochsRead, SizeLimit, own_limit
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog.folders import unknown_topic_setting
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import (
     EpochEntry,
@@ -50,6 +49,7 @@ from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.properties import unknown_topic_setting
 
 OF_TIER: tuple[Setting[int], ...] = (topic.RETENTION_MS, topic.RETENTION_BYTES)
 OF_TIER_AND_DISKS: tuple[Setting[int], ...] = (

@@ -1,6 +1,6 @@
-"""A broker's log directories as data, and settings in .properties files; nothing here changes a file.
+"""A broker's log directories as data; nothing here changes a file.
 
-Exports the functions that read log directories, their locks, and .properties files.
+Exports the functions that read log directories and their locks.
 """
 
 from tierctl.locallog.folders import (
@@ -11,7 +11,6 @@ from tierctl.locallog.folders import (
     is_log_dir,
     left_out_folders,
     read_log_dir_facts,
-    read_topic_configs,
     require_folder,
     require_log_dirs,
     require_own_log_dirs,

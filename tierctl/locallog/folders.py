@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,9 +19,6 @@ from tierctl.model import LogDirFacts, Uuid
 from tierctl.model.events import TopicIdPartition, TopicPartition, is_legal_topic_name
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
-from tierctl.model.settings import topic
-from tierctl.model.settings.scopes import SettingSource, StatedSettings, place_of
-from tierctl.model.settings.topic import BrokerDefaults, TopicConfig
 from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
@@ -32,7 +28,6 @@ from tierctl.wire.files.checkpoints import (
     read_node,
     read_partition_metadata,
 )
-from tierctl.wire.files.properties import read_properties
 
 _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
@@ -358,77 +353,3 @@ def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None
             f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
             hint="name the log directories (log.dirs) of the brokers that have these topics",
         )
-
-
-_SIMILAR = 0.8
-"""Names of at least this similarity count as typing errors of each other."""
-
-
-def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
-    """Return the settings of each topic in the file, by topic name, as `brokers` understand them.
-
-    A topic's name may hold dots, so the setting is the longest known one that ends the key:
-    `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
-    setting, an illegal topic name or an invalid value.
-    """
-    stated = read_properties(path, SettingSource.FILE)
-    topics: dict[str, dict[str, str]] = {}
-    for key in stated:
-        name, setting = topic.split_key(key)
-        if setting is None or is_former_name(key, stated):
-            raise unknown_topic_setting(place_of(stated, key), key)
-        if not is_legal_topic_name(name):
-            raise UsageError(
-                f"{place_of(stated, key)}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
-            )
-        topics.setdefault(name, {})[key] = setting
-    return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
-
-
-def is_former_name(key: str, keys: Iterable[str]) -> bool:
-    """Return whether `key` has a name of a draft of KIP-405, not the setting of a topic with a similar name.
-
-    orders.remote.retention.bytes is a setting of a topic orders.remote if `keys` have others of that topic.
-    """
-    name = topic.split_key(key)[0]
-    return topic.former_name(key) is not None and not any(
-        topic.former_name(each) is None and topic.split_key(each) == (name, each.removeprefix(f"{name}."))
-        for each in keys
-    )
-
-
-def unknown_topic_setting(place: str, key: str) -> UsageError:
-    """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
-    former = topic.former_name(key)
-    if former is not None:
-        name, draft = former
-        other = topic.split_key(key)[0]
-        return UsageError(
-            f'{place}: "{draft}" is a name in a draft of KIP-405, which no Kafka has',
-            hint=f"write {name}.{topic.FORMER[draft]}"
-            + ("" if other == key else f"; if a topic is called {other}, state another of its settings, too"),
-        )
-    endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
-    pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
-    setting, nearest = max(pairs, key=_similarity, default=(key, key))
-    if not pairs or _similarity((setting, nearest)) < _SIMILAR:
-        setting, nearest = key, ""
-    return UsageError(
-        f'{place}: unknown topic setting "{setting}"',
-        hint=f'did you mean "{nearest}"?' if nearest else "expected TOPIC.SETTING=VALUE",
-    )
-
-
-def _similarity(names: tuple[str, str]) -> float:
-    """Return how similar two names are, from 0 to 1."""
-    return SequenceMatcher(None, *names).ratio()
-
-
-def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefaults | None) -> TopicConfig:
-    for row in topic.TABLE:
-        if row.name in settings:
-            row.parse(settings[row.name], f"{place_of(settings, row.name, str(path))}: topic {name}")
-    try:
-        return TopicConfig.from_settings(settings, brokers)
-    except UsageError as error:
-        raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None

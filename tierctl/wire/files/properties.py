@@ -1,14 +1,18 @@
 """Files of settings with the line of each key: .properties, TOML, and the YAML file of `backup-config`."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
+from tierctl.model.events import is_legal_topic_name
+from tierctl.model.settings import topic
 from tierctl.model.settings.known import FileKind, require_kind
-from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of
+from tierctl.model.settings.topic import BrokerDefaults, TopicConfig
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LOGICAL_LINE = re.compile(r"(?:[^\r\n\\]|\\(?:\r\n|[\s\S]|\Z))*(?:\r\n|\r|\n|\Z)")
@@ -268,3 +272,77 @@ def _flat(values: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, A
             yield from _flat(value, (*path, key))
         else:
             yield (*path, key), value
+
+
+_SIMILAR = 0.8
+"""Names of at least this similarity count as typing errors of each other."""
+
+
+def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
+    """Return the settings of each topic in the file, by topic name, as `brokers` understand them.
+
+    A topic's name may hold dots, so the setting is the longest known one that ends the key:
+    `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
+    setting, an illegal topic name or an invalid value.
+    """
+    stated = read_properties(path, SettingSource.FILE)
+    topics: dict[str, dict[str, str]] = {}
+    for key in stated:
+        name, setting = topic.split_key(key)
+        if setting is None or is_former_name(key, stated):
+            raise unknown_topic_setting(place_of(stated, key), key)
+        if not is_legal_topic_name(name):
+            raise UsageError(
+                f"{place_of(stated, key)}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
+            )
+        topics.setdefault(name, {})[key] = setting
+    return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
+
+
+def is_former_name(key: str, keys: Iterable[str]) -> bool:
+    """Return whether `key` has a name of a draft of KIP-405, not the setting of a topic with a similar name.
+
+    orders.remote.retention.bytes is a setting of a topic orders.remote if `keys` have others of that topic.
+    """
+    name = topic.split_key(key)[0]
+    return topic.former_name(key) is not None and not any(
+        topic.former_name(each) is None and topic.split_key(each) == (name, each.removeprefix(f"{name}."))
+        for each in keys
+    )
+
+
+def unknown_topic_setting(place: str, key: str) -> UsageError:
+    """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
+    former = topic.former_name(key)
+    if former is not None:
+        name, draft = former
+        other = topic.split_key(key)[0]
+        return UsageError(
+            f'{place}: "{draft}" is a name in a draft of KIP-405, which no Kafka has',
+            hint=f"write {name}.{topic.FORMER[draft]}"
+            + ("" if other == key else f"; if a topic is called {other}, state another of its settings, too"),
+        )
+    endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
+    pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
+    setting, nearest = max(pairs, key=_similarity, default=(key, key))
+    if not pairs or _similarity((setting, nearest)) < _SIMILAR:
+        setting, nearest = key, ""
+    return UsageError(
+        f'{place}: unknown topic setting "{setting}"',
+        hint=f'did you mean "{nearest}"?' if nearest else "expected TOPIC.SETTING=VALUE",
+    )
+
+
+def _similarity(names: tuple[str, str]) -> float:
+    """Return how similar two names are, from 0 to 1."""
+    return SequenceMatcher(None, *names).ratio()
+
+
+def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefaults | None) -> TopicConfig:
+    for row in topic.TABLE:
+        if row.name in settings:
+            row.parse(settings[row.name], f"{place_of(settings, row.name, str(path))}: topic {name}")
+    try:
+        return TopicConfig.from_settings(settings, brokers)
+    except UsageError as error:
+        raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None
