@@ -125,6 +125,6 @@ def test_a_folder_that_a_running_broker_has_renamed_meanwhile_is_no_duplicate(
             shutil.move(dirs[0] / "made-0", dirs[0] / f"made-0.{UNIQUE}-delete")
         return log
 
-    monkeypatch.setattr("tierctl.locallog.loading.read_log", and_then_moved)
+    monkeypatch.setattr("tierctl.locallog.log_end.read_log", and_then_moved)
     logs = read_log_dirs(dirs)
     assert [log.directory.parent for log in logs if log.topic_partition == PARTITION] == [dirs[1]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tierctl.errors import NotFoundError
 from tierctl.locallog import folders as files_module
-from tierctl.locallog import loading, read_log_dirs
+from tierctl.locallog import log_end, read_log_dirs
 from tierctl.locallog.folders import list_log_files
 
 from tests.locallog.made import PARTITION, batch, write_log
@@ -21,7 +21,7 @@ def _three_segments(folder: Path) -> Path:
 def test_a_segment_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention deletes the first segment after the folder was listed, so the log is read again."""
     folder = _three_segments(tmp_path)
-    read_log_end = loading.read_log_end
+    read_log_end = log_end.read_log_end
     reads: list[int] = []
 
     def delete_first(segments: Any, *args: Any, **more: Any) -> Any:
@@ -30,7 +30,7 @@ def test_a_segment_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyP
             path.rename(path.with_name(path.name + ".deleted"))
         return read_log_end(segments, *args, **more)
 
-    monkeypatch.setattr(loading, "read_log_end", delete_first)
+    monkeypatch.setattr(log_end, "read_log_end", delete_first)
     (log,) = read_log_dirs([tmp_path])
     assert ([s.base_offset for s in log.segments], log.log_start_offset) == ([20, 40], 20)
     assert reads == [3, 2]
@@ -53,7 +53,7 @@ def test_a_topic_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             folder.rename(tmp_path / f"{PARTITION}.5bdc1fcf2ea94c4aa0b0b1a8-delete")
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "gone")
 
-    monkeypatch.setattr(loading, "read_log_end", delete_topic)
+    monkeypatch.setattr(log_end, "read_log_end", delete_topic)
     assert read_log_dirs([tmp_path]) == []
     with pytest.raises(NotFoundError, match="gone"):
         read_log_dirs([tmp_path / "other"])

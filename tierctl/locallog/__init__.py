@@ -16,4 +16,4 @@ from tierctl.locallog.folders import (
     require_own_log_dirs,
 )
 from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node, read_registration
-from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
+from tierctl.locallog.log_end import list_partitions, read_log_dirs, with_open_transaction

@@ -1,4 +1,4 @@
-"""Folders in log directories: of logs, of other things, their topic ids, cluster, lock and topic settings."""
+"""Folders in log directories: of logs and of other things; their topic ids, cluster, lock and checkpoints."""
 
 import errno
 import fcntl
@@ -7,8 +7,8 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,11 +21,15 @@ from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
     META_PROPERTIES,
     PARTITION_METADATA_FILE,
+    RECOVERY_POINTS_FILE,
     read_cluster_id,
     read_node,
+    read_offset_checkpoint,
     read_partition_metadata,
 )
 
@@ -33,6 +37,7 @@ _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
 _TRANSACTION_INDEX = re.compile(r"(?P<base>[0-9]{20})\.txnindex\Z")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
+_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LISTINGS_MAX = 10
 _OFFSET_MAX = (1 << 63) - 1
 _PARTITION_MAX = (1 << 31) - 1
@@ -353,3 +358,53 @@ def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None
             f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
             hint="name the log directories (log.dirs) of the brokers that have these topics",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The offset checkpoints of a log directory; a missing file counts as an empty one, as for a broker."""
+
+    log_start: Mapping[TopicPartition, int]
+    high_watermark: Mapping[TopicPartition, int]
+    recovery_point: Mapping[TopicPartition, int]
+    is_whole: bool
+    """Whether no batch can be damaged: the broker was shut down cleanly, or it is running."""
+
+    def recovery_point_of(self, partition: TopicPartition) -> int:
+        """Return the offset from which a broker that starts reads the batches of the partition's log."""
+        return _OFFSET_MAX if self.is_whole else self.recovery_point.get(partition, 0)
+
+
+def read_checkpoints(directory: Path) -> Checkpoints:
+    """Return the checkpoints of a log directory.
+
+    Raise CorruptInputError, naming the file, for a damaged one, and NotFoundError for an unreadable one.
+    """
+    return Checkpoints(
+        log_start=_offsets(directory / LOG_STARTS_FILE),
+        high_watermark=_offsets(directory / HIGH_WATERMARKS_FILE),
+        recovery_point=_offsets(directory / RECOVERY_POINTS_FILE),
+        is_whole=(directory / _CLEAN_SHUTDOWN).exists() or _is_running(directory),
+    )
+
+
+def _is_running(directory: Path) -> bool:
+    with suppress(SafetyRefusal):
+        return is_locked(directory)
+    return False
+
+
+def _offsets(path: Path) -> dict[TopicPartition, int]:
+    try:
+        return read_offset_checkpoint(read_if_exists(path) or b"")
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> NotFoundError:
+    return NotFoundError(
+        f"{error.filename or path} can't be read: {error.strerror}",
+        hint="each file of the directory must be readable; run as the broker's user",
+    )
