@@ -1,4 +1,4 @@
-"""Reads the logs in log directories, each with its end: the log end and last stable offset, newest timestamps.
+"""Reads the logs in log directories, each with its end: log end offset, last stable offset, timestamps.
 
 Offsets are determined as a broker determines them at start-up (LogManager, LogLoader, UnifiedLog), but no
 file is changed.
