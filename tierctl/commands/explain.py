@@ -11,8 +11,7 @@ import typer
 
 from tierctl.checks.findings import Finding
 from tierctl.checks.segments import check_failed_copies, check_local_retention
-from tierctl.commands.copy.command import CopyRequest
-from tierctl.commands.copy.decide import explained, with_end_command
+from tierctl.commands.copy.command import CopyRequest, explained, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
 from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request, request_as
 from tierctl.commands.sweep import explained as explained_sweep

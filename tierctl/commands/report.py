@@ -11,8 +11,7 @@ import typer
 
 from tierctl import __version__
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.commands.copy.command import CopyRequest
-from tierctl.commands.copy.decide import explained
+from tierctl.commands.copy.command import CopyRequest, explained
 from tierctl.commands.explain import Location
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.checks.findings import Finding, FindingKind, Needs
-from tierctl.commands.copy.command import CopyRequest
-from tierctl.commands.copy.decide import explained, with_end_command
+from tierctl.commands.copy.command import CopyRequest, explained, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as

@@ -1,23 +1,24 @@
-"""`copy`: its request, and the one protocol of commands that change something."""
+"""`copy`: its request, which segments a broker's copy task would copy next (from log directories, or from
+another tier), and the one protocol of commands that change something.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
 
 import typer
 
+from tierctl.apply.journal import CustomMetadataBreach
 from tierctl.apply.run import Acts, DeleteSegments
 from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments
-from tierctl.commands.copy.decide import (
-    custom_metadata_limit,
-    decide_from_logs,
-    decide_from_tier,
-    record_breaches,
-    without_breaches,
-)
+from tierctl.commands.copy.source import LogSources, Sources, TierSources
+from tierctl.commands.histories import report_unusable
+from tierctl.commands.mutation import Mutation, place_of
 from tierctl.commands.request import (
     DECIDE,
     FROM_TIER,
@@ -27,15 +28,356 @@ from tierctl.commands.request import (
     Layout,
     MutationRequest,
 )
-from tierctl.errors import UsageError
+from tierctl.commands.resources import Resources
+from tierctl.errors import CustomMetadataTooLarge, UsageError
+from tierctl.locallog import with_open_transaction
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.choices import NOT_A_BROKER_ID
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
+from tierctl.model.settings import broker
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
-from tierctl.plan.copy import require_enabled
-from tierctl.plan.steps import Action, Plan
+from tierctl.model.times import iso_utc
+from tierctl.plan.copy import (
+    DANGLING_AGE_MS_MIN,
+    Dangling,
+    plan_copy,
+    plan_copy_from_tier,
+    require_enabled,
+    written_ms,
+)
+from tierctl.plan.decisions import Decision
+from tierctl.plan.preconditions import require_known_names
+from tierctl.plan.reasons import Reason, abort_words
+from tierctl.plan.steps import Action, Plan, Skip, Step
+from tierctl.read.leader_logs import EvidenceSources, examine_histories
+from tierctl.read.partition_reader import illegal_name_error
+from tierctl.read.readable_log import tier_lineage
+from tierctl.read.segment import UncachedIndexes
 from tierctl.report.table import counted
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier_state import TierState
+from tierctl.storage.index_cache import spool_folder
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """The copies that were decided, and where the bytes of their segments are.
+
+    `examined` are the partitions of the logs, which brokers might copy themselves; None if another tier is
+    copied from. `configs` are the settings of their topics, by name, without those that are `assumed` to be
+    enabled.
+    """
+
+    plan: Plan
+    sources: Sources
+    examined: Collection[TopicIdPartition] | None = None
+    configs: Mapping[str, TopicConfig] = field(default_factory=dict)
+    assumed: Collection[str] = ()
+
+
+def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: bool) -> Copies:
+    """Decide the copies of segments in the log directories, and resolve the selection."""
+    if run.resources.is_on_spark:
+        # Starting a session takes half a minute.
+        run.request.require_complete()
+    state = run.metadata.refresh()
+    logs = run.logs
+    run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier(may_be_new=True)
+    run.request.require_complete()
+    # A segment whose events were deleted may be in the tier, although the local log still has it.
+    run.histories.examine(state, lambda: logs, local_suffices=False)
+    inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
+    plan = _plan(run, state, inputs, clean_dangling=clean_dangling, ended_writer=_ended_writer(run))
+    plan = run.narrowed(plan)
+    run.histories.ignore_untiered(state, plan.skipped)
+    return Copies(
+        plan=plan,
+        sources=LogSources(run.read_logs),
+        examined=_led(run, logs),
+        configs=inputs.configs,
+        assumed=inputs.assumed_enabled,
+    )
+
+
+def _ended_writer(run: Mutation) -> int | None:
+    """Return the broker id of copies that no run can be making while this run has the lease of the tier.
+
+    None with --no-lease: another run may be making them.
+    """
+    return None if run.request.no_lease else NOT_A_BROKER_ID
+
+
+def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int | None = None) -> Plan:
+    """Return the plan of copies from the log directories, with the reasons for all selected segments.
+
+    Topics of which no settings are known count as not enabled. The selection must be resolved.
+    """
+    logs = run.logs
+    run.histories.examine(state, lambda: logs, local_suffices=False)
+    inputs = _inputs(run, state, logs)
+    plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))
+    return without_breaches(run, plan, custom_metadata_limit(run, custom_metadata_max_bytes))
+
+
+def custom_metadata_limit(run: Mutation, asked_bytes: int | None) -> int:
+    """Return KIP-917's limit in bytes: the one of the command line, else that of the broker settings."""
+    stated = broker.CUSTOM_METADATA_MAX_BYTES.value(run.resources.broker_settings)
+    return stated if asked_bytes is None else asked_bytes
+
+
+def _custom_metadata_layout(run: Mutation) -> str:
+    """Return the name of the tier's layout, with the fields of custom metadata that it writes."""
+    fields = ",".join(sorted(run.tier_spec.aiven.custom_metadata_fields))
+    return f"{run.remote.layout.name} {fields}".strip()
+
+
+def without_breaches(run: Mutation, plan: Plan, limit_bytes: int) -> Plan:
+    """Return `plan` without the copies from the offset of each recorded breach on, and with the reasons.
+
+    KIP-917: segments whose custom metadata exceeded the limit are not uploaded again for the same result.
+    Copying of the partition stops there, as a broker's does; these segments are in `kept`. A breach of
+    another limit or of another layout does not count any more. Without a tier in the request its layout is
+    unknown, and is taken to be the same as then.
+    """
+    breaches = () if run.journal is None else run.journal.custom_metadata_breaches()
+    if not breaches:
+        return plan
+    layout = None if run.request.remote is None else _custom_metadata_layout(run)
+    held = {
+        (breach.topic_id, breach.partition): breach
+        for breach in sorted(breaches, key=lambda each: -each.start_offset)
+        if breach.limit_bytes == limit_bytes and layout in {None, breach.layout}
+    }
+    steps: list[Step] = []
+    kept: list[Decision] = []
+    reasons: dict[TopicIdPartition, Reason] = {}
+    for step in plan.steps:
+        breach, start = held.get(step.topic_id_partition.key), step.start_offset or 0
+        if breach is None or step.action is not Action.COPY_SEGMENT or start < breach.start_offset:
+            steps.append(step)
+            continue
+        reason = reasons.setdefault(step.topic_id_partition, breach.reason_since(written_ms(step)))
+        kept.append(
+            Decision(
+                partition=step.topic_id_partition,
+                segment_id=None,
+                start_offset=start,
+                end_offset=step.end_offset,
+                reason=reason,
+                size_bytes=step.details["segment_size_in_bytes"],
+            )
+        )
+    skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
+    return replace(plan, steps=tuple(steps), skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))
+
+
+def record_breaches(run: Mutation, outcomes: Sequence[Outcome]) -> None:
+    """Record the segments of `outcomes` whose custom metadata exceeded the limit, in the state directory."""
+    breaches = [
+        CustomMetadataBreach(
+            topic_id=outcome.step.topic_id,
+            partition=outcome.step.partition,
+            start_offset=outcome.step.start_offset or 0,
+            size_bytes=outcome.error.size_bytes,
+            limit_bytes=outcome.error.limit_bytes,
+            layout=_custom_metadata_layout(run),
+        )
+        for outcome in outcomes
+        if isinstance(outcome.error, CustomMetadataTooLarge)
+    ]
+    if breaches and run.journal is not None:
+        run.journal.record_breaches(breaches)
+
+
+def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:
+    """Return the reason of an open transaction with its transactional id, and the command that ends it.
+
+    The id is known on a cluster only, and not of a transaction that its coordinator has forgotten.
+    """
+    cluster, producer, name = run.resources.cluster, reason.facts.get("producer_id"), None
+    if cluster is not None and producer is not None:
+        name = cluster.transactional_id(producer)
+    servers = (run.request.cluster_servers or "HOST:PORT").removeprefix("kafka://")
+    if name is not None and run.resources.kafka_version.can_terminate_transactions:
+        words = ["forceTerminateTransaction", "--transactionalId", name]
+    else:
+        words = abort_words(partition, reason)
+    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
+    return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
+
+
+def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
+    """Return the selected partitions that brokers might copy themselves."""
+    partitions = {log.topic_id_partition for log in logs}
+    return {p for p in partitions if p in run.resources.selection and p.topic not in INTERNAL_TOPICS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """Hold the logs that may be copied, the reasons of the `refused` ones, and the settings of their topics.
+
+    `stated` are the settings on the cluster or in --topic-configs; `configs` also has the broker's defaults
+    for topics without any.
+    """
+
+    logs: Sequence[LocalLog]
+    stated: Mapping[str, TopicConfig]
+    configs: Mapping[str, TopicConfig]
+    assumed_enabled: frozenset[str]
+    refused: tuple[Skip, ...] = ()
+    live_broker_ids: tuple[int, ...] = ()
+
+
+def _inputs(
+    run: Mutation, state: TierState, logs: Sequence[LocalLog], *, assume_enabled: bool = False
+) -> _Inputs:
+    """Read the logs and their settings from the cluster or --topic-configs; UsageError for mistyped names."""
+    partitions = sorted(_led(run, logs))
+    in_file = run.resources.topic_configs()
+    default = TopicConfig.from_settings({}, run.resources.broker_defaults())
+    inputs = _Inputs(
+        logs=logs,
+        stated=in_file,
+        configs={log.topic_partition.topic: default for log in logs} | in_file,
+        assumed_enabled=run.resources.selection.topics if assume_enabled else frozenset(),
+    )
+    if run.cluster is not None:
+        leaders = run.cluster.leaders(partitions)
+        run.resources.note_unused(leaders.configs)
+        copyable, refused = leaders.sources(logs)
+        inputs = replace(
+            inputs,
+            logs=[with_open_transaction(log) for log in copyable],
+            stated={**in_file, **leaders.configs},
+            configs={**inputs.configs, **leaders.configs},
+            refused=refused,
+            live_broker_ids=leaders.broker_ids,
+        )
+    unread = run.untiered.keys() if run.cluster is None else set[str]()
+    without_settings = ({partition.topic for partition in partitions} | unread) - inputs.stated.keys()
+    known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
+    note = require_known_names(in_file, known, without_settings)
+    if note is not None:
+        run.progress.note(note)
+    return inputs
+
+
+def _plan(
+    run: Mutation,
+    state: TierState,
+    inputs: _Inputs,
+    *,
+    clean_dangling: bool = False,
+    ended_writer: int | None = None,
+    explained: Selection | None = None,
+) -> Plan:
+    now_ms = run.resources.now_ms
+    dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=inputs.live_broker_ids)
+    plan = plan_copy(
+        state,
+        inputs.logs,
+        inputs.configs,
+        assumed_enabled=inputs.assumed_enabled,
+        dangling=dangling if clean_dangling else None,
+        ended_writer=ended_writer,
+        now_ms=now_ms,
+        explained=explained,
+    )
+    unfinished = () if clean_dangling else tuple(_unfinished(run, state, plan))
+    return replace(
+        plan,
+        skipped=(*plan.skipped, *inputs.refused, *unfinished),
+        basis=replace(plan.basis, configs=inputs.stated),
+    )
+
+
+def _unfinished(run: Mutation, state: TierState, plan: Plan) -> Iterator[Skip]:
+    """Yield the segments in COPY_SEGMENT_STARTED that `plan` leaves: a broker may make the copy now."""
+    withdrawn = {step.segment_id for step in plan.steps}
+    begun = [
+        part.topic_id_partition
+        for part in state.by_metadata_partition()
+        if part.topic_id_partition in run.resources.selection and part.segments.count_in(_STARTED)
+    ]
+    found = state.map_in_order(partial(_begun_copies, frozenset(begun)), [each.key for each in begun])
+    for partition, segment in found:
+        if segment.segment_id not in withdrawn:
+            by = "tierctl" if segment.broker_id == NOT_A_BROKER_ID else f"broker {segment.broker_id}"
+            reason = (
+                f"its copy was begun by {by} at {iso_utc(segment.event_timestamp_ms)} and not finished; "
+                "--clean-dangling deletes it 24 hours later"
+            )
+            yield Skip.of(partition, reason, segment.segment_id)
+
+
+def _begun_copies(
+    partitions: Collection[TopicIdPartition], state: TierState
+) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
+    """Yield the segments of `partitions` in COPY_SEGMENT_STARTED."""
+    for part in state:
+        if part.topic_id_partition in partitions:
+            for segment in part.segments.in_state(_STARTED):
+                yield part.topic_id_partition, segment
+
+
+def decide_from_tier(run: Mutation, source: MutationRequest, *, clean_dangling: bool) -> Copies:
+    """Decide the copies of segments that `run` does not have in its tier; `source` names that with them."""
+    resources = run.resources.enter(Resources(request=source, progress=run.progress))
+    metadata, remote = resources.metadata(), resources.remote
+    state = metadata.refresh()
+    resources.inspect_tier(metadata)
+    sources = TierSources(metadata, remote, run.resources.enter(spool_folder()))
+    selection = run.resolve_selection(part.topic_id_partition for part in state)
+    run.metadata.refresh()
+    run.inspect_tier(may_be_new=True)
+    run.histories.examine(run.metadata.state)
+    evidence = EvidenceSources(selection=selection, remote=lambda: remote)
+    incomplete = examine_histories(state, evidence, source.truncated_metadata)
+    run.is_source_damaged = report_unusable(run.resources, state.quarantined, incomplete)
+    run.from_remote = resources.tier_spec().resolved(remote)
+    run.source = place_of(source, metadata, remote)
+    now_ms = run.resources.now_ms
+    plan = plan_copy_from_tier(
+        state,
+        run.metadata.state,
+        _lineages(run, sources),
+        dangling=Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None,
+        ended_writer=_ended_writer(run),
+    )
+    return Copies(plan=run.narrowed(plan), sources=sources)
+
+
+def _lineages(run: Mutation, source: TierSources) -> dict[tuple[Uuid, int], Lineage]:
+    """Return the lineage of each selected user partition of the tier that is copied from."""
+    fetcher = UncachedIndexes(source.remote)
+    parts = [
+        part
+        for part in source.metadata.state
+        if part.topic_id_partition in run.resources.selection
+        and illegal_name_error(part.topic_id_partition) is None
+    ]
+    found = {}
+    with run.progress.bar("reading leader epochs", unit="files", total=len(parts)) as advance:
+        for part in parts:
+            lineage = tier_lineage(part.cache, fetcher, lambda e: run.progress.warn(e.message))
+            found[part.topic_id_partition.key] = lineage
+            advance(1)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
