@@ -17,8 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from tierctl.cli.options import Part, with_options
-from tierctl.cli.profiles import option_key
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import RunSettings, option_key
 from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import require_no_credentials

@@ -24,8 +24,7 @@ from tierctl.cli.app import (
 )
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import is_typed, request_of
-from tierctl.cli.profiles import ProfilesFile, option_key
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import ProfilesFile, RunSettings, option_key
 from tierctl.errors import ExitCode
 from tierctl.model.choices import EngineName
 from tierctl.model.events import TopicPartition

@@ -13,8 +13,7 @@ import typer
 
 from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
-from tierctl.cli.profiles import option_key
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import RunSettings, option_key
 from tierctl.commands.request import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc

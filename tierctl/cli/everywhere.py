@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import RunSettings
 from tierctl.commands import completion
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY

@@ -25,8 +25,7 @@ from tierctl.cli.everywhere import (
     until_unlocked,
 )
 from tierctl.cli.options import set_parameters
-from tierctl.cli.profiles import OptionKeys
-from tierctl.cli.run_settings import RunSettings, require_no_credentials_in
+from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError

@@ -18,7 +18,7 @@ import typer
 from typer.models import ParameterInfo
 
 from tierctl.cli.everywhere import HELP_OPTION, OPTIONS
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.request import WHERE as PLACES
 from tierctl.errors import UsageError

@@ -21,7 +21,7 @@ from tierctl.cli.app import Command, command, group, named_command, parsed, unkn
 from tierctl.cli.config import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import Printer, Rows, console_of, summarize
 from tierctl.cli.options import METADATA_TOPIC, SPARK, NoCheck, is_typed, request_of
-from tierctl.cli.run_settings import RunSettings
+from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
