@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.apply.run_context import Status
-from tierctl.cli.main import run as run_main
+from tierctl.cli.entry import run as run_main
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import MetadataEvent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 
 from tests.support.spark_classes import USES_ARCHIVE
 

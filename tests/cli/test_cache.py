@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_building import compacted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.read.record_rows import Binary, encoder
 from tierctl.report.table import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex

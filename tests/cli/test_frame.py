@@ -13,7 +13,7 @@ import pytest
 from tierctl import __version__
 from tierctl.cli.app import COMMANDS
 from tierctl.cli.docs.messages import Node, command_tree
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 
@@ -268,7 +268,7 @@ def late():
 kept = Dismantled()
 atexit.register(print, "handler")
 threading.Thread(target=late).start()
-entry.answer = lambda args: 3
+entry.run = lambda args: 3
 entry.main()
 """
 

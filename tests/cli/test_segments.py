@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.commands.segments import SEGMENTS
 from tierctl.model import (
     RemoteLogSegmentState,

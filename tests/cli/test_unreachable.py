@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 
 from tests.cli.shell import tierctl
 from tests.support.faults import without_right_to_look_into

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.batches.batch_head import CompressionType
 from tierctl.wire.batches.record_batch import batches

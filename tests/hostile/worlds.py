@@ -31,7 +31,7 @@ RSS_MAX = 300 << 20
 
 _MEASURED = """
 import json, sys, time
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 code = run(sys.argv[2:])
 sys.stdout.flush()
 # The processor's time, as other processes may use the processor, too.

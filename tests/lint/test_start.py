@@ -28,7 +28,7 @@ def test_every_public_name_of_commands_can_be_imported() -> None:
 def imported_by(*words: object) -> set[str]:
     """Return the modules that a process has imported when it has run a command line."""
     code = (
-        "import sys; from tierctl.cli.main import run; code = run(sys.argv[1:]);"
+        "import sys; from tierctl.cli.entry import run; code = run(sys.argv[1:]);"
         "print('\\n'.join(sys.modules), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
@@ -60,7 +60,7 @@ class Refusing:
 sys.meta_path.insert(0, Refusing())
 from tierctl import commands
 from tierctl.cli.app import leaves
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 for name in commands.__all__:
     getattr(commands, name)
 assert len([*leaves()]) == 29

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 
 Capture = Callable[[str], Path]
 

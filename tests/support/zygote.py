@@ -67,7 +67,7 @@ def _child(job: dict[str, Any]) -> int:
     sys.stderr = os.fdopen(2, "w", closefd=False)
     met: Counter[tuple[str, str]] = Counter()
     _watch([*job["kills"], [*CHANGES, job["files"]]], met)
-    from tierctl.cli.main import run
+    from tierctl.cli.entry import run
 
     code = run(job["argv"])
     while code == LOCKED and job.get("waits"):

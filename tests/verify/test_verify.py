@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentState,

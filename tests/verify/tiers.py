@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,

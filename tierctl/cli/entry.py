@@ -1,22 +1,75 @@
-"""The entry point: run the command line of the process."""
+"""The entry point: build the command tree, run one command line, and end the process with its exit code."""
 
 import atexit
-import gc
 import os
+import shlex
+import signal
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Never
+from types import FrameType
+from typing import Any, Never
 
-from tierctl.cli.signals import PIPE_CLOSED, raise_on_signals
+import typer
+from typer.main import get_command
 
-_GARBAGE_AFTER = 200_000
-"""Number of new objects after which Python looks for cycles of garbage; its default is 700."""
+from tierctl import __version__
+from tierctl.cli.app import HELP_NAMES, Root, leaves
+from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_parameters
+from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
+from tierctl.commands.completion import store_topics
+from tierctl.commands.request import TYPED_ONLY
+from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, LockedError, TierctlError
+from tierctl.model.times import duration_text
+from tierctl.report.console import Console, ErrorReport
+from tierctl.wire.primitives import use_limit_factor
+
+PIPE_CLOSED = 128 + signal.SIGPIPE
+_COMPLETE = "_TIERCTL_COMPLETE"
+_ONLY_LOOK = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
+"""Commands whose user may have no right to write into the state directory."""
+_FIRST_PAUSE_S = 0.5
+_PAUSE_S_MAX = 30.0
+
+
+class Signalled(BaseException):
+    """A signal asks the process to end; an exception, so that locks and temporary files are released."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _raise_on_signals() -> None:
+    """Raise `Signalled` on SIGTERM and SIGHUP; a second signal ends the process at once."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup starts the process with SIGHUP ignored; keep it ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> Never:
+    signal.signal(number, signal.SIG_DFL)
+    raise Signalled(number)
 
 
 def main() -> Never:
     """Run the command line of the process and end the process with its code."""
-    _end(answer(sys.argv[1:]) if _has_streams() else PIPE_CLOSED)
+    if not _has_streams():
+        _end(PIPE_CLOSED)
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the locale can't encode must not end a run.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    _raise_on_signals()
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = PIPE_CLOSED
+    _end(code)
 
 
 def _has_streams() -> bool:
@@ -35,27 +88,6 @@ def _has_streams() -> bool:
     return has_stdout
 
 
-def answer(args: list[str]) -> int:
-    """Run a command line with the process's streams and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # A character that the locale can't encode must not end a run.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        # NumPy's OpenBLAS starts its threads when it is imported, which takes 15 ms; tierctl calls no BLAS.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # Imports make 100,000 objects that stay: a twentieth of the start would look for garbage among them.
-        gc.set_threshold(_GARBAGE_AFTER)
-        from tierctl.cli.main import run
-
-        raise_on_signals()
-        code = run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return PIPE_CLOSED
-    return code
-
-
 def _end(code: int) -> Never:
     """End the process: wait for its threads and run the exit handlers, but do not dismantle the interpreter.
 
@@ -67,3 +99,278 @@ def _end(code: int) -> Never:
         with suppress(BrokenPipeError):
             stream.flush()
     os._exit(code)
+
+
+def _print_version(ctx: typer.Context, _name: str, value: bool) -> None:
+    if value:
+        typer.echo(f"tierctl {__version__}")
+        ctx.exit()
+
+
+_VERSION = eager_option(
+    bool, _print_version, "--version", default=False, marks=(TYPED_ONLY,), help="Print the version."
+)
+
+app = typer.Typer(
+    cls=Root,
+    name="tierctl",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": HELP_NAMES},
+)
+
+
+def root(**_handled_before: object) -> None:
+    """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
+
+    copy, sweep, delete, rebuild, restore and apply print a plan and change nothing unless --apply is given.
+    """
+
+
+set_parameters(root, (*OPTIONS, _VERSION, HELP_OPTION))
+app.callback()(root)
+
+
+def _fail(settings: RunSettings, report: ErrorReport) -> None:
+    # The traceback comes first, so that message and hint are the last lines on the screen.
+    if settings.verbosity:
+        import traceback
+
+        traceback.print_exc()
+    settings.console.error(report)
+
+
+def _usage_message(error: Any) -> str:
+    if hasattr(error, "possibilities"):
+        return str(error.message)  # The possibilities are in the hint.
+    text = str(error.format_message()).replace("Value error, ", "").removesuffix(".")
+    wrong: list[Any] = getattr(error.__cause__, "errors", list)()
+    found = repr(wrong[0]["input"]) if wrong else ""
+    return text if found in text else f"{text}: found {found}"
+
+
+def _usage_hint(error: Any) -> str:
+    possibilities = sorted(getattr(error, "possibilities", None) or ())
+    if possibilities:
+        return f"did you mean {' or '.join(possibilities)}?"
+    ctx = getattr(error, "ctx", None)
+    return f"see '{_path(ctx) if ctx else 'tierctl'} --help'"
+
+
+def _path(ctx: Any) -> str:
+    return f"{_path(ctx.parent)} {ctx.info_name}" if ctx.parent else str(ctx.info_name)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code; no other function catches every exception."""
+    use_limit_factor(1)
+    settings = RunSettings(
+        keys=OptionKeys(lambda: (command for _, command in leaves())), environ=os.environ, args=args
+    )
+    command = get_command(app)
+    if _COMPLETE in os.environ:
+        command.main(list(args), prog_name="tierctl", complete_var=_COMPLETE, obj=settings)
+    error: BaseException | None = None
+    try:
+        require_no_credentials_in(args, os.environ)
+        code = _invoke_until_unlocked(command, args, settings)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, Signalled) as e:
+        if settings.is_read:
+            settings.announce()
+        error, code = e, _exit_code(e, settings)
+    _record_names(settings)
+    _record_run(settings, code, error)
+    if error is None:
+        _record_success(settings, code)
+    return code
+
+
+def _invoke_until_unlocked(command: Any, args: Sequence[str], settings: RunSettings) -> int:
+    """Run the command and return its exit code; run it again while other runs hold a lock.
+
+    Each time it decides again, because the other run may have changed the state. Raise the LockedError of the
+    command once the lock timeout has passed.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            with command.make_context("tierctl", list(args), obj=settings) as ctx:
+                return int(command.invoke(ctx) or ExitCode.OK)
+        except LockedError as e:
+            # The option is known only after the command line was read.
+            deadline_s = settings.started_s + settings.lock_timeout_ms / 1000
+            if time.monotonic() + pause_s > deadline_s:
+                raise
+            if pause_s == _FIRST_PAUSE_S:
+                limit = duration_text(settings.lock_timeout_ms)
+                settings.console.say(f"{e.message}; waiting for it, at most {limit}")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def _record_success(settings: RunSettings, code: int) -> None:
+    """Store in the state directory, if one was named, that the run ended without an error, for `status`.
+
+    A failure is only a warning, and none for commands that only look. Runs that only plan are not stored.
+    """
+    if settings.state_dir is None or code != ExitCode.OK:
+        return
+    from tierctl.metadata.state_dir import record_successful_run
+
+    try:
+        record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))
+    except (OSError, TierctlError) as e:
+        if settings.command in _ONLY_LOOK:
+            return
+        where = f"--state-dir {settings.state_dir}"
+        settings.console.warn(f"{where}: the end of the run could not be stored: {_why(e)}")
+
+
+def _why(error: OSError | TierctlError) -> str:
+    """Return the reason of an error, without the number that an OSError adds."""
+    return str(error) if isinstance(error, TierctlError) else error.strerror or str(error)
+
+
+def _record_names(settings: RunSettings) -> None:
+    """Store the names of the topics that the run read, for completion by shells.
+
+    If the home directory is missing, read-only or belongs to another user, store nothing and print no
+    message.
+    """
+    if settings.topics:
+        with suppress(OSError):
+            store_topics(settings.profile_in_use, settings.topics, settings.environ)
+
+
+def _record_run(settings: RunSettings, code: int, error: BaseException | None) -> None:
+    """Write the metrics and the last line of the log of a run that ended with `code`, or by `error`.
+
+    A failure is only a warning: it does not change what the run did, nor its exit code.
+    """
+    if isinstance(error, typer.Exit):
+        return
+    console = settings.console
+    if settings.metrics_file is not None and settings.meter is not None:
+        _write_metrics(settings, code, error, console)
+    if settings.log is not None:
+        seconds = round(time.monotonic() - settings.started_s, 3)
+        settings.log.write("info", f"exit code {code}", exit_code=code, seconds=seconds)
+        if settings.log.error is not None:
+            why = settings.log.error
+            console.warn(
+                f"--log-file {settings.log.path}: some messages could not be written: {why.strerror or why}"
+            )
+
+
+def _write_metrics(settings: RunSettings, code: int, error: BaseException | None, console: Console) -> None:
+    from tierctl.report.prometheus import Run, measure_run, measure_throttle
+    from tierctl.report.prometheus_file import write_metrics
+
+    assert settings.metrics_file is not None
+    assert settings.meter is not None
+    run = Run(
+        command=settings.command,
+        exit_code=code,
+        error=None if error is None else type(error).__name__,
+        is_applied="--apply" in settings.args,
+        end_s=time.time(),
+        seconds=time.monotonic() - settings.started_s,
+    )
+    measure_run(settings.meter, run)
+    measure_throttle(settings.meter, settings.throttle)
+    try:
+        lost = write_metrics(settings.metrics_file, settings.meter)
+    except (OSError, TierctlError) as e:
+        console.warn(f"--metrics-file {settings.metrics_file} could not be written: {_why(e)}")
+    else:
+        if lost is not None:
+            console.warn(f"--metrics-file: {lost}")
+
+
+def _exit_code(error: BaseException, settings: RunSettings) -> int:
+    """Print the message of the error that ended a run, and return the exit code."""
+    code = _code_of(error)
+    if isinstance(error, KeyboardInterrupt | Signalled):
+        _say_what_was_changed(error, code - 128, settings)
+    report = _report(error, code)
+    if report is not None:
+        _fail(settings, report)
+    return code
+
+
+_ENDLESS = frozenset({"--follow", "-f", "--watch"})
+_WHAT_WAS_CHANGED = {
+    "pipeline run": "the next run continues after the last commit",
+    "cache build": "each file is the old or the new one",
+    "cache compact": "each file is the old or the new one",
+    "offsets repair": "each file is the old or the new one",
+    # They end with an interruption, or another process does the work.
+    "format": None,
+    "submit": None,
+}
+
+
+def _say_what_was_changed(error: BaseException, number: int, settings: RunSettings) -> None:
+    """End a run that a signal ended as other runs end: with what was changed, and the command to continue."""
+    changed = _WHAT_WAS_CHANGED.get(settings.command, "nothing was changed")
+    if changed is None or not settings.command or not _ENDLESS.isdisjoint(settings.args):
+        return
+    changed = next(iter(getattr(error, "__notes__", ())), changed)
+    text = f"stopped by {signal.Signals(number).name}; {changed}"
+    seconds = time.monotonic() - settings.started_s
+    with suppress(OSError):  # The terminal may be gone.
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # The terminal shows ^C in the line of a progress bar.
+        settings.console.summary(
+            settings.command, text, seconds=seconds, next_command=shlex.join(["tierctl", *settings.args])
+        )
+
+
+def _code_of(error: BaseException) -> int:
+    match error:
+        case TierctlError() | typer.Exit() | typer.TyperException():
+            return error.exit_code
+        case BrokenPipeError():
+            return PIPE_CLOSED
+        case KeyboardInterrupt() | Signalled():
+            return 128 + getattr(error, "number", signal.SIGINT)
+        case OSError():
+            return _file_error_code(error)
+    return ExitCode.INTERNAL
+
+
+def _report(error: BaseException, code: int) -> ErrorReport | None:
+    """Return the report to print for an error; None if no report is printed."""
+    kind = type(error).__name__
+    match error:
+        case TierctlError():
+            return ErrorReport.of(error)
+        case typer.TyperException() if not error.format_message():
+            return None  # No command was given: the help is printed already.
+        case typer.TyperException():
+            message, hint = _usage_message(error), _usage_hint(error)
+            return ErrorReport(code=code, kind="UsageError", message=message, hint=hint)
+        case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
+            return None
+        case OSError():
+            where = error.filename or "input/output"
+            message = f"{where}: {error.strerror or error}"
+            advice = NOT_ALLOWED if isinstance(error, PermissionError) else None
+            return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
+    return ErrorReport(
+        code=code,
+        kind=kind,
+        message=f"internal: {kind}: {error}",
+        hint="run it again with --verbose for the traceback",
+    )
+
+
+def _file_error_code(error: OSError) -> ExitCode:
+    """Return NOT_FOUND or USAGE for a wrong path, which the operator must correct, otherwise RETRYABLE."""
+    match error:
+        case FileNotFoundError():
+            return ExitCode.NOT_FOUND
+        case _ if isinstance(error, WRONG_PATH):
+            return ExitCode.USAGE
+    return ExitCode.RETRYABLE

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import rich_utils
 
-from tierctl.cli.everywhere import EVERYWHERE, HELP_ALL
+from tierctl.cli.options import EVERYWHERE, HELP_ALL
 from tierctl.cli.profiles import option_key
 
 _FOOTER: Final = (

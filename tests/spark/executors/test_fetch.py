@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.cli.main import run
+from tierctl.cli.entry import run
 from tierctl.commands.resources import Resources
 from tierctl.spark.executors import rendered_text
 

@@ -11,8 +11,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tierctl.cli.app import COMMANDS, GROUPS, HELP_NAMES, load
+from tierctl.cli.entry import app
 from tierctl.cli.help import Example, examples
-from tierctl.cli.main import app
 from tierctl.errors import ExitCode
 from tierctl.read.record_rows import KEY_FORMS
 
