@@ -11,10 +11,10 @@ import typer
 
 from tierctl.checks.findings import Finding
 from tierctl.checks.segments import check_failed_copies, check_local_retention
-from tierctl.commands.copy.command import CopyRequest, explained, with_end_command
+from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
 from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request, request_as
-from tierctl.commands.sweep import explained as explained_sweep
+from tierctl.commands.sweep import explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
@@ -200,7 +200,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     with mutation(copying, progress or SilentProgress()) as run:
         deletes = explained_sweep(run)
         state = run.metadata.state
-        copies = explained(run, state, custom_metadata_max_bytes=copying.custom_metadata_max_bytes)
+        copies = explained_copy(run, state, custom_metadata_max_bytes=copying.custom_metadata_max_bytes)
         removal = run.narrowed(plan_removal(state))
         if not request.log_dir:
             run.progress.note("without --log-dir only the segments of the tier are explained")

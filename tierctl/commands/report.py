@@ -11,7 +11,7 @@ import typer
 
 from tierctl import __version__
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.commands.copy.command import CopyRequest, explained
+from tierctl.commands.copy.command import CopyRequest, explained_copy
 from tierctl.commands.explain import Location
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as
@@ -314,7 +314,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     deletes = summed_up(run, inputs, digest)
     topics, copies = TopicSums(run, state), Plan(command="copy", steps=(), read={})
     if copying.log_dir:
-        copies = explained(run, state)
+        copies = explained_copy(run, state)
         topics.add_lag(copies, run.logs)
     stopped = stopped_copies(copies.kept, now_ms - run.request.copy_limit_ms)
     topics.add_stopped(stopped)

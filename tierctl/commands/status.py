@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.checks.findings import Finding, FindingKind, Needs
-from tierctl.commands.copy.command import CopyRequest, explained, with_end_command
+from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
@@ -451,7 +451,7 @@ class TopicSums:
 
 def _add_copies(request: StatusRequest, run: Mutation, state: TierState, topics: TopicSums) -> Plan:
     """Add what `copy` and local retention would do to `topics`, and measure it; return the plan."""
-    plan = explained(run, state)
+    plan = explained_copy(run, state)
     topics.add_lag(plan, run.logs)
     run.histories.ignore_untiered(state, plan.skipped)
     if run.resources.cluster is None:

@@ -261,7 +261,7 @@ def changed_configs(run: Mutation, inputs: RetentionInputs, changes: Changes) ->
     return changes.applied(inputs.configs, topics)
 
 
-def explained(run: Mutation) -> Plan:
+def explained_sweep(run: Mutation) -> Plan:
     """Return the plan of a sweep that also has the selected segments that stay."""
     inputs = retention_inputs(run)
     return run.narrowed(inputs.plan(inputs.configs, explained=run.resources.selection))

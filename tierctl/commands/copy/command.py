@@ -122,7 +122,7 @@ def _ended_writer(run: Mutation) -> int | None:
     return None if run.request.no_lease else NOT_A_BROKER_ID
 
 
-def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int | None = None) -> Plan:
+def explained_copy(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int | None = None) -> Plan:
     """Return the plan of copies from the log directories, with the reasons for all selected segments.
 
     Topics of which no settings are known count as not enabled. The selection must be resolved.
