@@ -16,10 +16,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import update_wrapper
+from functools import cached_property, partial, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
+from types import FunctionType
 from typing import Any, Final, Generic, TypeVar, cast
 from zipfile import ZipFile
 
@@ -62,7 +63,8 @@ class Kernel(Generic[F]):
     """A function with two forms, callable; other compiled kernels call its compiled form."""
 
     def __init__(self, function: F, *, makes_arrays: bool, has_instructions: bool = False) -> None:
-        self.interpreted = function
+        self.function = function
+        self.direct = FunctionType(function.__code__, {}, function.__name__, function.__defaults__)
         self._makes_arrays = makes_arrays
         self._has_instructions = has_instructions
         self._compiled: Any = None
@@ -71,6 +73,19 @@ class Kernel(Generic[F]):
     def __call__(self, *arguments: Any) -> Any:
         return self.compiled(*arguments) if _forms.compiled else self.interpreted(*arguments)
 
+    @cached_property
+    def interpreted(self) -> Any:
+        """Return the function, which calls other kernels interpreted, too: their form is not chosen again."""
+        linked = [self]
+        for kernel in linked:
+            known, names = kernel.function.__globals__, kernel.direct.__globals__
+            for name in known.keys() & kernel.function.__code__.co_names:
+                used = known[name]
+                names[name] = used.direct if isinstance(used, Kernel) else used
+                if isinstance(used, Kernel) and used not in linked:
+                    linked.append(used)
+        return self.direct
+
     @property
     def compiled(self) -> Any:
         """Return the function as Numba's dispatcher, which compiles it for the types of its first call."""
@@ -78,14 +93,14 @@ class Kernel(Generic[F]):
             with _compiling:
                 if self._compiled is None:
                     self._compiled = _numba().dispatcher(
-                        self.interpreted, _forms.folder, makes_arrays=self._makes_arrays
+                        self.function, _forms.folder, makes_arrays=self._makes_arrays
                     )
         return self._compiled
 
     @property
     def _numba_type_(self) -> Any:
         """The type by which Numba compiles a call of this kernel in another one."""
-        own = _numba().instructions(self.interpreted.__name__) if self._has_instructions else None
+        own = _numba().instructions(self.function.__name__) if self._has_instructions else None
         return _numba().type_of_call(self.compiled) if own is None else own
 
 
@@ -118,18 +133,15 @@ def tiny_kernel(function: F) -> F:
     return cast("F", Kernel(function, makes_arrays=False, has_instructions=True))
 
 
-class _Int64:
+class _Int64(partial[int]):
     """`int` in interpreted kernels, a conversion to a signed integer of 64 bits in compiled ones."""
-
-    def __call__(self, value: Any) -> int:
-        return int(value)
 
     @property
     def _numba_type_(self) -> Any:
         return _numba().INT64
 
 
-int64: Final = _Int64()
+int64: Final = _Int64(int)
 
 
 @contextmanager
