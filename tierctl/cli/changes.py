@@ -19,10 +19,8 @@ from tierctl.cli.display import (
     Rows,
     confirmation,
     console_of,
-    display_of,
+    plan_console,
     print_mutation,
-    show_mutation,
-    view_of,
 )
 from tierctl.cli.options import (
     CHANGING,
@@ -41,7 +39,7 @@ from tierctl.errors import ExitCode
 from tierctl.model.local import NOT_COVERED
 from tierctl.model.location import DERIVED
 from tierctl.model.times import duration_text
-from tierctl.report.plans import PLAN_ROWS, check_view
+from tierctl.report.plans import PLAN_ROWS
 
 if TYPE_CHECKING:
     from tierctl.commands.request import Request
@@ -81,7 +79,7 @@ def copy(ctx: typer.Context, request: commands.CopyRequest) -> int:
     With --engine spark, executors read, check and store the segments. They need the same folders and the same
     private key files under the same paths, and use the credentials of their own environment.
     """
-    return show_mutation(ctx, commands.copy, request)
+    return print_mutation(ctx, commands.copy(request, plan_console(ctx)))
 
 
 @command("sweep", WHERE, STATE, SELECTION, ..., *_AS_OF, *_PLANNED, rows=PLAN_ROWS)
@@ -104,7 +102,7 @@ def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
 
     With a --now more than five minutes in the future, only a plan can be made: --apply exits with code 4.
     """
-    return show_mutation(ctx, commands.sweep, request)
+    return print_mutation(ctx, commands.sweep(request, plan_console(ctx)))
 
 
 class _Delete(Command):
@@ -158,9 +156,8 @@ def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False
         return leaked.exit_code
     if request.interval is None:
         following = "tierctl delete --find" if request.has_cluster and not request.mark else None
-        return show_mutation(ctx, commands.delete, request, if_empty=following)
-    check_view(display_of(ctx).output, view_of(ctx))
-    runs = commands.delete_repeatedly(request, console_of(ctx))
+        return print_mutation(ctx, commands.delete(request, plan_console(ctx)), if_empty=following)
+    runs = commands.delete_repeatedly(request, plan_console(ctx))
     for result in runs:
         print_mutation(ctx, result)
     return runs.exit_code
@@ -190,7 +187,7 @@ def apply_plan(ctx: typer.Context, request: commands.ApplyRequest, yes: Yes = Fa
     step remains, and 0 if all steps were already done.
     """
     request = replace(request, confirm=confirmation(is_given=yes))
-    return show_mutation(ctx, commands.apply, request)
+    return print_mutation(ctx, commands.apply(request, plan_console(ctx)))
 
 
 @command("backup-config", (*METADATA_TOPIC, "topic"), ..., Rows, rows=lambda: (commands.SAVED_TOPICS,))
@@ -240,7 +237,7 @@ def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
     --metadata names a new folder, which fetch, segments and verify can read. With --engine spark, executors
     read the metadata topic, list the tier and read its objects; this process decides and publishes.
     """
-    return show_mutation(ctx, commands.rebuild, request)
+    return print_mutation(ctx, commands.rebuild(request, plan_console(ctx)))
 
 
 group(
@@ -282,7 +279,7 @@ def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     With --engine spark, executors list the tier and read its objects. This process writes the files: run it
     on the node.
     """
-    return show_mutation(ctx, commands.restore_into, request)
+    return print_mutation(ctx, commands.restore_into(request, plan_console(ctx)))
 
 
 @command(
@@ -310,7 +307,7 @@ def new_ids(ctx: typer.Context, request: commands.RestoreNewIdsRequest) -> int:
     With --engine spark, executors list the tier, read its objects and ask the store to copy them. This
     process writes the logs: run it on the node.
     """
-    return show_mutation(ctx, commands.restore_new_ids, request)
+    return print_mutation(ctx, commands.restore_new_ids(request, plan_console(ctx)))
 
 
 @command("restore log", *TIER, ..., *_RECOVERED, rows=PLAN_ROWS)
@@ -330,7 +327,7 @@ def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
 
     With --engine spark, executors list the tier, read its objects and write the logs.
     """
-    return show_mutation(ctx, commands.restore_log, _derived(request))
+    return print_mutation(ctx, commands.restore_log(_derived(request), plan_console(ctx)))
 
 
 @command(

@@ -309,24 +309,20 @@ def view_of(ctx: typer.Context) -> View:
     return request_of(View, ctx)
 
 
-def show_mutation(
-    ctx: typer.Context,
-    mutate: Callable[[Kind, Console], "MutationResult"],
-    request: Kind,
-    *,
-    if_empty: str | None = None,
-) -> int:
-    """Call `mutate` with the request and print its result; return the exit code.
+def plan_console(ctx: typer.Context) -> Console:
+    """Return the receiver of the messages of a run that makes a plan.
 
-    `if_empty` is the command that can be run next if there is nothing to do. Raise UsageError, and change
-    nothing, if the options about output contradict each other.
+    Raise UsageError, and change nothing, if the options about output contradict each other.
     """
     check_view(display_of(ctx).output, view_of(ctx))
-    return print_mutation(ctx, mutate(request, console_of(ctx)), if_empty=if_empty)
+    return console_of(ctx)
 
 
 def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: str | None = None) -> int:
-    """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
+    """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code.
+
+    `if_empty` is the command that can be run next if there is nothing to do.
+    """
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         printed = show_plan(result.saved, display.output, view)
