@@ -272,11 +272,8 @@ class TopicBasedRemoteLogMetadataManager:
             transitions.check(event)
         if records:
             before_append()
-        self._read_back(records, self._topic.append(records))
-        self._is_folding = False
-
-    def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:
-        """Read the published events back into the state; raise MetadataError unless they are those sent."""
+        offsets = self._topic.append(records)
+        # The published events are read back into the state: they must be those that were sent.
         sent = {
             (partition, offset): value for (partition, value), offset in zip(records, offsets, strict=True)
         }
@@ -292,6 +289,7 @@ class TopicBasedRemoteLogMetadataManager:
                 f"published events were not read back from {sorted(sent)} (metadata partition, offset)",
                 hint="another program may write to this metadata topic; the run stops here",
             )
+        self._is_folding = False
 
     def _partition_of(self, event: MetadataEvent) -> int:
         if isinstance(event, RemoteLogSegmentMetadataSnapshot):

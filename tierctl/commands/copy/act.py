@@ -297,21 +297,25 @@ class _Copier:
         if wave.wait is None:
             ended = [Outcome(step=a.step, status=Status.PENDING, reason=STOPPED) for a in attempts]
         else:
-            ended = self._ended(self._stored(attempts, wave.wait(), wave.side_effects))
+            stored = self._stored(attempts, wave.wait(), wave.side_effects)
+            if self.context.stop.asked():
+                ended = [a.outcome(Status.FAILED if a.error else Status.PENDING, BEGUN) for a in stored]
+            else:
+                # Copies after the first failure of a partition, in this wave or an earlier one, would leave a
+                # gap.
+                good = [a for a in stored if a.is_stored and self._why_stopped(a.step) is None]
+                if good:
+                    with effect("copy.finished.publish"):
+                        self.context.publish(
+                            [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]
+                        )
+                failed = [a for a in stored if a not in good]
+                cleaned = self._clean_up(failed) if failed else {}
+                ended = [
+                    a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored
+                ]
         wave.outcomes |= dict(zip(wave.attempts, ended, strict=True))
         return [wave.outcomes[at] for at in range(len(wave.steps))]
-
-    def _ended(self, stored: Sequence[_Attempt]) -> list[Outcome]:
-        if self.context.stop.asked():
-            return [a.outcome(Status.FAILED if a.error else Status.PENDING, BEGUN) for a in stored]
-        # Copies after the first failure of a partition, in this wave or an earlier one, would leave a gap.
-        good = [a for a in stored if a.is_stored and self._why_stopped(a.step) is None]
-        events = [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]
-        if events:
-            with effect("copy.finished.publish"):
-                self.context.publish(events)
-        cleaned = self._clean_up([a for a in stored if a not in good])
-        return [a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored]
 
     def _stored(
         self,

@@ -148,14 +148,13 @@ class FolderTopic:
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         """Implement `MetadataTopic.read`."""
         if start_offset >= end_offset:
-            return
+            return iter(())
         log = self._logs.get(partition) or self._log(partition)
         if end_offset > self._ends.get(partition, -1):
             # `end_offset` was read by another process, and this process may have listed the folder before:
             # list it again, because the newest segments may be missing.
             self._files.refresh(log.folder)
-        with translated(f"reading {self._files.name_of(log.folder)}"):
-            yield from log.read(start_offset, end_offset)
+        return log.read(start_offset, end_offset)
 
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
         """Implement `MetadataTopic.append`; after a failure none of the records is in the log."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic.base import LOCAL, LogFiles
+from tierctl.metadata.topic.base import LOCAL, LogFiles, translated
 from tierctl.wire.batches.segment_file import (
     WINDOW_BYTES,
     LogBytes,
@@ -204,14 +204,18 @@ class PartitionLog:
             return TimeIndex(base)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """Yield the records with offsets in [start_offset, end_offset) in chunks of bounded size."""
-        next_offset = max(start_offset, self.beginning_offset())
-        bases = self.segments()
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
-            if base < end_offset and (following is None or following > next_offset):
-                for chunk in self._read_segment(base, following, next_offset, end_offset):
-                    next_offset = chunk.next_offset
-                    yield chunk
+        """Yield the records with offsets in [start_offset, end_offset) in chunks of bounded size.
+
+        Raises the errors of `translated`.
+        """
+        with translated(f"reading {self._files.name_of(self.folder)}"):
+            next_offset = max(start_offset, self.beginning_offset())
+            bases = self.segments()
+            for base, following in zip(bases, [*bases[1:], None], strict=True):
+                if base < end_offset and (following is None or following > next_offset):
+                    for chunk in self._read_segment(base, following, next_offset, end_offset):
+                        next_offset = chunk.next_offset
+                        yield chunk
 
     def _read_segment(
         self, base: int, following: int | None, start_offset: int, end_offset: int

@@ -182,7 +182,9 @@ def read_values(buf: Buffer, heads: HeadColumns, start_offset: int, end_offset: 
     """
     wanted = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset) & ~heads.is_control
     batches = _WindowBatches(buf, heads.chosen(wanted))
-    offsets, timestamps, values = zip(*batches.columns(start_offset, end_offset), strict=True)
+    payloads = batches.payloads()
+    columns = [batches.columns(payloads, run, start_offset, end_offset) for run in payloads.decoded()]
+    offsets, timestamps, values = zip(*columns, strict=True)
     joined = ByteSlices.of(pa.concat_arrays([each.array for each in values])) if values[1:] else values[0]
     return ValueColumns(np.concatenate(offsets), np.concatenate(timestamps), joined, tuple(batches.damaged))
 
@@ -231,24 +233,23 @@ class _WindowBatches:
             )
         )
 
-    def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, ByteSlices]]:
-        """Yield offsets, timestamps and values of the records with offsets in [start_offset, end_offset)."""
-        payloads = self._payloads()
-        for run in payloads.decoded():
-            if run.rows is None:
-                records = (each for row in run.batches for each in self._records(row))
-                inside = [each for each in records if start_offset <= each.offset < end_offset]
-                yield (
-                    np.array([each.offset for each in inside], np.int64),
-                    np.array([each.timestamp_ms for each in inside], np.int64),
-                    ByteSlices.of(pa.array([each.value for each in inside], pa.binary())),
-                )
-            else:
-                is_inside = (run.rows[:, OFFSET] >= start_offset) & (run.rows[:, OFFSET] < end_offset)
-                found = run.rows if is_inside.all() else run.rows[is_inside]
-                yield found[:, OFFSET], found[:, TIMESTAMP], _slices(payloads.data, found, VALUE)
+    def columns(
+        self, payloads: _Payloads, run: _Run, start_offset: int, end_offset: int
+    ) -> tuple[Int64s, Int64s, ByteSlices]:
+        """Return offsets, timestamps and values of a run's records within [start_offset, end_offset)."""
+        if run.rows is None:
+            records = (each for row in run.batches for each in self._records(row))
+            inside = [each for each in records if start_offset <= each.offset < end_offset]
+            return (
+                np.array([each.offset for each in inside], np.int64),
+                np.array([each.timestamp_ms for each in inside], np.int64),
+                ByteSlices.of(pa.array([each.value for each in inside], pa.binary())),
+            )
+        is_inside = (run.rows[:, OFFSET] >= start_offset) & (run.rows[:, OFFSET] < end_offset)
+        found = run.rows if is_inside.all() else run.rows[is_inside]
+        return found[:, OFFSET], found[:, TIMESTAMP], _slices(payloads.data, found, VALUE)
 
-    def _payloads(self) -> _Payloads:
+    def payloads(self) -> _Payloads:
         """Return the records of the batches: in a copy of the window if some were decompressed.
 
         There, decompressed records stand before their batch.
