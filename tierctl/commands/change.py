@@ -201,21 +201,15 @@ class Change(ABC, Generic[R]):
             )
             yield cls(opened.enter_context(run), request)
 
-    @classmethod
-    def of(cls, request: R, progress: Progress | None, *, stop: Stop | None = None) -> MutationResult:
-        """Decide the plan of `request`, and with `apply` carry it out.
+    def decided(self) -> Plan:
+        """Return the plan for the current state; SafetyRefusal if topics selected by name are skipped."""
+        plan = self.decide()
+        self.require_topics()
+        return plan
 
-        With `stop` the caller already listens to signals.
-        """
-        with cls.opened(request, progress) as change:
-            plan = change.decide()
-            change.require_topics()
-            return change.finish(plan, cls.saved_options(request), stop=stop)
-
-    @classmethod
-    def saved_options(cls, request: R) -> dict[str, Any]:
-        """Return the options that are saved with the plan of `request`, as JSON values."""
-        values = {name: getattr(request, name) for name in cls.saved}
+    def _own_options(self) -> dict[str, Any]:
+        """Return the options that are saved with the plan of this run, as JSON values."""
+        values = {name: getattr(self.request, name) for name in self.saved}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
@@ -238,13 +232,15 @@ class Change(ABC, Generic[R]):
         )
 
     def finish(
-        self, plan: Plan, planned_by: Mapping[str, Any], *, stop: Stop | None = None
+        self, plan: Plan, planned_by: Mapping[str, Any] | None = None, *, stop: Stop | None = None
     ) -> MutationResult:
         """Return `plan`, or with `apply` carry it out and return its outcomes too.
 
-        `planned_by` are the planning command's own options, which are saved with the plan. Without `apply`,
-        the reason for a refusal is only reported.
+        `planned_by` are the planning command's own options, which are saved with the plan; None for those of
+        this run. With `stop` the caller already listens to signals. Without `apply`, the reason for a refusal
+        is only reported.
         """
+        planned_by = self._own_options() if planned_by is None else planned_by
         run, request = self.run, self.run.request
         if run.tier_contents is not None:
             is_waived = request.allow_missing_objects or request.adopt_tier

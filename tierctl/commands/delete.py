@@ -155,7 +155,8 @@ def delete(
     segment by segment. A topic created again under the same name is not touched. With `stop` the caller
     already listens to signals. Source: KIP-405, RemotePartitionRemover.
     """
-    return Delete.of(request, progress, stop=stop)
+    with Delete.opened(request, progress) as change:
+        return change.finish(change.decided(), stop=stop)
 
 
 class Delete(Change[DeleteRequest]):

@@ -519,7 +519,8 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     never carried out. Source: Kafka's RLMExpirationTask. Raises LimitExceeded and SafetyRefusal before the
     first delete, LockedError, and the errors of the tier and the metadata.
     """
-    return Sweep.of(request, progress)
+    with Sweep.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 def _log_starts_of(run: Mutation) -> RaiseLogStarts | None:

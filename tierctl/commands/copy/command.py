@@ -526,7 +526,8 @@ def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResu
     are not copied again. Topics without remote.storage.enable=true are left out. Source: Kafka's RLMCopyTask.
     Raises UsageError, SafetyRefusal, LockedError, and the errors of the tier and the metadata.
     """
-    return Copy.of(request, progress)
+    with Copy.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 class Copy(Change[CopyRequest]):

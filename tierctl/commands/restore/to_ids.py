@@ -248,7 +248,8 @@ def restore_new_ids(request: RestoreNewIdsRequest, progress: Progress | None = N
     offsets are missing; NotFoundError for a topic without objects; and the errors of the tier and the
     metadata.
     """
-    return NewIds.of(request, progress)
+    with NewIds.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 class NewIds(Change[RestoreNewIdsRequest]):

@@ -414,7 +414,8 @@ def restore_log(request: RestoreLogRequest, progress: Progress | None = None) ->
     partition's folder has records, offsets are missing, or the disk has too little room; NotFoundError for a
     topic that the tier does not have; and the errors of the tier and the metadata.
     """
-    return Materialise.of(request, progress)
+    with Materialise.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 class Materialise(Change[RestoreLogRequest]):

@@ -398,7 +398,8 @@ def rebuild(request: RebuildRequest, progress: Progress | None = None) -> Mutati
     start of a partition may have been raised by a broker without metadata, or if a broker runs on a log
     directory; NotFoundError for a tier without segments; and the errors of the tier and the metadata.
     """
-    return Rebuild.of(request, progress)
+    with Rebuild.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 _Key = tuple[Uuid, int]

@@ -321,7 +321,8 @@ def restore_into(request: RestoreIntoRequest, progress: Progress | None = None) 
     offsets are missing, if the settings of a topic are unknown, or if nothing proves that the objects
     survive; NotFoundError for a selected topic that does not exist; and the errors of the tier.
     """
-    return Restore.of(request, progress)
+    with Restore.opened(request, progress) as change:
+        return change.finish(change.decided())
 
 
 class Restore(Change[RestoreIntoRequest]):

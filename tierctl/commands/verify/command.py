@@ -269,7 +269,8 @@ def with_repairs(
             yield finding
         if collected.more:
             progress.say(f"{collected.more} more findings without a repair: see their hints")
-        keep(Repair.of(_repair_request(collected, request), progress))
+        with Repair.opened(_repair_request(collected, request), progress) as repair:
+            keep(repair.finish(repair.decided()))
 
 
 def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
