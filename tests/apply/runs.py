@@ -99,7 +99,7 @@ def acts_of(command: str, world: World) -> Acts:
     world.state_dir.mkdir(exist_ok=True)
     match command:
         case "copy":
-            sources = LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__))
+            sources = LogSources(lambda select: read_log_dirs([world.logs], select=select))
             clean = DeleteSegments(labels=CLEANUP_LABELS)
             return {Action.DELETE_SEGMENT: clean, Action.COPY_SEGMENT: CopySegments(sources=sources)}
         case "sweep":

@@ -83,7 +83,7 @@ class Mutation:
         `unreadable`; the other logs are still read.
         """
         untiered, may_select = self.untiered, self.resources.selection_request.may_select
-        return self._read_logs(lambda p: p.topic not in untiered and may_select(p))
+        return self.read_logs(lambda p: p.topic not in untiered and may_select(p))
 
     @cached_property
     def untiered(self) -> Mapping[str, Reason]:
@@ -104,11 +104,9 @@ class Mutation:
         self.resources.note_unused({name: config for name, config in in_force.items() if name in untiered})
         return untiered
 
-    def read_logs(self, partitions: Collection[TopicPartition]) -> list[LocalLog]:
-        """Read the present logs of `partitions` in the log directories, as `logs` does."""
-        return self._read_logs(partitions.__contains__)
+    def read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
+        """Read the present logs of the partitions for which `select` is true, as `logs` does."""
 
-    def _read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
         def report(folder: Path, error: TierctlError) -> None:
             self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
             self.log_errors[folder] = error

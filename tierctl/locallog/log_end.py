@@ -49,6 +49,8 @@ from tierctl.wire.files.checkpoints import (
 )
 from tierctl.wire.files.indexes import AbortedTxn, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
 
+_POSITION_MAX = (1 << 31) - 1
+
 
 def _used_entries(file: FileBytes, entry_bytes: int) -> range | None:
     """Return the numbers of an index file's entries without the preallocated ones, which are zeros.
@@ -70,12 +72,13 @@ def _indexed_at(segment: SegmentFiles, offset: int) -> OffsetPosition | None:
     size = OffsetIndex.ENTRY_BYTES
 
     def entry(number: int) -> OffsetPosition:
-        return OffsetIndex(segment.base_offset, file.read(number * size, size))[0]
+        (only,) = OffsetIndex(segment.base_offset, file.read(number * size, size))
+        return only
 
     try:
         with FileBytes(segment.path(".index")) as file:
             used = _used_entries(file, size) or range(0)
-            at = bisect_right(used, offset, key=lambda number: entry(number).offset)
+            at = bisect_right(used, (offset, _POSITION_MAX), key=entry)
             return entry(at - 1) if at else None
     except FileNotFoundError:
         return None
@@ -449,21 +452,26 @@ def read_log_dirs(
     other logs are read. The error of a checkpoint concerns all logs of its directory. `reading` shows the
     number of logs that are read. Raises as `require_folder` for one of `dirs`.
     """
-    logs: list[LocalLog] = []
-    folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
-    with reading(sum(map(len, folders_of.values()))) as advance:
-        for directory, folders in folders_of.items():
-            checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
-            for partition, folder in folders:
-                if checkpoints is not None:
-                    logs += _read_or_report(partition, folder, checkpoints, on_error)
-                advance(1)
 
     def report(folder: Path, error: TierctlError) -> None:
         if on_error is None:
             raise error
         on_error(folder, error)
 
+    logs: list[LocalLog] = []
+    folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
+    with reading(sum(map(len, folders_of.values()))) as advance:
+        for directory, folders in folders_of.items():
+            checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
+            for partition, folder in folders:
+                try:
+                    if checkpoints is not None:
+                        logs.append(read_log(partition, folder, checkpoints))
+                except TierctlError as error:
+                    # A topic may be deleted while it is read: a running broker has then renamed its folder.
+                    if folder.is_dir():
+                        report(folder, error)
+                advance(1)
     return sorted(without_duplicates(logs, report), key=lambda log: log.topic_partition)
 
 
@@ -508,21 +516,6 @@ def _checkpoints_or_report(directory: Path, on_error: OnError | None) -> Checkpo
             raise
         on_error(directory, error)
         return None
-
-
-def _read_or_report(
-    partition: TopicPartition, folder: Path, checkpoints: Checkpoints, on_error: OnError | None
-) -> list[LocalLog]:
-    try:
-        return [read_log(partition, folder, checkpoints)]
-    except TierctlError as error:
-        if not folder.is_dir():
-            # The topic was deleted while it was read: a running broker has renamed its folder.
-            return []
-        if on_error is None:
-            raise
-        on_error(folder, error)
-        return []
 
 
 def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:

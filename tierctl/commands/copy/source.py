@@ -177,16 +177,18 @@ def source_changed(log: Path) -> RemoteStorageError:
 
 
 class LogSources(Sources):
-    """Sources in brokers' log directories; `read_logs` reads the current replicas of the given partitions."""
+    """Sources in brokers' log directories; `read_logs` reads the current replicas of the partitions for which
+    its argument is true.
+    """
 
-    def __init__(self, read_logs: Callable[[Collection[TopicPartition]], Collection[LocalLog]]) -> None:
+    def __init__(self, read_logs: Callable[[Callable[[TopicPartition], bool]], Collection[LocalLog]]) -> None:
         self._read_logs = read_logs
         self._logs: Mapping[tuple[Uuid, int], LocalLog] = {}
 
     def refresh(self, steps: Sequence[Step]) -> None:
         """Implement `Sources.refresh`."""
         partitions = {step.topic_id_partition.topic_partition for step in steps}
-        self._logs = newest_replicas(self._read_logs(partitions))
+        self._logs = newest_replicas(self._read_logs(partitions.__contains__))
 
     def find(self, step: Step) -> "LogSource":
         """Implement `Sources.find`."""
