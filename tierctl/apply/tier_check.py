@@ -258,8 +258,8 @@ class _Sample:
 def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
     """Read the tier's first objects, and judge them up to the first one of a known segment under its key."""
     known_topics = {part.topic_id_partition.topic_id for part in state}
-    keys = [found.key for found in islice(remote.list_objects(), SAMPLE_MAX)]
-    objects = [(key, segment_object_name(key)) for key in keys]
+    listed = list(islice(remote.list_objects(), SAMPLE_MAX))
+    objects = [(found.key, segment_object_name(found.key)) for found in listed]
     sample = _Sample(is_empty=not objects)
     names = {name for _, name in objects if name is not None}
     owners = {(name.topic_id, name.partition) for name in names}

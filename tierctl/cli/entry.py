@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Never
@@ -162,7 +162,10 @@ def _path(ctx: Any) -> str:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code; no other function catches every exception."""
+    """Run one command line and return its exit code; run it again while other runs hold a lock.
+
+    No other function catches every exception.
+    """
     use_limit_factor(1)
     settings = RunSettings(
         keys=OptionKeys(lambda: (command for _, command in leaves())), environ=os.environ, args=args
@@ -173,7 +176,14 @@ def run(args: Sequence[str]) -> int:
     error: BaseException | None = None
     try:
         require_no_credentials_in(args, os.environ)
-        code = _invoke_until_unlocked(command, args, settings)
+        for pause_s in _pauses():
+            # Each attempt decides again, because the other run may have changed the state.
+            try:
+                with command.make_context("tierctl", list(args), obj=settings) as ctx:
+                    code = int(command.invoke(ctx) or ExitCode.OK)
+                break
+            except LockedError as e:
+                _wait_for_lock(settings, e, pause_s)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, Signalled) as e:
         if settings.is_read:
@@ -186,27 +196,24 @@ def run(args: Sequence[str]) -> int:
     return code
 
 
-def _invoke_until_unlocked(command: Any, args: Sequence[str], settings: RunSettings) -> int:
-    """Run the command and return its exit code; run it again while other runs hold a lock.
-
-    Each time it decides again, because the other run may have changed the state. Raise the LockedError of the
-    command once the lock timeout has passed.
-    """
+def _pauses() -> Iterator[float]:
+    """Yield the seconds to wait before each further attempt of a run that another one locks out."""
     pause_s = _FIRST_PAUSE_S
     while True:
-        try:
-            with command.make_context("tierctl", list(args), obj=settings) as ctx:
-                return int(command.invoke(ctx) or ExitCode.OK)
-        except LockedError as e:
-            # The option is known only after the command line was read.
-            deadline_s = settings.started_s + settings.lock_timeout_ms / 1000
-            if time.monotonic() + pause_s > deadline_s:
-                raise
-            if pause_s == _FIRST_PAUSE_S:
-                limit = duration_text(settings.lock_timeout_ms)
-                settings.console.say(f"{e.message}; waiting for it, at most {limit}")
-        time.sleep(pause_s)
+        yield pause_s
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def _wait_for_lock(settings: RunSettings, error: LockedError, pause_s: float) -> None:
+    """Wait because another run holds a lock; raise `error` if the lock timeout would pass meanwhile."""
+    # The option is known only after the command line was read.
+    deadline_s = settings.started_s + settings.lock_timeout_ms / 1000
+    if time.monotonic() + pause_s > deadline_s:
+        raise error
+    if pause_s == _FIRST_PAUSE_S:
+        limit = duration_text(settings.lock_timeout_ms)
+        settings.console.say(f"{error.message}; waiting for it, at most {limit}")
+    time.sleep(pause_s)
 
 
 def _record_success(settings: RunSettings, code: int) -> None:

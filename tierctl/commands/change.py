@@ -122,6 +122,7 @@ class Change(ABC, Generic[R]):
         self.request = request
         self.hosts: HostsPlan | None = None
         """What each of several hosts writes."""
+        self._is_lease_lost = False
 
     @abstractmethod
     def decide(self) -> Plan:
@@ -241,26 +242,32 @@ class Change(ABC, Generic[R]):
         is only reported.
         """
         planned_by = self._own_options() if planned_by is None else planned_by
-        run, request = self.run, self.run.request
-        if run.tier_contents is not None:
+        this, request = self.run, self.run.request
+        if this.tier_contents is not None:
             is_waived = request.allow_missing_objects or request.adopt_tier
             if not is_waived and any(step.action is Action.DELETE_SEGMENT for step in plan.steps):
-                require_recognised(run.tier_contents)
-        damaged = run.histories.report(run.metadata.state) or bool(run.unreadable) or run.is_source_damaged
-        damaged |= report_skips(run.histories.unreported(plan.skipped), plan.refused, run.progress)
+                require_recognised(this.tier_contents)
+        damaged = this.histories.report(this.metadata.state) or this.is_source_damaged
+        damaged |= bool(this.unreadable)
+        damaged |= report_skips(this.histories.unreported(plan.skipped), plan.refused, this.progress)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by, self.hosts)
-        write_plan(saved, request.plan_out, run.progress)
+        write_plan(saved, request.plan_out, this.progress)
         self.announce()
         if request.apply:
             self._require_allowed(plan)
             request.confirm(plan)
             try:
-                outcomes, code = self._carry_out(plan, damaged=damaged, stop=stop)
+                with self._running(plan, stop) as context:
+                    outcomes = run(
+                        plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier
+                    )
             except BaseException as e:
                 if not isinstance(e, Exception):
                     # A second signal ends the run without outcomes; the line that ends it has this note.
                     e.add_note(_CUT_SHORT)
                 raise
+            self._measure(plan, outcomes)
+            code = self._exit_code(plan, outcomes, context.stop, damaged=damaged)
             conclusion = self.conclude(outcomes)
             return MutationResult(saved=saved, outcomes=outcomes, exit_code=code, conclusion=conclusion)
         self._measure(plan, None)
@@ -302,8 +309,9 @@ class Change(ABC, Generic[R]):
             return True
         return False
 
-    def _carry_out(self, plan: Plan, *, damaged: bool, stop: Stop | None) -> tuple[Sequence[Outcome], int]:
-        """Carry out the plan under the lease; return the outcomes of its steps, and the exit code."""
+    @contextmanager
+    def _running(self, plan: Plan, stop: Stop | None) -> Iterator[RunContext]:
+        """Yield the context in which `plan` is carried out, under the lease; note whether that was lost."""
         this, request = self.run, self.run.request
         with ExitStack() as held:
             # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
@@ -314,20 +322,21 @@ class Change(ABC, Generic[R]):
             request.throttle.stop_when(stop.asked)
             tier = this.remote if self.changes_tier else None
             lease = held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
-            context = self._run_context(plan, stop, advance, deleted)
-            outcomes = run(plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier)
-            lost = lease is not None and lease.is_lost()
-        self._measure(plan, outcomes)
-        if lost:
-            this.progress.warn(
+            yield self._run_context(plan, stop, advance, deleted)
+            self._is_lease_lost = lease is not None and lease.is_lost()
+
+    def _exit_code(self, plan: Plan, outcomes: Sequence[Outcome], stop: Stop, *, damaged: bool) -> int:
+        """Return the exit code of a plan that was carried out."""
+        if self._is_lease_lost:
+            self.run.progress.warn(
                 "stopped: the lease of the tier may have expired, so another tierctl may change the tier; "
                 "run again"
             )
-            return outcomes, ExitCode.LOCKED
-        damaged = damaged or bool(this.metadata.state.quarantined)
+            return ExitCode.LOCKED
+        damaged = damaged or bool(self.run.metadata.state.quarantined)
         code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
         held_back = ExitCode.LIMIT if self.is_held_back else ExitCode.OK
-        return outcomes, code or (ExitCode.REFUSED if plan.refused else held_back)
+        return code or (ExitCode.REFUSED if plan.refused else held_back)
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
         run, request = self.run, self.run.request

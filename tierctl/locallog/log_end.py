@@ -106,21 +106,19 @@ def _last_timestamp(segment: SegmentFiles, *, active: bool) -> TimestampOffset |
 def items_from(
     segment: SegmentFiles, offset: int, *, check_crc: bool = True
 ) -> Iterator[tuple[Buffer, Iterator[ScanItem]]]:
-    """Yield the segment's bytes and its scan items, from the batch with `offset` or an earlier batch on."""
+    """Yield the segment's bytes and its scan items, from the batch with `offset` or an earlier batch on.
+
+    They begin with the first batch if the offset index is missing or wrong.
+    """
     with opened(segment.log) as buf:
-        position = 0 if offset <= segment.base_offset else _start_position(buf, segment, offset)
-        expected = segment.base_offset if position == 0 else None
+        position = 0
+        expected: int | None = segment.base_offset
+        entry = None if offset <= segment.base_offset else _indexed_at(segment, offset)
+        if entry is not None and 0 < entry.position < len(buf):
+            item = scan_at(buf, entry.position, segment.base_offset)
+            if isinstance(item, BatchHead) and item.base_offset <= entry.offset:
+                position, expected = entry.position, None
         yield buf, walk(buf, position=position, expected_offset=expected, check_crc=check_crc)
-
-
-def _start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
-    """Return a position at or before the batch with `offset`; 0 if the offset index is missing or wrong."""
-    entry = _indexed_at(segment, offset)
-    if entry is None or not 0 < entry.position < len(buf):
-        return 0
-    item = scan_at(buf, entry.position, segment.base_offset)
-    is_valid = isinstance(item, BatchHead) and item.base_offset <= entry.offset
-    return entry.position if is_valid else 0
 
 
 def items_between(

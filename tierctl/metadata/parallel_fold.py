@@ -177,37 +177,36 @@ class PartitionFold:
         if self._sink is not None:
             self._sink(chunk, events)
         first = _first_unknown(chunk, events) if self._holds and partition not in state.held else None
-        if first is None:
-            folded = self._apply(partition, events, chunk.offsets, chunk.next_offset)
-        else:
+        parts = [(events, chunk.offsets, chunk.next_offset)]
+        if first is not None:
             is_before = chunk.offsets < first
-            before = self._apply(partition, *_chosen(events, chunk.offsets, is_before), first)
-            self._note_last(chunk, int(is_before.sum()))
-            state.held[partition] = HeldState(state.read[partition], write_snapshot(state, partition))
-            after = self._apply(partition, *_chosen(events, chunk.offsets, ~is_before), chunk.next_offset)
-            folded = Folded(*map(np.concatenate, zip(before, after, strict=True)))
+            before, after = (_chosen(events, chunk.offsets, each) for each in (is_before, ~is_before))
+            parts = [(*before, first), (*after, chunk.next_offset)]
+        results: list[Folded] = []
+        for chosen, offsets, next_offset in parts:
+            if results:
+                self._note_last(chunk, len(results[0].owners))
+                state.held[partition] = HeldState(state.read[partition], write_snapshot(state, partition))
+            folded = fold(
+                chosen, state, metadata_partition=partition, metadata_offsets=offsets, next_offset=next_offset
+            )
+            self._quarantine_misplaced(partition, offsets, folded)
+            results.append(folded)
         self._note_last(chunk, len(chunk.offsets))
         for damage in chunk.damage:
             state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
-        return folded
+        return results[0] if first is None else Folded(*map(np.concatenate, zip(*results, strict=True)))
 
     def _note_last(self, chunk: RecordChunk, count: int) -> None:
         """Note the last one of the first `count` records of a chunk."""
         if count:
             self._state.last_records[chunk.partition] = record_in(chunk, count - 1)
 
-    def _apply(self, partition: int, events: DecodedEvents, offsets: Int64s, next_offset: int) -> Folded:
-        """Fold events; quarantine the metadata partition if it has some that belong in another one."""
-        folded = fold(
-            events,
-            self._state,
-            metadata_partition=partition,
-            metadata_offsets=offsets,
-            next_offset=next_offset,
-        )
+    def _quarantine_misplaced(self, partition: int, offsets: Int64s, folded: Folded) -> None:
+        """Quarantine the metadata partition if it has events that belong in another one."""
         count = self._partition_count
         if count is None:
-            return folded
+            return
         table = self._state.table(partition)
         named = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
         for number in misplaced(table, named, partition, count).tolist():
@@ -221,7 +220,6 @@ class PartitionFold:
                 "some in this one",
                 is_misplaced=True,
             )
-        return folded
 
 
 def _first_unknown(chunk: RecordChunk, events: DecodedEvents) -> int | None:

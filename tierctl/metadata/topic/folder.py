@@ -124,7 +124,9 @@ class FolderTopic:
         if not self._complete:
             self._find_partitions()
         with translated(f"reading {self._name}"):
-            self._ends = {number: log.end_offset() for number, log in self._logs.items()}
+            logs, self._ends = self._logs, {}
+            for number, log in logs.items():
+                self._ends[number] = log.end_offset()
             self._report_torn()
         return dict(self._ends) or self._of_empty_topic()
 

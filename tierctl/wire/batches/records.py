@@ -183,7 +183,8 @@ def read_values(buf: Buffer, heads: HeadColumns, start_offset: int, end_offset: 
     wanted = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset) & ~heads.is_control
     batches = _WindowBatches(buf, heads.chosen(wanted))
     payloads = batches.payloads()
-    columns = [batches.columns(payloads, run, start_offset, end_offset) for run in payloads.decoded()]
+    runs = list(payloads.decoded())
+    columns = [batches.columns(payloads, run, start_offset, end_offset) for run in runs]
     offsets, timestamps, values = zip(*columns, strict=True)
     joined = ByteSlices.of(pa.concat_arrays([each.array for each in values])) if values[1:] else values[0]
     return ValueColumns(np.concatenate(offsets), np.concatenate(timestamps), joined, tuple(batches.damaged))
