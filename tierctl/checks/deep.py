@@ -32,14 +32,14 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import COPY_LIMIT_MS, Severity
-from tierctl.model.local import ClusterLog
+from tierctl.model.local import ClusterLog, SegmentFiles
 from tierctl.read.partition_reader import PartitionSet, ReadablePartition, illegal_name_error
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.storage.index_cache import SegmentFiles, spooled
+from tierctl.storage.index_cache import spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
 from tierctl.wire.arrays import Int64s
 

@@ -21,16 +21,20 @@ from tierctl.model.events import (
     is_legal_topic_name,
     is_valid_transition,
 )
-from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
-from tierctl.model.selection import Selection, SelectionRequest
-from tierctl.model.settings.topic import TopicConfig
-from tierctl.model.tier import (
+from tierctl.model.local import (
+    EpochEntry,
     HashedFile,
     IndexType,
     ListedSet,
+    LocalLog,
+    LocalSegment,
+    LogDirFacts,
     LogEnd,
     LogSegmentData,
     ObjectPart,
     ObjectSet,
+    OpenTransaction,
     SegmentObjectName,
 )
+from tierctl.model.selection import Selection, SelectionRequest
+from tierctl.model.settings.topic import TopicConfig

@@ -17,7 +17,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.tier import LARGEST_OFFSET
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.plan.choose_sets import (
     Choice,
     LocalHole,

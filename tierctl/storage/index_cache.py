@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
@@ -23,6 +22,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model.local import SegmentFiles
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
@@ -242,21 +242,6 @@ CHUNK_BYTES = 1 << 20
 _PREFIX = "tierctl-spool-"
 _LOCK = "lock"
 _ATTEMPTS = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFiles:
-    """The local files of a segment; `indexes` lacks the indexes that the segment does not have.
-
-    A spooled log that is longer than its metadata say is truncated one byte after that size.
-    """
-
-    log: Path
-    indexes: Mapping[IndexType, Path]
-
-    def index_bytes(self) -> dict[IndexType, bytes | None]:
-        """Return the content of every index; None for an index that the segment does not have."""
-        return {kind: self.indexes[kind].read_bytes() if kind in self.indexes else None for kind in IndexType}
 
 
 @contextmanager

@@ -32,10 +32,11 @@ from tierctl.model import (
 )
 from tierctl.model.choices import Severity
 from tierctl.model.events import ZERO_UUID
+from tierctl.model.local import SegmentFiles
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.state.lineage import Lineage
-from tierctl.storage.index_cache import SegmentFiles, spooled
+from tierctl.storage.index_cache import spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.primitives import crc32c_extend

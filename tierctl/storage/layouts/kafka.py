@@ -25,7 +25,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.tier import LARGEST_OFFSET
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage
 from tierctl.storage.layouts.base import Encoded, incomplete, read_log_facts, unknown_segment
 from tierctl.storage.stores.base import ObjectStore, Source

@@ -36,10 +36,10 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import clients
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.model.settings.scopes import StatedSettings
-from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
