@@ -8,7 +8,7 @@ import pytest
 from tierctl.locallog import read_log_dirs
 from tierctl.model import Selection
 from tierctl.model.location import TruncatedMetadata
-from tierctl.read.leader_logs import EvidenceSources, examine_histories
+from tierctl.read.readable_log import EvidenceSources, examine_histories
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.metadata.topics import manager_at

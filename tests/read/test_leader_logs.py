@@ -7,7 +7,7 @@ import pytest
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.read.leader_logs import reliable_leader_log, reliable_leader_logs
+from tierctl.read.readable_log import reliable_leader_log, reliable_leader_logs
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID
 

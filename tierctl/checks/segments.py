@@ -31,11 +31,12 @@ from tierctl.plan.breaches import PartitionView, expire, local_only_bytes, sweep
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
-from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
+    LeaderLogs,
     choose_replica,
     lineage_from_segments,
+    reliable_leader_logs,
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report

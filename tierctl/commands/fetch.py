@@ -19,13 +19,13 @@ from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import parse_time_ms
-from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.partition_reader import (
     PartitionReader,
     ReadablePartition,
     illegal_name_error,
     readable_partitions,
 )
+from tierctl.read.readable_log import leader_log_start, with_current_topic_ids
 from tierctl.read.record_rows import (
     INDEXES,
     KEY_FORMS,

@@ -52,7 +52,7 @@ class Histories:
         if not state.missing:
             return
         from tierctl.plan.preconditions import why_history_unknown
-        from tierctl.read.leader_logs import EvidenceSources, examine_histories, unseen_partitions
+        from tierctl.read.readable_log import EvidenceSources, examine_histories, unseen_partitions
 
         resources, request = self.resources, self.resources.request
         sources = EvidenceSources(
@@ -106,7 +106,7 @@ def report_unusable(
         for bad in quarantined
     ]
     if incomplete or unseen:
-        from tierctl.read.leader_logs import missing_events_error, unseen_error
+        from tierctl.read.readable_log import missing_events_error, unseen_error
 
         problems += [missing_events_error(*each) for each in incomplete.items()]
         problems += map(unseen_error, unseen)

@@ -10,9 +10,8 @@ from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierctl.model.local import ClusterLog
-from tierctl.read.leader_logs import reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
-from tierctl.read.readable_log import choose_replica, lineage_from_segments
+from tierctl.read.readable_log import choose_replica, lineage_from_segments, reliable_leader_logs
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.queries import PartitionSegments

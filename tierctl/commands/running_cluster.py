@@ -34,7 +34,7 @@ from tierctl.plan.preconditions import (
     leaders_of,
     require_open,
 )
-from tierctl.read.leader_logs import leader_logs
+from tierctl.read.readable_log import leader_logs
 from tierctl.state.tier_state import TierState
 
 _Key = tuple[Uuid, int]

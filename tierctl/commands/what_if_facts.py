@@ -43,7 +43,7 @@ from tierctl.plan.forecast import (
 from tierctl.plan.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.steps import Skip
-from tierctl.read.leader_logs import leader_logs
+from tierctl.read.readable_log import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState

@@ -61,9 +61,8 @@ from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.reasons import Reason, abort_words
 from tierctl.plan.steps import Action, Plan, Skip, Step
-from tierctl.read.leader_logs import EvidenceSources, examine_histories
 from tierctl.read.partition_reader import illegal_name_error
-from tierctl.read.readable_log import tier_lineage
+from tierctl.read.readable_log import EvidenceSources, examine_histories, tier_lineage
 from tierctl.read.segment import UncachedIndexes
 from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage

@@ -38,13 +38,6 @@ from tierctl.model import (
 )
 from tierctl.model.settings import broker
 from tierctl.plan.preconditions import check_tier
-from tierctl.read.leader_logs import (
-    EvidenceSources,
-    examine_histories,
-    leader_log_start,
-    missing_events_error,
-    with_current_topic_ids,
-)
 from tierctl.read.partition_reader import (
     PartitionReader,
     ReadablePartition,
@@ -53,7 +46,14 @@ from tierctl.read.partition_reader import (
     present_partitions,
     require_found,
 )
-from tierctl.read.readable_log import ReadableLog
+from tierctl.read.readable_log import (
+    EvidenceSources,
+    ReadableLog,
+    examine_histories,
+    leader_log_start,
+    missing_events_error,
+    with_current_topic_ids,
+)
 from tierctl.read.segment import IndexFetcher, Report, UncachedIndexes
 from tierctl.read.tasks import SPLIT_BYTES, ReadTask, TimestampRange, plan_read_tasks
 from tierctl.spark.executors.task import fold_in_worker, shared_cluster, shared_tier, shared_topic
