@@ -14,7 +14,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.kafka import SegmentLayout
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
 from tierctl.wire.batches.record_batch import encode_batch, encode_records, seal

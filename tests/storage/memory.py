@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound, TierctlError
-from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     FolderListing,

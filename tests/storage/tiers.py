@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from tierctl.files import PLAIN, FileSystem
-from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 

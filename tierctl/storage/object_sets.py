@@ -33,10 +33,12 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Advance, no_op
-from tierctl.storage.layouts.base import LogFacts, not_understood, read_log_facts
 from tierctl.storage.layouts.kafka import (
+    LogFacts,
     SegmentStem,
+    not_understood,
     owner_of_folder,
+    read_log_facts,
     segment_object_name,
     segment_stem,
     split_key,

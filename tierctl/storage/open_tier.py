@@ -18,8 +18,7 @@ from tierctl.files import PLAIN, FileSystem
 from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
+from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
     FILE,

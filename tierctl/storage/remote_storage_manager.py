@@ -37,8 +37,7 @@ from tierctl.model import (
 from tierctl.model.choices import ATTEMPTS
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
-from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
-from tierctl.storage.layouts.kafka import ROOT_FOLDER
+from tierctl.storage.layouts.kafka import ROOT_FOLDER, SegmentLayout, incomplete, not_understood
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
 from tierctl.storage.throttle import FetchCounts, Fetches
 

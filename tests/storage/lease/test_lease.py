@@ -17,8 +17,7 @@ from tierctl.errors import (
     SafetyRefusal,
 )
 from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, facts_of_a_run, open_lease
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store

@@ -13,8 +13,7 @@ import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import HashedFile, IndexType, LogSegmentData
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (

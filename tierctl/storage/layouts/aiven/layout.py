@@ -42,8 +42,14 @@ from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
-from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
-from tierctl.storage.layouts.kafka import index_sources, moved, require_legal
+from tierctl.storage.layouts.kafka import (
+    Encoded,
+    incomplete,
+    index_sources,
+    moved,
+    require_legal,
+    unknown_segment,
+)
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven import (
     FIELDS,
