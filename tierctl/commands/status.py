@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated
 
-from tierctl.apply.measures import measure_copy_lag
 from tierctl.checks.findings import Finding, FindingKind, Needs
+from tierctl.commands.change import measure_copy_lag
 from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation

@@ -6,8 +6,8 @@ brokers also finds the work of tierctl. tests/live/test_metric_names.py compares
 
 Who sets which: `measure_run` and `measure_throttle` those of a run (time, exit code, errors, throttles),
 `measure_tier` those of the tier's state, `count_fetches` the reads of segments, `commands/verify` the
-findings, and `apply/measures.py` what a mutating run copies and deletes. A metric that none of them sets is a
-defect.
+findings, and `commands/change.py` what a mutating run copies and deletes. A metric that none of them sets is
+a defect.
 """
 
 import math
