@@ -14,9 +14,8 @@ from tierctl.model import RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode as decode_module
 from tierctl.wire.metadata.decode import decode_column
-from tierctl.wire.metadata.event_schema import EVENT_SCHEMA, UUID
 from tierctl.wire.metadata.schema import FIELD_NAMES
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import EVENT_SCHEMA, UUID, decode, encode
 
 pytestmark = pytest.mark.usefixtures("both_forms")
 

@@ -20,7 +20,7 @@ from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
 from tierctl.report.formatters.records import Record, Records, TextLines, as_array
 from tierctl.report.table import printable
-from tierctl.wire.metadata.event_schema import UuidType
+from tierctl.wire.metadata.values import UuidType
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _NUMBERS_OF_12_BITS = np.arange(1 << 12)

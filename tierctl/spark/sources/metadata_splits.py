@@ -25,9 +25,8 @@ from tierctl.spark.sources.predicates import Predicate, Window, mask_of
 from tierctl.wire.arrays import array_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 from tierctl.wire.metadata.decode import decode_column, decode_values
-from tierctl.wire.metadata.event_schema import EVENT_SCHEMA, UuidType
 from tierctl.wire.metadata.schema import FIELD_NAMES
-from tierctl.wire.metadata.values import metadata_partition
+from tierctl.wire.metadata.values import EVENT_SCHEMA, UuidType, metadata_partition
 
 _TRIED_PARTITIONS = 8
 _TRIED_RECORDS = 100

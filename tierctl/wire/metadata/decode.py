@@ -29,7 +29,6 @@ from tierctl.wire.arrays import (
     large_binary,
     take_rows,
 )
-from tierctl.wire.metadata.event_schema import EVENT_SCHEMA
 from tierctl.wire.metadata.schema import (
     EVENT_FIELDS,
     EVENT_TYPES,
@@ -46,7 +45,7 @@ from tierctl.wire.metadata.schema import (
     Variable,
     leaf_fields,
 )
-from tierctl.wire.metadata.values import FRAME_VERSION, MAX_STRING_BYTES, RECORD_VERSION, decode
+from tierctl.wire.metadata.values import EVENT_SCHEMA, FRAME_VERSION, MAX_STRING_BYTES, RECORD_VERSION, decode
 from tierctl.wire.primitives import copy_items, int32_at, int64_at, uvarint_at
 
 Bytes = npt.NDArray[np.uint8]

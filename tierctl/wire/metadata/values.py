@@ -1,4 +1,4 @@
-"""The scalar codec of `__remote_log_metadata` values, in both dialects.
+"""The scalar codec of `__remote_log_metadata` values, in both dialects; their schema as an Arrow table.
 
 kafka (RemoteLogMetadataSerde): uvarint frame version 1, uvarint apiKey, uvarint record version 0, flexible
 record. kip405 (the KIP's text): uvarint type, uvarint version 0, record without tags. A value does not name
@@ -13,18 +13,21 @@ broker can use such a record.
 
 import struct
 from struct import Struct as Packer
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, Uuid, dialect_of, is_legal_topic_name
 from tierctl.wire.metadata.schema import (
+    EVENT_FIELDS,
     METADATA_RECORDS,
     Array,
     Field,
     Fixed,
+    Flag,
     RecordSchema,
     Struct,
     Values,
@@ -366,3 +369,73 @@ def _murmur2_of_words(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     h = (h ^ (h >> np.uint32(13))) * m
     mixed: npt.NDArray[np.uint32] = h ^ (h >> np.uint32(15))
     return mixed
+
+
+class UuidScalar(pa.ExtensionScalar):  # type: ignore[misc]
+    """A scalar of UuidType; its Python value is the model's Uuid."""
+
+    def as_py(self, **_options: Any) -> Uuid | None:
+        """Return the id; None for null."""
+        return None if self.value is None else Uuid.from_bytes(self.value.as_py())
+
+
+class UuidType(pa.ExtensionType):  # type: ignore[misc]
+    """Kafka's Uuid: 16 bytes, most significant first."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(16), "tierctl.uuid")
+
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Self:
+        return cls()
+
+    def __arrow_ext_scalar_class__(self) -> type[UuidScalar]:
+        return UuidScalar
+
+
+UUID: Final = UuidType()
+pa.register_extension_type(UUID)
+
+_NAME = pa.dictionary(pa.int8(), pa.string())
+_TAG = pa.struct([("place", pa.string()), ("tag", pa.int64()), ("data", pa.binary())])
+_TYPES: dict[Fixed | Variable, pa.DataType] = {
+    Fixed.INT8: pa.int8(),
+    Fixed.INT32: pa.int32(),
+    Fixed.INT64: pa.int64(),
+    Fixed.UUID: UUID,
+    Variable.STRING: pa.string(),
+    Variable.BYTES: pa.binary(),
+    Variable.NULLABLE_BYTES: pa.binary(),
+}
+
+
+def _column_type(field: Field | Flag) -> pa.DataType:
+    """Return the type of a field's column; an array is a list of lists, one inner list per element."""
+    if isinstance(field, Flag):
+        return pa.bool_()
+    if field.states is not None:
+        return _NAME
+    if isinstance(field.kind, Fixed | Variable):
+        return _TYPES[field.kind]
+    return pa.list_(pa.list_(pa.int64()))
+
+
+EVENT_SCHEMA: Final = pa.schema(
+    [
+        *((field.name, _column_type(field)) for field in EVENT_FIELDS),
+        ("type", _NAME),
+        ("dialect", _NAME),
+        ("unknown_tags", pa.list_(_TAG)),
+        ("error", pa.string()),
+    ]
+)
+"""One row per record. A column that the record's type or dialect does not have is null.
+
+A row whose value cannot be decoded has only an `error`; a tombstone has only nulls.
+"""
