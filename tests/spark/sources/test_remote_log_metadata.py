@@ -13,8 +13,7 @@ import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata_splits import SCHEMA, plan_tasks, timestamps
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import SCHEMA, Predicate, plan_tasks, timestamps
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.wire.metadata.values import encode
 

@@ -31,7 +31,7 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.choices import private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.times import parse_time_ms
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import LAYOUTS
 from tierctl.storage.throttle import parse_rate

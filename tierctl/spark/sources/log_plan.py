@@ -59,8 +59,15 @@ from tierctl.read.tasks import SPLIT_BYTES, ReadTask, TimestampRange, plan_read_
 from tierctl.spark.executors.task import fold_in_worker, shared_cluster, shared_tier, shared_topic
 from tierctl.spark.executors.transport import grouped
 from tierctl.spark.sources.load_options import LogOptions, Mode
-from tierctl.spark.sources.metadata_splits import EventSplit, are_in_place, batch_of, wanted_partitions
-from tierctl.spark.sources.predicates import Predicate, Window, mask_of
+from tierctl.spark.sources.metadata_splits import (
+    EventSplit,
+    Predicate,
+    Window,
+    are_in_place,
+    batch_of,
+    mask_of,
+    wanted_partitions,
+)
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState

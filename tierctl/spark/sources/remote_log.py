@@ -76,8 +76,7 @@ from tierctl.spark.sources.log_plan import (
     plan_tasks,
     reads_of,
 )
-from tierctl.spark.sources.metadata_splits import timestamps
-from tierctl.spark.sources.predicates import Predicate, mask_of
+from tierctl.spark.sources.metadata_splits import Predicate, mask_of, timestamps
 from tierctl.wire.batches import records
 from tierctl.wire.primitives import use_limit_factor
 

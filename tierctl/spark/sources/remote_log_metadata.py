@@ -53,8 +53,14 @@ from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.load_options import FilteredReader, Given, selected_columns
-from tierctl.spark.sources.metadata_splits import COLUMNS, SCHEMA, event_tasks, plan_tasks, read_task
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import (
+    COLUMNS,
+    SCHEMA,
+    Predicate,
+    event_tasks,
+    plan_tasks,
+    read_task,
+)
 from tierctl.wire.primitives import use_limit_factor
 
 EARLIEST, LATEST = -2, -1

@@ -4,7 +4,7 @@ from typing import Any
 
 from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import LogTask, plan_tasks
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.spark.sources.remote_log import rows_of, schema_of
 
 Options = dict[str, str]

@@ -9,7 +9,7 @@ import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.spark import register
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import Predicate
 
 from tests.read.test_damage import flip, heads
 from tests.read.tier import Tier

@@ -11,7 +11,7 @@ from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark.sources import log_plan
 from tierctl.spark.sources.log_plan import NameCheck, Share
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.spark.sources.remote_log import rows_of
 
 from tests.read.made import day, made_tier

@@ -12,7 +12,7 @@ from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.sources.load_options import LogOptions
-from tierctl.spark.sources.predicates import Predicate, Window
+from tierctl.spark.sources.metadata_splits import Predicate, Window
 
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
 from tests.spark.sources.log.loads import rows

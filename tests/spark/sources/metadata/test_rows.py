@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata_splits import event_tasks, plan_tasks, read_task
-from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.metadata_splits import Predicate, event_tasks, plan_tasks, read_task
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
