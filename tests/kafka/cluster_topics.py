@@ -6,8 +6,8 @@ from typing import Protocol
 import pytest
 from tierctl.metadata.server_properties import MetadataTopicSettings
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
+from tierctl.metadata.topic.base import PartitionLog
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
-from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.support.broker import Broker

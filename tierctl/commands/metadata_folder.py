@@ -14,7 +14,7 @@ from tierctl.files import read_regular
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
-from tierctl.metadata.topic.base import translated
+from tierctl.metadata.topic.base import Tail, translated
 from tierctl.metadata.topic.folder import (
     has_topic_id,
     is_unfinished,
@@ -24,7 +24,6 @@ from tierctl.metadata.topic.folder import (
     sound_end,
 )
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
-from tierctl.metadata.topic.partition_log import Tail
 from tierctl.model.events import Uuid
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of

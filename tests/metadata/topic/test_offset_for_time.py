@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.metadata.topic import open_topic
-from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.base import PartitionLog
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.indexes import TimeIndex, TimestampOffset

@@ -30,10 +30,9 @@ from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.files import FileBytes, read_regular
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.metadata.topic.base import translated
+from tierctl.metadata.topic.base import PartitionLog, translated
 from tierctl.metadata.topic.folder import logs_in
 from tierctl.metadata.topic.folder_writer import TopicPlacement
-from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.plan.choose_sets import merge_lineage

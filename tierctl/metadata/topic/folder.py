@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError
 from tierctl.files import FileSystem, exclusive, read_regular, write_durably
-from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, translated
+from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
     FIRST_SEGMENT,
     LOCK,
@@ -22,7 +22,6 @@ from tierctl.metadata.topic.folder_writer import (
     known_id,
     make_partitions,
 )
-from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (

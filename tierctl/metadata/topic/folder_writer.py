@@ -20,8 +20,13 @@ from tierctl.files import (
     replace_durably,
     write_durably,
 )
-from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, translated
-from tierctl.metadata.topic.partition_log import PartitionLog, Tail
+from tierctl.metadata.topic.base import (
+    DEFAULT_METADATA_PARTITIONS,
+    METADATA_TOPIC,
+    PartitionLog,
+    Tail,
+    translated,
+)
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
