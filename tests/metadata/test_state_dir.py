@@ -34,13 +34,13 @@ OTHER = metadata_partition(TOPIC_ID, 1, PARTITIONS)
 
 
 class CountingTopic(FolderTopic):
-    """Counts the records that are read."""
+    """Counts the records that are read, but for the reading of one, which is compared with the last known."""
 
     records_read = 0
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         for chunk in super().read(partition, start_offset, end_offset):
-            self.records_read += len(chunk.offsets)
+            self.records_read += len(chunk.offsets) if end_offset - start_offset > 1 else 0
             yield chunk
 
 
@@ -136,8 +136,7 @@ class TestGoingOn:
         assert summary(second.state) == summary(first.state) == summary(place.truth())
         place.append(*events([9]))
         third = place.run()
-        # Two new ones, and the last one that was known.
-        assert third.records_read == 3
+        assert third.records_read == 2
         assert summary(third.state) == summary(place.truth())
         assert first.notes == second.notes == third.notes == []
 
@@ -178,9 +177,10 @@ class TestGoingOn:
         assert summary(again.state) == summary(place.truth())
 
     def test_a_topic_that_may_not_be_a_file_name(self, place: Place) -> None:
-        hostile = started(0, topic="../../etc", topic_id=Uuid("u6uHqOrgTh-HLODx2Wo0EA"))
-        place.append(encode(hostile), partition=metadata_partition(hostile.topic_id, 0, PARTITIONS))
-        for read in (17, 0):
+        topic_id = Uuid("u6uHqOrgTh-HLODx2Wo0EA")
+        hostile = [encode(started(number, topic="../../etc", topic_id=topic_id)) for number in range(2)]
+        place.append(*hostile, partition=metadata_partition(topic_id, 0, PARTITIONS))
+        for read in (18, 0):
             run = place.run()
             assert (summary(run.state), run.records_read) == (summary(place.truth()), read)
 
@@ -199,7 +199,7 @@ class TestGoingOn:
 class TestUnreadable:
     def test_what_was_not_understood_is_met_again(self, place: Place) -> None:
         place.append(b"\1\7\0what", *events([5]))
-        for read in (19, 4, 4):
+        for read in (19, 3, 3):
             run = place.run()
             assert summary(run.state) == summary(place.truth())
             assert (len(run.state.quarantined), run.records_read) == (1, read)
@@ -481,14 +481,15 @@ class TestRefusals:
         for _ in range(2):
             assert place.run().state.is_damaged(HOME)
 
+    @pytest.mark.parametrize("end", [10, 20])
     @pytest.mark.parametrize("kept", range(0, 10, 3))
-    def test_a_log_that_was_cut_and_grew_again(self, place: Place, kept: int) -> None:
+    def test_a_log_that_was_cut_and_grew_again(self, place: Place, kept: int, end: int) -> None:
         """A leader was elected that had not all records: others have the offsets that were read."""
         place.run()
         log = place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log"
         ends = [*scan_heads(log.read_bytes()).positions.tolist(), log.stat().st_size]
         log.write_bytes(log.read_bytes()[: ends[kept]])
-        place.append(*events(range(50, 60)))
+        place.append(*events(range(50, 60))[: end - kept])
         run = place.run()
         (note,) = run.notes
         assert f"expected the record at offset 9 of metadata partition {HOME} that was read before" in note

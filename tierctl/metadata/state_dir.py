@@ -164,8 +164,8 @@ class StateDirectory:
         for (number, entry), found in zip(manifest.snapshots.items(), results, strict=True):
             path = self._folder / snapshot_name(number, entry.offset)
             error = found if isinstance(found, CorruptInputError) else None
-            if isinstance(found, TierState) and found.read[number] < ends.get(number, 0):
-                # What is new must continue what is known. A log without new events is not read at all.
+            if isinstance(found, TierState) and found.read[number] <= ends.get(number, 0):
+                # The log must continue what is known: it may have been cut, and have grown again since.
                 error = _other_record(found, topic, number, begins.get(number, 0))
             if error is not None:
                 self._set_aside(path, error)
