@@ -11,7 +11,10 @@ from tierctl.state.tier_state import TierState
 
 def picture(state: TierState) -> dict[str, Any]:
     """Return everything in the state, anomalies and quarantined records in their order."""
-    return {field.name: _plain(getattr(state, field.name)) for field in fields(state)}
+    # All user partitions are listed once they are read.
+    assert state.partitions is state.listed
+    names = [field.name for field in fields(state) if not field.name.startswith("_")]
+    return {name: _plain(getattr(state, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:

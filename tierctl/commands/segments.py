@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
+import numpy as np
 import typer
 
 from tierctl.commands.histories import read_selected
@@ -29,7 +31,9 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.tier_state import SegmentSizes, sizes_by_group
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.table import live_topics
+from tierctl.state.tier_state import SegmentSizes, sizes_by_partition
 
 if TYPE_CHECKING:
     from tierctl.checks.findings import Finding
@@ -434,25 +438,27 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
     """
     has_tier = resources.request.remote is not None
     state, selection = read_selected(resources, sizes_only=not has_tier), resources.selection
-    by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
-    members = []
-    live = {number: table.partitions["live"].tolist() for number, table in state.tables.items()}
-    for part in state.partitions.values():
-        partition = part.topic_id_partition
-        if not live[part.metadata_partition][part.number] or partition not in selection:
-            continue
-        topic = by_topic[partition.topic, partition.topic_id]
-        topic.partitions.add(partition.partition)
-        members.append((topic.number, part))
-        if has_tier:
-            topic.count_objects(resources, partition, part.cache.list_remote_log_segments())
+    by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(_TopicSum)
+    tables = [*state.tables.values()]
+    sizes = sizes_by_partition(tables)
+    users = [(t, number) for t in tables for number in range(len(t.partitions))] if has_tier else []
+    for name, topic_id, places, partitions in live_topics(tables):
+        chosen = np.ones(len(places), np.bool_)
+        if selection.narrows:
+            chosen[:] = [selection.matches(name, topic_id, number) for number in partitions.tolist()]
+        if chosen.any():
+            topic = by_topic[name, topic_id]
+            topic.partitions.update(partitions[chosen].tolist())
+            topic.sizes = sizes.total(places[chosen])
+            for table, number in (users[place] for place in places[chosen].tolist()) if has_tier else ():
+                found = RemoteLogMetadataCache(table, number).list_remote_log_segments()
+                topic.count_objects(resources, table.topic_id_partition(number), found)
     for segment in _deleted(resources) if include_deleted else ():
         topic = by_topic[segment.topic, segment.topic_id]
         topic.partitions.add(segment.partition)
         if has_tier:
             topic.count_objects(resources, segment.topic_id_partition, [segment])
-    sizes = sizes_by_group(state, members, len(by_topic))
-    return [topic.row(*key, sizes, has_tier=has_tier) for key, topic in sorted(by_topic.items())]
+    return [topic.row(*key, has_tier=has_tier) for key, topic in sorted(by_topic.items())]
 
 
 def _sizes_by_epoch(resources: Resources) -> Iterator[EpochSize]:
@@ -482,10 +488,10 @@ def _sizes_by_epoch(resources: Resources) -> Iterator[EpochSize]:
 
 @dataclass(slots=True)
 class _TopicSum:
-    """The partitions and objects of one topic id; the sums of its segments are in row `number`."""
+    """The partitions, sizes and objects of one topic id."""
 
-    number: int
     partitions: set[int] = field(default_factory=set)
+    sizes: SegmentSizes = field(default_factory=partial(SegmentSizes.empty, 1))
     is_legal: bool = True
     objects: int = 0
     object_bytes: int = 0
@@ -513,13 +519,11 @@ class _TopicSum:
             self.objects += len(found)
             self.object_bytes += sum(each.size_bytes for each in found)
 
-    def row(self, topic: str, topic_id: Uuid, sizes: SegmentSizes, *, has_tier: bool) -> TopicSize:
+    def row(self, topic: str, topic_id: Uuid, *, has_tier: bool) -> TopicSize:
         """Return the sums as a row; without a tier, or with an illegal name, objects are not counted."""
-        segments, log_bytes = sizes.of(self.number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        copying_segments, copying_bytes = sizes.of(self.number, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-        deleting_segments, deleting_bytes = sizes.of(
-            self.number, RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-        )
+        segments, log_bytes = self.sizes.of(0, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        copying_segments, copying_bytes = self.sizes.of(0, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+        deleting_segments, deleting_bytes = self.sizes.of(0, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
         is_counted = has_tier and self.is_legal
         return TopicSize(
             topic=topic,

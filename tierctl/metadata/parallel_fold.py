@@ -23,7 +23,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
 from tierctl.state.fold_kernels import numbered
 from tierctl.state.snapshot import write_snapshot
-from tierctl.state.table import SegmentTable
+from tierctl.state.table import SegmentTable, may_share_partitions
 from tierctl.state.tier_state import (
     HeldState,
     LastRecord,
@@ -436,7 +436,7 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
     """Return the part of `state` for `metadata_partitions`."""
     chosen = frozenset(metadata_partitions)
     return TierState(
-        partitions={key: p for key, p in state.partitions.items() if p.metadata_partition in chosen},
+        listed={key: p for key, p in state.partitions.items() if p.metadata_partition in chosen},
         read={p: offset for p, offset in state.read.items() if p in chosen},
         last_records={p: last for p, last in state.last_records.items() if p in chosen},
         quarantined=[q for q in state.quarantined if q.metadata_partition in chosen],
@@ -454,8 +454,8 @@ def merge_groups(
 
     A user partition of `state` belongs to the group of its metadata partition there.
     """
-    found = [result.state.partitions.keys() for result in results]
-    if not state.partitions and len(set().union(*found)) == sum(map(len, found)):
+    tables = [table for result in results for table in result.state.tables.values()]
+    if not state.tables and not may_share_partitions(tables):
         return list(groups)
     leader = {number: group[0] for group in groups for number in group}
 

@@ -75,7 +75,7 @@ def fold_into(
     """Apply events to a table, and those of foreign user partitions to the tables that have these."""
     known = len(table.partitions)
     owners, topics = numbered(table, events)
-    state.take_partitions(table, known, metadata_partition)
+    state.note_partitions(metadata_partition, known)
     outcomes = apply_numbered(table, events, offsets, owners, topics)
     foreign = np.flatnonzero(outcomes == FOREIGN)
     for number in np.unique(owners[foreign]).tolist():

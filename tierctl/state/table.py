@@ -1,10 +1,11 @@
 """The table of segments of one metadata partition: its arrays, and its rows as the model's objects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition, Uuid
@@ -26,6 +27,7 @@ from tierctl.state.table_arrays import (
     ROW_TYPES,
     SEGMENTS,
     STATES,
+    TEXT,
     TXN_INDEX_EMPTY,
     Array,
     Arrays,
@@ -37,7 +39,7 @@ from tierctl.state.table_arrays import (
     new_seeds,
     room_for,
 )
-from tierctl.wire.arrays import Int64s
+from tierctl.wire.arrays import Int64s, copied_slices, distinct, runs, take_rows
 
 Tags = tuple[UnknownTags, NestedTags]
 Pairs = tuple[tuple[int, int], ...]
@@ -229,15 +231,21 @@ class SegmentTable:
             self._topics[number] = found
         return found
 
+    @property
+    def topics(self) -> pa.BinaryArray:
+        """Return the topic names, by number, in UTF-8."""
+        names = self._used(NAMES)
+        return copied_slices(self._used(TEXT), names["at"], names["length"].astype(np.int64))
+
     def topic_id_partition(self, number: int, topic: int | None = None) -> TopicIdPartition:
         """Return the user partition with that number, with the name of its first event or another one."""
         row = self.arrays.partitions[number]
         name = self.topic(int(row["topic"]) if topic is None else topic)
         return TopicIdPartition(_uuid(row["id_high"], row["id_low"]), name, int(row["partition"]))
 
-    def topic_id_partitions(self, first: int = 0) -> Iterator[TopicIdPartition]:
-        """Yield the user partitions from number `first` on, with the names of their first events."""
-        rows = self.partitions[first:]
+    def topic_id_partitions(self, numbers: Int64s | None = None) -> Iterator[TopicIdPartition]:
+        """Yield the user partitions with these numbers, or all, with the names of their first events."""
+        rows = self.partitions if numbers is None else self.partitions[numbers]
         ids = np.stack([rows["id_high"], rows["id_low"]], axis=1).astype(">i8").tobytes()
         for at, (topic, partition) in enumerate(
             zip(rows["topic"].tolist(), rows["partition"].tolist(), strict=True)
@@ -440,6 +448,55 @@ def _bytes(high: int, low: int) -> bytes:
 
 def _uuid(high: int, low: int) -> Uuid:
     return Uuid.from_bytes(_bytes(high, low))
+
+
+def may_share_partitions(tables: Iterable[SegmentTable]) -> bool:
+    """Return whether two of these tables may have the same user partition; False is certain."""
+    seeds, rows = new_seeds(), [table.partitions for table in tables]
+    numbers = (each["partition"].astype(np.int64) for each in rows)
+    found = [hashes(r["id_high"], r["id_low"], n, seeds) for r, n in zip(rows, numbers, strict=True)]
+    return len(found) > 1 and len(np.unique(np.concatenate(found))) < sum(map(len, found))
+
+
+def _column(tables: Iterable[SegmentTable], name: str) -> Int64s:
+    """Return a field of all user partitions, those of each table after those of the table before it."""
+    return np.concatenate([np.zeros(0, np.int64), *(table.partitions[name] for table in tables)])
+
+
+def topics_of(tables: Sequence[SegmentTable]) -> tuple[Int64s, list[str]]:
+    """Return the index of the topic name of each user partition, ordered as by `_column`, and the names."""
+    names_of = [table.topics for table in tables]
+    firsts = np.cumsum([0, *map(len, names_of)])[:-1]
+    rows = _column(tables, "topic") + np.repeat(firsts, [len(table.partitions) for table in tables])
+    codes, names = distinct(take_rows(pa.concat_arrays([pa.array([], pa.binary()), *names_of]), rows))
+    return codes, [name.decode("utf-8") for name in names.to_pylist()]
+
+
+class LiveTopic(NamedTuple):
+    """A topic with segments: the places of its user partitions among those of all tables, and their numbers.
+
+    The user partitions of each table follow those of the table before it.
+    """
+
+    topic: str
+    topic_id: Uuid
+    places: Int64s
+    partitions: Int64s
+
+
+def live_topics(tables: Sequence[SegmentTable]) -> Iterator[LiveTopic]:
+    """Yield the topics that have segments which are not deleted, without an object of each user partition.
+
+    One that has several names in the metadata is several topics here.
+    """
+    live, partitions = np.flatnonzero(_column(tables, "live")), _column(tables, "partition")
+    codes, names = topics_of(tables)
+    keys = [key[live] for key in (_column(tables, "id_low"), _column(tables, "id_high"), codes)]
+    order = np.lexsort(keys)
+    for first, end in runs(*(key[order] for key in keys)):
+        low, high, code = (int(key[order[first]]) for key in keys)
+        places = live[order[first:end]]
+        yield LiveTopic(names[code], _uuid(high, low), places, partitions[places])
 
 
 def _check(t: Arrays) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -22,7 +21,7 @@ from tierctl.model.times import iso_utc
 from tierctl.state.fold_kernels import numbered
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments, SegmentGroups
-from tierctl.state.table import SegmentTable
+from tierctl.state.table import SegmentTable, topics_of
 from tierctl.state.table_arrays import DELETE_FINISHED, FINISHED, KIP405, NO_BROKER, NO_START, STARTED, STATES
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import rows_of
@@ -252,7 +251,8 @@ class TierState:
     `keep_deleted`, deleted segments stay readable through `deleted_segments`.
     """
 
-    partitions: dict[tuple[Uuid, int], PartitionState] = field(default_factory=dict)
+    listed: dict[tuple[Uuid, int], PartitionState] = field(default_factory=dict)
+    """The user partitions that have an object; `partitions` has all of them."""
     read: dict[int, int] = field(default_factory=dict)
     quarantined: list[Quarantined] = field(default_factory=list)
     missing: list[MissingEvents] = field(default_factory=list)
@@ -276,6 +276,35 @@ class TierState:
     """What a state directory keeps of a metadata partition with a record that was not understood."""
     elsewhere: "Elsewhere | None" = None
     """Answers questions about the segments, if only facts about them were kept here."""
+    _unlisted: dict[int, int] = field(default_factory=dict)
+    """The first number in each metadata partition's table that is not `listed`."""
+
+    @property
+    def partitions(self) -> dict[tuple[Uuid, int], PartitionState]:
+        """The user partitions; each gets its object when this is read for the first time after a fold."""
+        if self._unlisted:
+            self._list_partitions()
+        return self.listed
+
+    def _list_partitions(self) -> None:
+        """Add user partitions to `listed`, each from the table that had its first event.
+
+        In other tables it `is_foreign`; in one of these, if the table with its first event is unknown, it
+        is so no longer.
+        """
+        new = [(number, self.tables[number], first) for number, first in self._unlisted.items()]
+        self._unlisted.clear()
+        for was_foreign in (False, True):
+            for metadata_partition, table, first in new:
+                rows = table.partitions
+                is_asked = rows["is_foreign"] == was_foreign
+                is_asked[:first] &= was_foreign
+                numbers = np.flatnonzero(is_asked)
+                is_foreign = np.zeros(len(numbers), np.bool_)
+                for i, partition in enumerate(table.topic_id_partitions(numbers)):
+                    own = PartitionState(partition, metadata_partition, table, int(numbers[i]))
+                    is_foreign[i] = self.listed.setdefault(partition.key, own) is not own
+                rows["is_foreign"][numbers] = is_foreign
 
     def table(self, metadata_partition: int) -> SegmentTable:
         """Return the table of a metadata partition, which is empty if no event was folded."""
@@ -287,22 +316,21 @@ class TierState:
     def put_table(self, metadata_partition: int, table: SegmentTable) -> None:
         """Add the table of a metadata partition, which was stored, with its user partitions."""
         self.tables[metadata_partition] = table
-        self.take_partitions(table, 0, metadata_partition)
+        self._unlisted[metadata_partition] = 0
+        self._list_partitions()
 
-    def take_partitions(self, table: SegmentTable, known: int, metadata_partition: int) -> None:
-        """Add the user partitions of `table` from number `known` on.
+    def note_partitions(self, metadata_partition: int, known: int) -> None:
+        """Note that a metadata partition's table has user partitions from number `known` on, before a fold.
 
-        One that another table has, and one that it no longer has, are told apart: all events of a user
-        partition are folded into the table that had the first.
+        Those that another table has are told apart: all events of a user partition are folded into the table
+        that had the first.
         """
-        partitions = table.partitions
-        foreign = np.flatnonzero(partitions["is_foreign"][:known]).tolist()
-        again = ((number, table.topic_id_partition(number)) for number in foreign)
-        for number, partition in chain(again, enumerate(table.topic_id_partitions(known), start=known)):
-            found = self.partitions.get(partition.key)
-            if found is None:
-                self.partitions[partition.key] = PartitionState(partition, metadata_partition, table, number)
-            partitions[number]["is_foreign"] = found is not None
+        rows = self.tables[metadata_partition].partitions
+        has_foreign = len(self.tables) > 1 or rows["is_foreign"][:known].any()
+        if has_foreign or known < len(rows):
+            self._unlisted.setdefault(metadata_partition, known)
+        if has_foreign:
+            self._list_partitions()
 
     def merge(self, parts: Sequence["TierState"]) -> None:
         """Add the states of other metadata partitions, as if these had been folded one after the other."""
@@ -313,14 +341,15 @@ class TierState:
         # If not all anomalies can be stored, they are those of a fold of the partitions in order.
         anomalies = sorted((a for part in parts for a in part.anomalies), key=by_number)
         self.anomalies += anomalies[: self.anomaly_room]
+        self.listed.clear()
         for part in parts:
-            self.partitions |= part.partitions
             self.read |= part.read
             self.last_records |= part.last_records
             self.tables |= part.tables
             self.held = part.held | self.held
             for number, count in part.anomaly_counts.items():
                 self.count_anomalies(number, count)
+        self._unlisted = dict.fromkeys(self.tables, 0)
 
     @property
     def anomaly_room(self) -> int:
@@ -412,7 +441,7 @@ class TierState:
     @property
     def topics(self) -> set[str]:
         """Return the names of all topics."""
-        return {part.topic_id_partition.topic for part in self.partitions.values()}
+        return set(topics_of([*self.tables.values()])[1])
 
     def by_metadata_partition(self) -> Iterator[PartitionState]:
         """Yield user partitions grouped by metadata partition; fold no events meanwhile.
@@ -483,6 +512,11 @@ class SegmentSizes:
         np.add.at(self.counts, groups, other.counts[rows])
         np.add.at(self.sizes_bytes, groups, other.sizes_bytes[rows])
 
+    def total(self, rows: Int64s) -> Self:
+        """Return the sizes of the one group that consists of these."""
+        counts, sizes_bytes = self.counts[rows], self.sizes_bytes[rows]
+        return type(self)(counts.sum(axis=0, keepdims=True), sizes_bytes.sum(axis=0, keepdims=True))
+
     def of(self, group: int, state: RemoteLogSegmentState) -> tuple[int, int]:
         """Return the number of segments of one group that are in `state`, and their size in bytes."""
         at = group, STATES.index(state)
@@ -531,7 +565,7 @@ def add_sizes(state: TierState, metadata_partition: int, rows: Iterable[Mapping[
         partitions[number]["last_offset"] = row["last_event_offset"]
     partitions["live"] = sums[:, 0].sum(axis=1)
     partitions["finished"] = sums[:, 0, FINISHED]
-    state.take_partitions(table, 0, metadata_partition)
+    state.note_partitions(metadata_partition, 0)
     table.drop_segments(sums)
 
 
@@ -557,16 +591,16 @@ def sizes_by_group(
     sizes = SegmentSizes.empty(groups)
     for number, pairs in chosen.items():
         own, rows = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        sizes.add(own, _sizes_by_partition(state.tables[number]), rows)
+        sizes.add(own, sizes_by_partition([state.tables[number]]), rows)
     return sizes
 
 
-def _sizes_by_partition(table: SegmentTable) -> SegmentSizes:
-    """Return the sizes of each user partition of `table`; the number of the user partition is the row."""
-    if table.sums is None:
-        return _sums(table)
-    counts, sizes_bytes = table.sums.swapaxes(0, 1)
-    return SegmentSizes(counts, sizes_bytes)
+def sizes_by_partition(tables: Iterable[SegmentTable]) -> SegmentSizes:
+    """Return the sizes of each user partition, those of each table after those of the table before it."""
+    found = [_sums(t) if t.sums is None else SegmentSizes(*t.sums.swapaxes(0, 1)) for t in tables]
+    found.append(SegmentSizes.empty(0))
+    counts, sizes_bytes = ([getattr(each, name) for each in found] for name in ("counts", "sizes_bytes"))
+    return SegmentSizes(np.concatenate(counts), np.concatenate(sizes_bytes))
 
 
 def _sums(table: SegmentTable) -> SegmentSizes:

@@ -157,9 +157,10 @@ class ByteSlices:
         return self._array
 
 
-def runs(values: NdArray) -> Iterator[tuple[int, int]]:
-    """Yield where each run of equal values begins and ends."""
-    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+def runs(*columns: NdArray) -> Iterator[tuple[int, int]]:
+    """Yield where each run of rows with equal values in all columns begins and ends."""
+    is_other = np.logical_or.reduce([values[1:] != values[:-1] for values in columns])
+    edges = [0, *(np.flatnonzero(is_other) + 1).tolist(), len(columns[0])]
     yield from (each for each in pairwise(edges) if each[0] < each[1])
 
 
