@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -175,10 +175,11 @@ def tierctl_process(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float = 120,
+    prefix: Sequence[str] = (),
 ) -> Ran:
-    """Run one command line in a separate process."""
+    """Run one command line, after the words of `prefix`, in a separate process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tierctl", *map(str, args)],
+        [*prefix, sys.executable, "-m", "tierctl", *map(str, args)],
         input=stdin,
         capture_output=True,
         env=dict(environment() if env is None else env),

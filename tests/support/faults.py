@@ -146,3 +146,9 @@ def without_right_to_look_into(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         return stat(path, **how)
 
     monkeypatch.setattr(Path, "stat", refused)
+
+
+BOUND_BY_MODES = (
+    () if os.geteuid() else ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+)
+"""The words before a command line whose process may read only what modes allow, which do not bind root."""

@@ -262,9 +262,9 @@ def profile_file(path: Path) -> SecretFile:
 
 
 def check_secrets(files: Iterable[SecretFile]) -> Iterator[Result]:
-    """Yield the results about the files, each once; files that do not exist have none."""
+    """Yield the results about the files, each once; files that do not exist, or can't be found, have none."""
     for path, holds in {each.path: each.holds for each in files}.items():
-        if path.exists():
+        if os.access(path, os.F_OK):
             yield from _of_file(path, holds)
 
 
@@ -281,6 +281,10 @@ def _of_file(path: Path, holds: str | None) -> Iterator[Result]:
         )
     elif holds and mode & stat.S_IROTH and is_open:
         yield fault(DoctorCheck.SECRETS, subject, f"every user may read it (mode {mode:04o}); {what}")
+    elif not os.access(real, os.R_OK):
+        found = f"this user can't read it (mode {mode:04o}, owner {owner_of(real)}); {what}"
+        fix = "run the check as a user who may read the file, or correct its owner and mode"
+        yield fault(DoctorCheck.SECRETS, subject, found, why="A run that needs the file fails.", fix=fix)
     elif mode & stat.S_IWGRP:
         found = f"its group may write it (mode {mode:04o}); {what}"
         yield fault(DoctorCheck.SECRETS, subject, found, severity=Severity.WARNING)

@@ -72,12 +72,22 @@ def examine_store(
 
 
 def check_list(store: ObjectStore) -> Iterator[Result]:
-    """Yield the result of listing the top folder of the store."""
+    """Yield the results of listing the top folder of the store, and of a local one the folders in it."""
     subject = store.name_of("")
     try:
         found = store.list_folder("")
     except REFUSALS as e:
         yield fault(DoctorCheck.STORE_LIST, subject, e.message, fix=e.hint)
+        return
+    unlisted = [] if not isinstance(store, LocalStore) else _without(os.R_OK | os.X_OK, store.root)
+    if unlisted:
+        count = counted(len(unlisted), "folder")
+        yield fault(
+            DoctorCheck.STORE_LIST,
+            str(unlisted[0]),
+            f"{count} can't be listed by this user; this is the first",
+            fix="see its owner and mode",
+        )
         return
     names = f"{counted(len(found.folders), 'folder')} and {counted(len(found.objects), 'object')}"
     yield ok(DoctorCheck.STORE_LIST, subject, f"listed the top folder: {names}")
@@ -113,19 +123,27 @@ def check_write_access(store: ObjectStore) -> Iterator[Result]:
             yield not_checked(check, subject, _PROBE)
         elif not store.root.is_dir():
             yield not_checked(check, subject, "the folder does not exist; the first copy makes it")
-        elif refused := _not_writable(store.root):
+        elif refused := _without(os.W_OK | os.X_OK, store.root):
             yield fault(
-                check, subject, f"{refused} can't be written by this user", fix="see its owner and mode"
+                check, subject, f"{refused[0]} can't be written by this user", fix="see its owner and mode"
             )
         else:
             yield ok(check, subject, "by their modes, the folder and those in it can be written")
 
 
-def _not_writable(root: Path) -> Path | None:
-    """Return the first folder that can't be written of `root` and two levels below; None if all can be."""
-    folders = [root, *(each for each in sorted(root.glob("*/")) if each.is_dir())]
-    folders += [each for folder in folders[1:] for each in sorted(folder.glob("*/")) if each.is_dir()]
-    return next((each for each in folders if not os.access(each, os.W_OK | os.X_OK)), None)
+_LEVELS = 4
+"""Levels of folders below a tier's: Aiven's layout has the prefix of keys, a topic's and a partition's."""
+
+
+def _without(rights: int, root: Path) -> list[Path]:
+    """Return the folders from `root` down to `_LEVELS` on which this user lacks some of `rights`."""
+    lacking: list[Path] = []
+    folders = [root]
+    for _ in range(_LEVELS):
+        lacking += (each for each in folders if not os.access(each, rights))
+        listed = (each for each in folders if os.access(each, os.R_OK | os.X_OK))
+        folders = [each for folder in listed for each in sorted(folder.iterdir()) if each.is_dir()]
+    return lacking
 
 
 def check_lease(store: ObjectStore, *, is_probed: bool) -> Iterator[Result]:

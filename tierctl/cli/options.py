@@ -328,7 +328,8 @@ def with_options(
     and in place of `...` the fields that neither Request nor MutationRequest declares. A dataclass in `parts`
     adds its own fields, and the parameters of the command that are annotated with an option are options, too.
     `rows` are the kinds of rows that the command prints: completion and the JSON schemas read them. With
-    `needs_valid_settings` the command raises UsageError for a wrong tierctl.toml or environment.
+    `needs_valid_settings` the command raises UsageError for a wrong tierctl.toml or environment, and for a
+    file or folder that this user may not read.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -342,6 +343,8 @@ def with_options(
                 if not isinstance(part, str | EllipsisType) and _panel(option) in _REPEATED:
                     repeated.add(option.name)
         taken |= {each.name: each for each in (*OPTIONS, HELP_OPTION)}
+        if not needs_valid_settings:
+            taken = {name: _that_may_be_unreadable(each) for name, each in taken.items()}
 
         @functools.wraps(command)
         def called(**given: Any) -> Any:
@@ -429,6 +432,18 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
     return Parameter(
         field.name, Parameter.KEYWORD_ONLY, annotation=Annotated[value, info, *more], default=default
     )
+
+
+def _that_may_be_unreadable(option: Parameter) -> Parameter:
+    """Return a parameter of which Typer accepts a path that this user may not read."""
+    info = _info(option.annotation)
+    if info is None or get_args(option.annotation)[0] is bool:
+        return option
+    value, *more = get_args(option.annotation)
+    lenient = copy(info)
+    lenient.readable = False
+    marks = (lenient if each is info else each for each in more)
+    return option.replace(annotation=Annotated[(value, *marks)])
 
 
 def _info(annotation: Any) -> ParameterInfo | None:

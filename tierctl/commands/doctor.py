@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,7 @@ from tierctl.checks.store import REFUSALS, examine_store, probe_store
 from tierctl.commands.request import DECIDE, Request
 from tierctl.commands.resources import Resources, cluster_location, stated_in_file, valid_in_file
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
+from tierctl.files import read_regular
 from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -102,9 +104,12 @@ def require_topics_of_files(
     only for a name that the log directories lack; for a requested topic, the error of reading is returned.
     """
     request = resources.request
-    if resources.cluster is not None or not (request.topic_configs or request.metadata or log_dirs):
+    if request.has_cluster or not (request.topic_configs or request.metadata or log_dirs):
         return None
-    known = {each.topic for each in list_partitions(filter(Path.is_dir, log_dirs))}
+    known = {
+        each.topic
+        for each in list_partitions(each for each in log_dirs if os.access(each / ".", os.R_OK | os.X_OK))
+    }
     asked = resources.selection_request
     error = None
     if request.metadata is not None and (asked.unmatched_topics({*stated, *known}) or set(stated) - known):
@@ -125,14 +130,14 @@ def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
     """Yield the files that may hold secrets: those of a request, tierctl.toml, and those that it names."""
     own = request.own_settings
     for file in own.with_own("command_config", request):
-        if file.exists():
+        if os.access(file, os.R_OK):
             yield from settings_files(file, read_client_file(file))
     for file in own.with_own("broker_config", request):
-        if file.exists():
+        if os.access(file, os.R_OK):
             yield from settings_files(file, valid_in_file(file))
     for file in private_keys_of(request.aiven_private_key).values():
         yield SecretFile(file, "a private key")
-    if own.file is not None and own.file.exists():
+    if own.file is not None and os.access(own.file, os.R_OK):
         yield profile_file(own.file)
     if (request.remote or "").startswith("s3:"):
         named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
@@ -213,8 +218,9 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> CheckRes
     # An unusable settings file is already among the results; the checks that need no file are still made. A
     # log directory that does not exist is a result, too.
     config = None if run.settings is None else request.broker_config
-    opened = Resources(request=replace(request, broker_config=config, log_dir=()), progress=run.progress)
-    with opened as run.resources:
+    usable = replace(request, broker_config=config, command_config=None, log_dir=())
+    with Resources(request=usable, progress=run.progress) as run.resources:
+        run.resources.request = replace(usable, command_config=request.command_config)
         run.check_spark()
         run.check_topic_names()
         run.check_cluster()
@@ -255,8 +261,9 @@ def _validate(request: DoctorRequest) -> None:
         (request.topic_configs, SettingSource.FILE),
     ):
         # A file that can't be read is a result of its check.
-        if file is not None and file.is_file() and os.access(file, os.R_OK):
-            require_kind_of_file(file.read_bytes(), FileKind.of(source), file)
+        with suppress(OSError):
+            if file is not None:
+                require_kind_of_file(read_regular(file), FileKind.of(source), file)
     if request.engine is EngineName.SPARK:
         SparkSettings.of(request.master, request.spark_conf)
 
@@ -474,7 +481,8 @@ class _Run:
             error, hint = e, e.hint
             refused = fault(DoctorCheck.STORE_LIST, remote, e.message, fix=hint)
             self.examination.make([DoctorCheck.STORE_LIST], remote, lambda: [refused])
-            self.examination.make(_STORE_CHECKS[1:], remote, lambda: _raise(error))
+            others = [each for each in _STORE_CHECKS if each is not DoctorCheck.STORE_LIST]
+            self.examination.make(others, remote, lambda: _raise(error))
         except TierctlError as e:
             failure = e
             self.examination.make(_STORE_CHECKS, remote, lambda: _raise(failure))
