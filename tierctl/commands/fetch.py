@@ -448,7 +448,8 @@ def _partitions(resources: Resources, report: Report) -> list[ReadablePartition]
     if by_name:
         selection = with_current_topic_ids(selection, resources.cluster)
     legal = []
-    for found in readable_partitions(state, resources.logs_if_given(), selection, by_name=by_name):
+    logs = resources.logs_if_given(is_tolerant=True)
+    for found in readable_partitions(state, logs, selection, by_name=by_name):
         refusal = illegal_name_error(found.topic_id_partition)
         if refusal is None:
             legal.append(found)

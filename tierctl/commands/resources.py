@@ -483,19 +483,27 @@ class Resources:
             log_start_offset=log_start_offset,
         )
 
-    def logs_if_given(self) -> list[LocalLog]:
-        """Read the selected logs of the log directories; empty if none is given."""
+    def logs_if_given(self, *, is_tolerant: bool = False) -> list[LocalLog]:
+        """Read the selected logs of the log directories; empty if none is given.
+
+        If `is_tolerant`, an unreadable log becomes a problem, and the others are returned.
+        """
         if not self.request.log_dir:
             return []
         from tierctl.commands.local_logs import read_local_logs
 
         select = self.selection_request.may_select
-        logs = read_local_logs(self.request.log_dir, self.progress, select=select)
+        on_error = self._report_unread if is_tolerant else None
+        logs = read_local_logs(self.request.log_dir, self.progress, select=select, on_error=on_error)
         selected = [log for log in logs if log.topic_id_partition in self.selection]
         for log in selected:
             if log.damaged_end is not None:
                 self.problems.report(log.damaged_end)
         return selected
+
+    def _report_unread(self, folder: Path, error: TierctlError) -> None:
+        error.message += f"; offsets that only {folder} has are left out"
+        self.problems.report(error)
 
     def topic_configs(self) -> dict[str, TopicConfig]:
         """Read the settings by topic of `topic_configs`; empty if it is not given.

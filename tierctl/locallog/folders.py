@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
+from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
 from tierctl.model import LogDirFacts, Uuid
 from tierctl.model.events import TopicIdPartition, TopicPartition, is_legal_topic_name
@@ -378,7 +378,7 @@ class Checkpoints:
 def read_checkpoints(directory: Path) -> Checkpoints:
     """Return the checkpoints of a log directory.
 
-    Raise CorruptInputError, naming the file, for a damaged one, and NotFoundError for an unreadable one.
+    Raise CorruptInputError, naming the file, for a damaged one, and the errors of `unreadable`.
     """
     return Checkpoints(
         log_start=_offsets(directory / LOG_STARTS_FILE),
@@ -403,8 +403,9 @@ def _offsets(path: Path) -> dict[TopicPartition, int]:
         raise unreadable(path, error) from error
 
 
-def unreadable(path: Path, error: OSError) -> NotFoundError:
-    return NotFoundError(
+def unreadable(path: Path, error: OSError) -> NotFoundError | AuthenticationError:
+    kind = AuthenticationError if isinstance(error, PermissionError) else NotFoundError
+    return kind(
         f"{error.filename or path} can't be read: {error.strerror}",
         hint="each file of the directory must be readable; run as the broker's user",
     )

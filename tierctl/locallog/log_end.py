@@ -517,7 +517,7 @@ def _checkpoints_or_report(directory: Path, on_error: OnError | None) -> Checkpo
 
 
 def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
-    """Return one partition's log; CorruptInputError or NotFoundError if a necessary file can't be read.
+    """Return one partition's log; raise CorruptInputError or the errors of `unreadable` for a file of it.
 
     A running broker deletes segments while the log is read; it is then read again.
     """

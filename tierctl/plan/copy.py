@@ -170,16 +170,20 @@ def require_enabled(
     *,
     named: Collection[str] = (),
     assumed: Collection[str] = (),
+    unread: Collection[str] = (),
 ) -> None:
     """Raise SafetyRefusal if a topic in `named` may not be copied, or if none of `topics` is enabled.
 
-    `topics` are the selected topics that have a log. Without `named`, topics that all state
+    `topics` are the selected topics that have a log. Of those in `unread` a log exists and can't be read: one
+    of them that is enabled, or whose settings are unknown, counts. Without `named`, topics that all state
     remote.storage.enable=false are no error: there is nothing to copy.
     """
     reasons = {name: why_not_enabled(name, configs, assumed) for name in sorted(topics)}
     refused = {name: reason for name, reason in reasons.items() if reason}
     for name in sorted(set(named) & refused.keys()):
         raise SafetyRefusal(f"topic {name} is not copied: {refused[name]}", hint=_hint(refused[name]))
+    if any(name not in configs or not why_not_enabled(name, configs, assumed) for name in unread):
+        return
     stated = [config for name in topics if (config := configs.get(name)) is not None]
     are_all_off = len(stated) == len(topics) and all(c.remote_storage_enable is False for c in stated)
     if refused and len(refused) == len(topics) and not are_all_off:

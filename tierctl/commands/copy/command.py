@@ -565,6 +565,7 @@ class Copy(Change[CopyRequest]):
                 copies.configs,
                 named=self.run.resources.selection_request.named_topics,
                 assumed=copies.assumed,
+                unread={partition.topic for partition in self.run.unreadable},
             )
 
     def check(self, plan: Plan) -> None:

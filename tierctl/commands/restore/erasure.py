@@ -144,7 +144,7 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[KeyOccu
             resources.progress.warn(
                 f"{counts['others']} objects of the tier belong to no segment and were not searched"
             )
-    return resources.problems.exit_code
+    return resources.problems.exit_code_of(has_read=True)
 
 
 def _segments(tier: TierSets, counts: Counter[str]) -> list[_Segment]:
@@ -170,7 +170,7 @@ def _segments(tier: TierSets, counts: Counter[str]) -> list[_Segment]:
             size_bytes=segment.size_bytes,
             object=str(segment.log),
         )
-        for log in resources.logs_if_given()
+        for log in resources.logs_if_given(is_tolerant=True)
         if log.topic_id_partition in selection
         for segment in log.segments
     ]
