@@ -87,7 +87,7 @@ def test_the_page_has_every_segment_with_its_state(capture: Capture, tmp_path: P
     where = ("--metadata", root / "after" / "broker-1", "--log-dir", root / "after" / "broker-1")
     ran = tierctl("report", *where, "--topic-configs", tmp_path / "configs", "--html", page)
     assert ran.code == ExitCode.PARTIAL
-    assert re.search(rf": \d+ problems; {page}, ", ran.summary)
+    assert re.search(rf": \d+ problems in metadata, logs; {page}, ", ran.summary)
     data = lanes_in(page)
     segments = rows("segments", *where[:2])
     assert sum(data["rows"]["tier_segments"]) == len(segments)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -304,3 +305,16 @@ def test_a_lag_without_settings_is_reported(capture: Capture, tmp_path: Path) ->
     assert "is unknown for bills: no" in tierctl(*where, "--topic-configs", configs).err
     configs.write_text(f"{configs.read_text()}bills.remote.storage.enable=true\n")
     assert tierctl(*where, "--topic-configs", configs).err == ""
+
+
+def test_the_last_lines_say_what_they_count(capture: Capture, tmp_path: Path) -> None:
+    """Status does not examine objects; verify counts no transactions that stop copies."""
+    root = shutil.copytree(capture("tiered-cluster"), tmp_path / "cluster")
+    for each in (root / "before-remote").glob("*/orders-0-*/*.log"):
+        each.unlink()
+    where = ("--metadata", root / "before", "--remote", root / "before-remote")
+    logs = ("--log-dir", root / "before")
+    assert ": 5 problems of 1 topic: " in tierctl("verify", *where, *logs).summary
+    assert "; 5 problems in metadata, logs, objects" in tierctl("report", *where, *logs).summary
+    assert "; 5 problems in metadata, objects" in tierctl("report", *where).summary
+    assert "; no problems in metadata, logs" in tierctl("status", *where, *logs).summary

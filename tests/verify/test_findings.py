@@ -2,15 +2,18 @@
 
 import ast
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from tierctl.checks import findings
 from tierctl.checks.findings import FindingKind
+from tierctl.checks.registry import DoctorCheck, RestoreCheck
 from tierctl.cli.app import COMMANDS
 from tierctl.errors import NotFoundError
 from tierctl.model.choices import Severity
+from tierctl.plan.decisions import NEEDING_OPERATOR
 
 from tests.cli.shell import tierctl
 from tests.verify.cases import CASES
@@ -101,3 +104,16 @@ def test_an_unknown_kind_is_an_error() -> None:
     ran = tierctl("verify", "--metadata", "/none", "--kind", "stuck_delet")
     assert ran.code == 2
     assert "did you mean stuck_delete?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("page", "printed"),
+    [
+        ("tierctl-findings.7", [*FindingKind, *NEEDING_OPERATOR]),
+        ("tierctl-doctor.1", DoctorCheck),
+        ("tierctl-restore-check.1", RestoreCheck),
+    ],
+)
+def test_every_kind_that_is_printed_is_in_the_manual(page: str, printed: Iterable[str]) -> None:
+    described = set(re.findall(r"\w+", (Path(findings.__file__).parents[2] / "man" / page).read_text()))
+    assert {str(kind) for kind in printed} <= {word.removeprefix("fB") for word in described}

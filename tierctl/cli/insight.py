@@ -111,11 +111,7 @@ def status(
         if watch is not None and sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
         printer.show(dict(zip(_StatusTable, (found.topics, found.problems, found.runs), strict=True)))
-        also = (
-            None
-            if show in {_StatusTable.PROBLEMS, _StatusTable.RUNS}
-            else counted(len(found.problems), "problem")
-        )
+        also = None if show in {_StatusTable.PROBLEMS, _StatusTable.RUNS} else found.problems_text
         printer.finish(also=also, following=found.next_commands)
         if watch is None:
             return found.exit_code
@@ -366,8 +362,9 @@ def report(ctx: typer.Context, request: commands.ReportRequest, show: _ReportSho
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
     if made.page is not None:
         partitions = counted(made.partitions, "partition")
-        problems = counted(made.problems, "problem")
-        text = f"{partitions}, {made.examined}: {problems}; {made.page}, {bytes_text(made.page_bytes)}"
+        text = (
+            f"{partitions}, {made.examined}: {made.problems_text}; {made.page}, {bytes_text(made.page_bytes)}"
+        )
         summarize(ctx, text, following=following)
         return made.exit_code
     printer.show(dict(zip(_OF_TIER, (made.sizes, made.growth, made.expirations), strict=True)))

@@ -16,7 +16,7 @@ from tierctl.commands.explain import Location
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
-from tierctl.commands.status import STATUS, TopicSums
+from tierctl.commands.status import STATUS, TopicSums, problems_text
 from tierctl.commands.sweep import retention_inputs, summed_up
 from tierctl.commands.tier_digest import (
     EXPIRATIONS_MAX,
@@ -187,6 +187,7 @@ class Report(TableResult):
     expirations: tuple[Expiration, ...]
     problems: int
     """Findings of `verify` that are more than information, and partitions whose copies stopped."""
+    problems_text: str
     examined: str
     partitions: int
     page: Path | None
@@ -208,7 +209,7 @@ class Report(TableResult):
         expiring = f"{EXPIRATIONS_MAX} or more segments"
         if len(self.expirations) < EXPIRATIONS_MAX:
             expiring = counted(len(self.expirations), "segment")
-        return f"{topics}: {each}; {expiring} to expire; {counted(self.problems, 'problem')}"
+        return f"{topics}: {each}; {expiring} to expire; {self.problems_text}"
 
 
 def age_rows(sums: Mapping[Location, AgeSums]) -> Iterator[AgeSize]:
@@ -518,6 +519,9 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
         growth=gathered.growth,
         expirations=gathered.expirations,
         problems=findings.problems + len(gathered.stopped),
+        problems_text=problems_text(
+            request, findings.problems, len(gathered.stopped), checks_objects=request.remote is not None
+        ),
         examined=str(found.examined),
         partitions=len(gathered.lanes),
         page=request.html,

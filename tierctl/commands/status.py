@@ -40,6 +40,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows
+from tierctl.report.texts import counted
 from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -178,6 +179,7 @@ class Status(TableResult):
 
     topics: tuple[TopicStatus, ...]
     problems: tuple[Problem, ...]
+    problems_text: str
     runs: tuple[LastRun, ...]
     waiting_longest: TopicIdPartition | None
     """The partition whose oldest segment waits longest for its copy; None if none is known to wait."""
@@ -242,6 +244,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     return Status(
         topics=topics.rows(),
         problems=(*_problems(findings), *stops),
+        problems_text=problems_text(request, len(findings), len(stopped), checks_objects=False),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
         exit_code=combined_exit_code(
@@ -253,6 +256,14 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
             is_partly_done=True,
         ),
     )
+
+
+def problems_text(request: Request, findings: int, stopped: int, *, checks_objects: bool) -> str:
+    """Return the numbers of findings and of partitions with stopped copies, and what was checked."""
+    logs = ["logs"] if request.log_dir else []
+    checked = ", ".join(["metadata", *logs, *(["objects"] if checks_objects else [])])
+    text = f"{counted(findings, 'problem')} in {checked}"
+    return f"{text}, and stopped copies of {counted(stopped, 'partition')}" if stopped else text
 
 
 def _note_unknown_settings(plan: Plan, run: Mutation) -> None:

@@ -35,6 +35,8 @@ WAITING = frozenset(
     {_K.OPEN_TRANSACTION, _K.NOT_REPLICATED, _K.COPY_LAG, _K.NOT_COPYABLE, _K.CUSTOM_METADATA}
 )
 """Why rolled segments of an enabled topic are not in the tier yet."""
+NEEDING_OPERATOR = frozenset({_K.OPEN_TRANSACTION, _K.CUSTOM_METADATA})
+"""Why copies may continue only after an operator acted; `status` prints these kinds."""
 ON_DISK = frozenset({_K.LOCAL_RETENTION_MS, _K.LOCAL_RETENTION_BYTES, _K.LOCAL_LOG_START, _K.LOCAL_HELD})
 """Why copied segments are deleted from the disk, or should be gone from it."""
 STOPPED = frozenset({_K.STALLED, _K.BEHIND_HOLE})
@@ -59,7 +61,7 @@ def needs_operator(reason: Reason, limit_ms: int) -> bool:
     """
     if reason.kind is _K.OPEN_TRANSACTION:
         return bool(max(reason.facts["oldest_ms"], reason.facts["since_ms"] or 0) < limit_ms)
-    return reason.kind is _K.CUSTOM_METADATA
+    return reason.kind in NEEDING_OPERATOR
 
 
 class NextAction(StrEnum):
