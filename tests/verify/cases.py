@@ -275,6 +275,15 @@ CASES = {
     "log longer": Case(_changed(".log", lambda d: d + b"x"), [(E, "size_differs")]),
     "log empty": Case(_changed(".log", lambda _: b""), [(E, "size_differs")]),
     "record flipped": Case(_flipped(".log", 5000), CLEAN, [(E, "corrupt_log")], says="CRC-32C"),
+    "record of an unknown version": Case(
+        _changed(".log", lambda data: data[:16] + b"\3" + data[17:]), CLEAN, [(E, "not_understood")]
+    ),
+    "index of an unknown version": Case(
+        _changed(".leader_epoch_checkpoint", lambda data: b"7" + data[1:]),
+        CLEAN,
+        [(E, "not_understood")],
+        says="version 7",
+    ),
     "last record flipped": Case(_flipped(".log", -3), CLEAN, [(E, "corrupt_log")]),
     "batch epoch flipped": Case(_flipped(".log", 15), CLEAN, [(E, "epochs_differ")]),
     "offset index flipped": Case(_flipped(".index", 15), CLEAN, INDEX, says="offset index"),

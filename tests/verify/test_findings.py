@@ -51,6 +51,7 @@ def test_corruption() -> None:
         "corrupt_metadata",
         "damaged_log_end",
         "incomplete_history",
+        "not_understood",
         "unreadable_log",
         "unreadable_object",
     }

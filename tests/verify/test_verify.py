@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from Crypto.PublicKey import RSA
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
 from tierctl.cli.entry import run
@@ -24,6 +25,7 @@ from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
+from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
@@ -83,7 +85,7 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
 
 
 def _expected_code(found: list[tuple[str, str]]) -> int:
-    if any(kind.startswith(("corrupt", "damaged", "unreadable")) for _, kind in found):
+    if any(kind.startswith(("corrupt", "damaged", "not_understood", "unreadable")) for _, kind in found):
         return 7
     return 3 if any(severity != I for severity, _ in found) else 0
 
@@ -329,3 +331,24 @@ def test_a_million_objects_take_bytes_each() -> None:
     assert [suspect.missing for suspect in suspects] == [ObjectPart.OFFSET]
     # 58 stay; the rest is in use while the segments of one user partition are compared.
     assert peak < 20_000 * 110
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [((), {"not_understood"}), (("other.pem",), {"not_understood"}), (("keys/private.pem",), set())],
+)
+def test_a_segment_without_its_key_is_not_corrupt(
+    keys: tuple[str, ...], found: set[str], capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = capture("aiven-encrypted")
+    (tmp_path / "other.pem").write_bytes(RSA.generate(1024).export_key())
+    files = (tmp_path / "other.pem" if "other" in each else root / each for each in keys)
+    given = [word for file in files for word in ("--aiven-private-key", file)]
+    ran = tierctl(
+        *("verify", "--deep", "--metadata", root / "broker-logs", "--remote", root / "bucket"),
+        *(*given, "-o", "jsonl"),
+    )
+    assert ran.code == (7 if found else 0), ran.err
+    assert {each["check"] for each in ran.rows} == found
+    assert all("the private key 'key1'" in each["found"] for each in ran.rows)
+    assert all("--aiven-private-key key1=FILE" in each["found"] for each in ran.rows)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.checks.findings import FindingKind
+from tierctl.checks.findings import FindingKind, kind_of
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
@@ -128,7 +128,8 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
 
 def _damages(window: Window, *, with_torn: bool) -> Iterator[Problem]:
     for bad in window.heads.bad:
-        yield Problem(_K.CORRUPT_LOG, Severity.ERROR, _damage(bad, window.position))
+        kind = kind_of(bad.error, _K.CORRUPT_LOG)
+        yield Problem(kind, Severity.ERROR, _damage(bad, window.position))
     torn = window.heads.torn
     if torn is not None and with_torn:
         at = window.position + torn.position
@@ -219,11 +220,11 @@ def _check_index(
             case IndexType.LEADER_EPOCH:
                 yield from _check_epochs(metadata, data)
                 return
-        wrong = list(found)
+        wrong, kind = list(found), _K.CORRUPT_INDEX
     except CorruptInputError as e:
-        wrong = [e.message]
+        wrong, kind = [e.message], kind_of(e, _K.CORRUPT_INDEX)
     for message in wrong[:_INDEX_PROBLEMS_MAX]:
-        yield Problem(_K.CORRUPT_INDEX, Severity.ERROR, f"{index_type.value} index: {message}")
+        yield Problem(kind, Severity.ERROR, f"{index_type.value} index: {message}")
 
 
 def _check_offset_index(index: OffsetIndex, batches: _Batches) -> Iterator[str]:
@@ -282,7 +283,7 @@ def _check_epochs(metadata: RemoteLogSegmentMetadata, data: bytes) -> Iterator[P
     try:
         lineage = Lineage(read_leader_epoch_checkpoint(data))
     except CorruptInputError as e:
-        yield Problem(_K.CORRUPT_INDEX, Severity.ERROR, f"leader-epoch index: {e.message}")
+        yield Problem(kind_of(e, _K.CORRUPT_INDEX), Severity.ERROR, f"leader-epoch index: {e.message}")
         return
     own = lineage.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
     said = tuple(sorted(dict(metadata.segment_leader_epochs).items()))

@@ -10,7 +10,7 @@ from typing import BinaryIO, Self, assert_never
 import numpy as np
 
 from tierctl.checks.bytes import check_segment_bytes
-from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.findings import Finding, FindingKind, finding_of, kind_of
 from tierctl.checks.segments import Retention, check_partition
 from tierctl.errors import (
     AuthenticationError,
@@ -162,7 +162,9 @@ def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None
     )
     for error in errors if task.reports_indexes else ():
         partition = task.readable.topic_id_partition
-        kind = _K.UNREADABLE_OBJECT if isinstance(error, _OF_ONE_OBJECT) else _K.CORRUPT_INDEX
+        kind = _K.UNREADABLE_OBJECT
+        if isinstance(error, CorruptInputError):
+            kind = kind_of(error, _K.CORRUPT_INDEX)
         yield finding_of(partition, kind, Severity.ERROR, error.message)
 
 
@@ -207,7 +209,8 @@ def _segment_findings(
         if not is_suspect:
             yield finding_of(partition, _K.MISSING_OBJECT, Severity.ERROR, e.message, segment)
     except CorruptInputError as e:
-        yield finding_of(partition, _K.CORRUPT_LOG, Severity.ERROR, e.message, segment)
+        found = e.message if e.hint is None else f"{e.message}: {e.hint}"
+        yield finding_of(partition, kind_of(e, _K.CORRUPT_LOG), Severity.ERROR, found, segment)
     except _OF_ONE_OBJECT as e:
         require_store(remote, e)
         errors.append(e)
@@ -252,9 +255,7 @@ def _first_difference(files: SegmentFiles, local: LocalSegment) -> int | None:
 
 
 _Key = tuple[Uuid, int]
-_NOT_READ_KINDS = frozenset(
-    {FindingKind.UNREADABLE_OBJECT, FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_LOG}
-)
+_NOT_READ_KINDS = frozenset({_K.UNREADABLE_OBJECT, _K.MISSING_OBJECT, _K.CORRUPT_LOG, _K.NOT_UNDERSTOOD})
 """A damaged log counts as not read: its next bytes may not have been found."""
 
 

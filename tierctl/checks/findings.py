@@ -19,7 +19,7 @@ from pathlib import Path
 from shlex import quote
 
 from tierctl.checks.check import Check, CheckTable
-from tierctl.errors import TierctlError
+from tierctl.errors import CorruptInputError, TierctlError, UnsupportedFormatError
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
@@ -253,6 +253,16 @@ class FindingKind(CheckTable):
         is_corruption=True,
         needs=Needs.BYTES,
     )
+    NOT_UNDERSTOOD = FindingRow(
+        "not_understood",
+        Severity.ERROR,
+        "The log or an index of a segment is encrypted with a key that is not given, or of a version that "
+        "tierctl does not know, so that its bytes were not checked.",
+        "give the key (--aiven-private-key), or use a tierctl that knows the version; nothing shows that the "
+        "object is damaged",
+        is_corruption=True,
+        needs=Needs.BYTES,
+    )
     SEGMENT_OFFSETS = FindingRow(
         "segment_offsets",
         Severity.ERROR,
@@ -419,6 +429,11 @@ class Finding:
         if command is not None and self.key and self.check is FindingKind.UNSAFE_COMMITTED_OFFSET:
             return f"{command} {quote(self.key)}"
         return command
+
+
+def kind_of(error: CorruptInputError, damage: FindingKind) -> FindingKind:
+    """Return `damage`, the kind of a finding about damaged bytes, unless the bytes are not understood."""
+    return FindingKind.NOT_UNDERSTOOD if isinstance(error, UnsupportedFormatError) else damage
 
 
 def finding_of(
