@@ -212,3 +212,20 @@ def test_whole_partitions_count_against_max_deletes_only() -> None:
     check_limits(plan_removal(state), state)
     with pytest.raises(LimitExceeded, match="40 segments"):
         check_limits(plan_removal(state), state, max_deletes=39)
+
+
+@pytest.mark.parametrize(
+    ("known", "max_fraction", "is_noted"),
+    [(19, 0.1, True), (19, 0.5, False), (19, None, False), (19, 0.0, True), (20, 0.5, False)],
+)
+def test_a_given_fraction_that_does_not_apply_is_noted(
+    known: int, max_fraction: float | None, is_noted: bool
+) -> None:
+    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(known)]
+    steps = tuple(delete_step(replace(each, state=F), "any") for each in segments[:9])
+    plan = Plan(command="sweep", steps=steps, read={})
+    note = check_limits(plan, tier(*segments), max_fraction=max_fraction)
+    assert (note is not None) is is_noted
+    if note is not None:
+        assert f"--max-fraction {max_fraction:g} does not apply to partitions with fewer than 20" in note
+        assert note.endswith("the plan deletes more of orders-0")

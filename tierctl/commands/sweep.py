@@ -588,7 +588,11 @@ class Sweep(Change[SweepRequest]):
         parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
         run.check_plan_fence(plan, examined, [inputs.current[named] for named in inputs.asked])
-        check_limits(plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction)
+        note = check_limits(
+            plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
+        )
+        if note is not None:
+            run.progress.note(note)
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

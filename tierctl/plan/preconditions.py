@@ -616,14 +616,16 @@ FRACTION_EXEMPT_BELOW = 20
 
 def check_limits(
     plan: Plan, state: TierState, *, max_deletes: int | None = None, max_fraction: float | None = None
-) -> None:
+) -> str | None:
     """Raise LimitExceeded if `plan` deletes more than the limits (None: the defaults) allow.
 
     `max_deletes` limits all segments of the plan. `max_fraction` limits the share of each partition's
-    finished segments, which consumers can read; it does not apply to deletions of whole partitions.
+    finished segments, which consumers can read; it does not apply to deletions of whole partitions. Return a
+    note about the partitions of which the plan deletes a larger share because they are exempt; None without
+    a `max_fraction`, or without such partitions.
     """
     max_deletes = MAX_DELETES if max_deletes is None else max_deletes
-    max_fraction = MAX_FRACTION if max_fraction is None else max_fraction
+    fraction = MAX_FRACTION if max_fraction is None else max_fraction
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
         raise LimitExceeded(
@@ -632,9 +634,17 @@ def check_limits(
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
     chosen = Counter(step.topic_id_partition.key for step in deletes if _is_finished(step))
-    for key, count in chosen.items():
-        if key not in whole:
-            _check_fraction(key, count, state, max_fraction)
+    exempt = [
+        str(state.partitions[key].topic_id_partition.topic_partition)
+        for key, count in chosen.items()
+        if key not in whole and _exceeds(key, count, state, fraction)
+    ]
+    if max_fraction is None or not exempt:
+        return None
+    return (
+        f"--max-fraction {max_fraction:g} does not apply to partitions with fewer than "
+        f"{FRACTION_EXEMPT_BELOW} segments; the plan deletes more of {names_text(exempt)}"
+    )
 
 
 def _is_finished(step: Step) -> bool:
@@ -643,12 +653,15 @@ def _is_finished(step: Step) -> bool:
     return is_finished and STATES not in step.details
 
 
-def _check_fraction(key: tuple[Uuid, int], count: int, state: TierState, max_fraction: float) -> None:
+def _exceeds(key: tuple[Uuid, int], count: int, state: TierState, max_fraction: float) -> bool:
+    """Return whether `count` deletions exceed the limit; LimitExceeded if the partition is not exempt."""
     part = state.partitions[key]
     total = part.finished_count
-    if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
+    is_exceeded = count > total * max_fraction
+    if is_exceeded and total >= FRACTION_EXEMPT_BELOW:
         raise LimitExceeded(
             f"the plan deletes {count} of the {total} finished segments of {part.topic_id_partition}, "
             f"more than --max-fraction {max_fraction:g}",
             hint="check the plan, then narrow the selection or raise --max-fraction",
         )
+    return is_exceeded

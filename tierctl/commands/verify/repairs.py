@@ -349,12 +349,14 @@ class Repair(Change[RepairRequest]):
         """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
         request = self.request
         self.fence({step.topic_id_partition for step in plan.steps})
-        check_limits(
+        note = check_limits(
             plan,
             self.run.metadata.state,
             max_deletes=request.max_deletes,
             max_fraction=request.max_fraction,
         )
+        if note is not None:
+            self.run.progress.note(note)
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: also a topic that is planned as deleted must not exist.
