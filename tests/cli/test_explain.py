@@ -364,3 +364,11 @@ def test_segments_of_a_marked_topic_are_deleted_by_delete(writable: Callable[[st
     assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == planned
     assert {row["reason_kind"] for row in found} == {"topic_deleted"}
     assert {row["rule"] for row in found} == {"RemotePartitionRemover (KIP-405)"}
+
+
+@pytest.mark.parametrize("second", ["clicks", "-2", "0x", "1.5"])
+def test_a_second_word_that_is_no_number(second: str, capture: Callable[[str], Path]) -> None:
+    ran = tierctl("explain", "--metadata", capture("tiered-cluster") / "before", "--", "orders", second)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: PARTITION: expected the number of a partition, found '{second}'\n" in ran.err
+    assert "hint: name one partition, as orders-0 or orders 0; run explain once for each" in ran.err

@@ -14,6 +14,7 @@ from tierctl.read.record_rows import Binary, encoder
 from tierctl.report.table import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex
 
+from tests.cli.shell import tierctl
 from tests.read import brute
 
 Capture = Callable[[str], Path]
@@ -278,3 +279,14 @@ def test_the_index_cache_has_the_size_that_the_brokers_settings_state(
     )
     assert run([*args, f"--broker-config={tmp_path / 'server.properties'}"]) == 0
     assert any((tmp_path / "remote-log-index-cache").glob("*.index")) == kept
+
+
+def test_a_deleted_topic_is_not_proposed(capture: Callable[[str], Path]) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / "after", "--remote", root / "after-remote")
+    for more in ((), ("--log-dir", root / "after")):
+        ran = tierctl("fetch", "--topic", "shortlived", *where, *more)
+        assert ran.code == 10
+        assert "error: the tier has no finished segment of shortlived, and no log" in ran.err
+        assert "hint: the topic was deleted, or its segments expired" in ran.err
+        assert "clicks" not in ran.err

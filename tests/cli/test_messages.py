@@ -180,3 +180,17 @@ def test_a_topic_without_retention_has_one_note(
     assert len(about_age) == bool(noted)
     assert all(f"note: {', '.join(noted)}: " in line for line in about_age)
     assert any("no settings are known" in line for line in notes) is skipped
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sweep --threads x", "'--threads': expected a whole number, found 'x'"),
+        ("sweep --max-fraction x", "'--max-fraction': expected a number, found 'x'"),
+        ("sweep --max-fraction 3", "'--max-fraction': expected a value less than or equal to 1, found '3'"),
+    ],
+)
+def test_a_wrong_number(line: str, expected: str) -> None:
+    ran = tierctl(*line.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: Invalid value for {expected}\n" in ran.err

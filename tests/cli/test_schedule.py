@@ -84,7 +84,7 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
         (("--cron",), 2, "no command of tierctl"),
         (("--cron", "schedule", "--cron", "verify"), 2, "no command of tierctl"),
         (("--cron", "sweep", "--aply"), 2, "No such option"),
-        (("--systemd", "sweep", "--threads", "x"), 2, "a valid integer"),
+        (("--systemd", "sweep", "--threads", "x"), 2, "expected a whole number, found 'x'"),
         (("sweep",), 2, "--systemd or --cron is missing"),
     ],
 )

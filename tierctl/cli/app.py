@@ -216,7 +216,8 @@ class _Parser:
     def __call__(self, value: Any) -> Any:
         if not isinstance(value, str):  # The default of the parameter.
             return value
-        name = max(self._param.opts, key=len)
+        is_option = self._param.param_type_name == "option"
+        name = max(self._param.opts, key=len) if is_option else self._param.metavar
         try:
             found = self._parse(value)
         except UsageError as e:

@@ -140,13 +140,23 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
     settings.console.error(report)
 
 
+_EXPECTED = {
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be ": "expected a value ",
+}
+"""Texts of the library that converts values, and what stands in their place."""
+
+
 def _usage_message(error: Any) -> str:
     if hasattr(error, "possibilities"):
         return str(error.message)  # The possibilities are in the hint.
     text = str(error.format_message()).replace("Value error, ", "").removesuffix(".")
     wrong: list[Any] = getattr(error.__cause__, "errors", list)()
     found = repr(wrong[0]["input"]) if wrong else ""
-    return text if found in text else f"{text}: found {found}"
+    for theirs, ours in _EXPECTED.items():
+        text = text.replace(theirs, ours)
+    return text if found in text else f"{text}, found {found}"
 
 
 def _usage_hint(error: Any) -> str:

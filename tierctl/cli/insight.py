@@ -128,9 +128,25 @@ _TopicName = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _partition_number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(
+            f"PARTITION: expected the number of a partition, found {text!r}",
+            hint="name one partition, as orders-0 or orders 0; run explain once for each",
+        )
+    return int(text)
+
+
 _PartitionNumber = Annotated[
     int | None,
-    typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.", show_default=False),
+    typer.Argument(
+        metavar="PARTITION",
+        parser=_partition_number,
+        help="Number of the partition.",
+        show_default=False,
+    ),
 ]
 
 

@@ -23,6 +23,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
+from tierctl.model.selection import names_text
 from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange, SegmentRanges
 from tierctl.read.segment import BatchStream, Indexes, IndexFetcher, RemoteSegment, Report
 from tierctl.state.lineage import RemoteLogMetadataCache
@@ -418,7 +419,7 @@ def readable_partitions(
     """
     found = present_partitions(state, logs, chosen, by_name=by_name)
     if by_name:
-        require_found(found, state.topics)
+        require_found(found, state.topics, chosen_topics(state, chosen))
     return found
 
 
@@ -432,8 +433,24 @@ def present_partitions(
     return sorted(found, key=lambda r: (r.topic_id_partition.topic, r.topic_id_partition.partition))
 
 
-def require_found(found: Sequence[ReadablePartition], topics: Collection[str]) -> None:
-    """Raise NotFoundError if no partition was found by name; `topics` are those of the tier's metadata."""
+def chosen_topics(state: TierState, chosen: PartitionSet) -> set[str]:
+    """Return the topics of the chosen partitions that the metadata know, also of deleted ones."""
+    return {part.topic_id_partition.topic for part in state if part.topic_id_partition in chosen}
+
+
+def require_found(
+    found: Sequence[ReadablePartition], topics: Collection[str], known: Collection[str]
+) -> None:
+    """Raise NotFoundError if no partition was found by name.
+
+    `topics` are those of the tier's metadata, and `known` those of them that are chosen.
+    """
+    if not found and known:
+        raise NotFoundError(
+            f"the tier has no finished segment of {names_text(known)}, and no log was found",
+            hint="the topic was deleted, or its segments expired or were not copied; a log in --log-dir may "
+            "have records",
+        )
     if not found:
         raise NotFoundError("no such partition in the tier or the logs", hint=_known(topics))
 

@@ -41,6 +41,7 @@ from tierctl.plan.preconditions import check_tier
 from tierctl.read.partition_reader import (
     PartitionReader,
     ReadablePartition,
+    chosen_topics,
     current_partitions,
     illegal_name_error,
     present_partitions,
@@ -362,14 +363,15 @@ def _check_names(scan: Scan) -> None:
     """Raise the errors of `readable_partitions` for topics by name, with one metadata partition in memory."""
     logs, chosen = _logs(scan), scan.options.selection
     found: list[ReadablePartition] = []
-    topics: set[str] = set()
+    topics, known = set[str](), set[str]()
     nothing = RemoteLogMetadataCache.empty()
     for each in scan.ranges:
         state = _folded(scan, [each.metadata_partition])
         topics |= state.topics
+        known |= chosen_topics(state, chosen)
         present = present_partitions(state, logs, chosen, by_name=False)
         found += [replace(one, cache=nothing) for one in present]
-    require_found(current_partitions(found, logs, chosen), topics)
+    require_found(current_partitions(found, logs, chosen), topics, known)
 
 
 def _logs(scan: Scan) -> list[LocalLog]:
@@ -483,7 +485,7 @@ class LogPlan:
             problems.incomplete(missing_events_error(partition, reason))
         found = present_partitions(state, logs, options.selection, by_name=self._scan.by_name)
         if self._scan.by_name and self._is_whole:
-            require_found(found, state.topics)
+            require_found(found, state.topics, chosen_topics(state, options.selection))
         for readable in found:
             if self._is_selected(readable.topic_id_partition):
                 refusal = illegal_name_error(readable.topic_id_partition)
