@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from tierctl.errors import LockedError, SafetyRefusal
+from tierctl.errors import LockedError, SafetyRefusal, UsageError
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
@@ -133,6 +133,16 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file; raise OSError as `open_regular`."""
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read()
+
+
+def require_no_file(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that `option` names, or a folder above it, is a file."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"{option} {folder}: expected a folder, found the file {there}",
+            hint=f"name a folder with {option}, or move the file away",
+        )
 
 
 class FileBytes:

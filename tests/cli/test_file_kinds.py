@@ -82,3 +82,22 @@ def test_the_file_of_a_profile(words: dict[str, str]) -> None:
     assert (
         "line 2: expected a broker's server.properties, found client settings: bootstrap.servers" in ran.err
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "segments --metadata {root} --state-dir {file}",
+        "status --metadata {root} --state-dir {file}/below",
+        "sweep --metadata {root} --remote {tier} --state-dir {file}",
+        "verify --metadata {root} --remote {file}",
+        "pipeline run --metadata {root} --warehouse {file}",
+    ],
+)
+def test_a_file_in_the_place_of_a_folder(line: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "--topics-file")
+    option = line.split()[-2]
+    ran = tierctl(*line.format(**words, file=file).split())
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: {option} {file}" in ran.err
+    assert f": expected a folder, found the file {file}\nhint: name a folder with {option}" in ran.err

@@ -216,11 +216,11 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> CheckRes
     run = _Run(request=request, progress=progress or SilentProgress(), examination=examination)
     run.check_settings_files()
     # An unusable settings file is already among the results; the checks that need no file are still made. A
-    # log directory that does not exist is a result, too.
+    # directory that does not exist is a result, too.
     config = None if run.settings is None else request.broker_config
-    usable = replace(request, broker_config=config, command_config=None, log_dir=())
+    usable = replace(request, broker_config=config, command_config=None, state_dir=None, log_dir=())
     with Resources(request=usable, progress=run.progress) as run.resources:
-        run.resources.request = replace(usable, command_config=request.command_config)
+        run.resources.request = replace(request, broker_config=config, log_dir=())
         run.check_spark()
         run.check_topic_names()
         run.check_cluster()

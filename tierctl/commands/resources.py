@@ -20,6 +20,7 @@ from tierctl.apply.run_context import calling_on_signals
 from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.files import require_no_file
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.server_properties import broker_file
@@ -191,12 +192,14 @@ def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, T
 
 
 def require_named_files(request: Request) -> None:
-    """Raise NotFoundError or UsageError for a log directory or a key that can't be read.
+    """Raise NotFoundError or UsageError for a directory or a key that can't be read.
 
     Those that its command would not read are included: a mistyped name is an error everywhere.
     """
     for folder in request.log_dir:
         locallog.require_folder(folder)
+    if request.state_dir is not None:
+        require_no_file("--state-dir", request.state_dir)
     for file in private_keys_of(request.aiven_private_key).values():
         if not file.is_file():
             raise NotFoundError(f"--aiven-private-key {file}: no such file")

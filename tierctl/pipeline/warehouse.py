@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, exclusive
+from tierctl.files import PLAIN, exclusive, require_no_file
 from tierctl.metadata.topic.base import translated
 from tierctl.model.location import require_no_credentials
 from tierctl.state.tier_state import MissingEvents
@@ -195,6 +195,7 @@ class Warehouse:
         """Exclude other runs during the block; raise LockedError if another run holds the warehouse."""
         root = self._root
         if root is not None:
+            require_no_file("--warehouse", root)
             with translated(f"opening {root}"):
                 PLAIN.make_folder(root)
             with exclusive(root, LOCK):

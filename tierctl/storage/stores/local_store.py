@@ -23,7 +23,7 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
-from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, require_no_file, temp_of, write_durably
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
@@ -253,6 +253,7 @@ class LocalStore(ObjectStore):
                 with os.scandir(self._root) as entries:
                     exists = next(entries, None) is not None
         if not exists:
+            require_no_file("--remote", self._base)
             raise RemoteTierMissing(
                 f"there is no tier at {self._base}", hint="check that it is mounted, and check --remote"
             )
