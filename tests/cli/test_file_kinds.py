@@ -101,3 +101,37 @@ def test_a_file_in_the_place_of_a_folder(line: str, words: dict[str, str]) -> No
     assert (ran.code, ran.out) == (2, "")
     assert f"error: {option} {file}" in ran.err
     assert f": expected a folder, found the file {file}\nhint: name a folder with {option}" in ran.err
+
+
+FOREIGN = {
+    "binary data": b"\0\0\0\0\0\0\x0b\xb8\0\x04\x9e\xc1\0\0\0\2\2",
+    "a PEM file": b"-----BEGIN PRIVATE KEY-----\nMIICdwIBADANBgkqhkiG9w0BAQEFAASC\n",
+    "JSON": b'{"topics": {"orders": {"partitions": 1}}}\n',
+    "XML": b"<configuration><property/></configuration>\n",
+    "none of the": b"topics:\n  - name: orders\n    config:\n      retention.ms: 5\n",
+    "none of the ": b"hello world\nthis is text\n",
+}
+
+
+@pytest.mark.parametrize("option", ["--broker-config", "--command-config", "--topic-configs"])
+@pytest.mark.parametrize("found", FOREIGN)
+def test_a_file_that_has_no_settings_is_refused(option: str, found: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_bytes(FOREIGN[found])
+    ran = tierctl(*(word.format(**words) for word in LINES[option]), f"{option}={file}")
+    assert (ran.code, ran.out) == (2, "")
+    if option == "--topic-configs" and found.startswith("none"):
+        assert "unknown topic setting" in ran.err
+        return
+    assert f"error: {file}: expected " in ran.err
+    assert f", found {found}" in ran.err
+    assert f"hint: name another file with {option}\n" in ran.err
+
+
+def test_no_key_is_printed_where_topics_are_expected(words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_bytes(FOREIGN["a PEM file"])
+    ran = tierctl(*(word.format(**words) for word in LINES["--topics-file"]), f"--topics-file={file}")
+    assert (ran.code, ran.out) == (2, "")
+    assert "found a PEM file" in ran.err
+    assert "MIIC" not in ran.err

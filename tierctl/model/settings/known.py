@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -388,10 +389,16 @@ def require_kind(settings: StatedSettings, expected: FileKind, path: Path | str)
     """Raise UsageError if the keys in `settings`, those of the file `path`, show another kind of file.
 
     TOML and YAML files are read as properties here: their keys are the texts before `=` and `:`. A file whose
-    kind its keys do not show is accepted.
+    kind its keys do not show is accepted, but not as a broker's or a client's if it has none of their names.
     """
     found = _other_kind(settings, expected)
     if found is None:
+        foreign = _foreign_content(settings, expected)
+        if foreign is not None:
+            raise UsageError(
+                f"{path}: expected {expected.row.example}, found {foreign}",
+                hint=f"name another file with {expected.row.option}",
+            )
         return
     kind, key = found
     raise UsageError(
@@ -414,6 +421,33 @@ def _other_kind(settings: StatedSettings, expected: FileKind) -> tuple[FileKind,
         return None
     kind = max(shown, key=lambda each: len(shown[each]))
     return kind, shown[kind][0]
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_BEGINNINGS = {"-----BEGIN": "a PEM file", "{": "JSON", "<": "XML"}
+_COMPARED_MAX = 20
+"""Keys of a file that are compared with similar names, which takes long."""
+
+
+def _foreign_content(settings: Mapping[str, str], expected: FileKind) -> str | None:
+    """Return what a file is that is no file of settings; its text, which may be a secret, is left out."""
+    if any(_CONTROLS.search(key) for key in settings):
+        return "binary data"
+    first = next(iter(settings), "")
+    for beginning, meaning in _BEGINNINGS.items():
+        if first.startswith(beginning) and (expected is not FileKind.SAVED_TOPICS or meaning != "JSON"):
+            return meaning
+    if expected is FileKind.BROKER:
+        plugins, names = plugin_prefixes(settings), _names()
+        is_shown = any(is_known(key, plugins) for key in settings)
+    elif expected is FileKind.CLIENT:
+        names = _client_names()
+        is_shown = not names.isdisjoint(settings)
+    else:
+        return None
+    others = (key for key in islice(settings, _COMPARED_MAX) if key not in topic.TABLE.rows)
+    is_shown = is_shown or not settings or any(_nearest(key, names) for key in others)
+    return None if is_shown else f"none of the {expected.row.name} that Kafka knows"
 
 
 def _kinds_of_keys(settings: Mapping[str, str]) -> Iterator[tuple[str, FileKind]]:
