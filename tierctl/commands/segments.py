@@ -31,7 +31,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.table import live_topics
 from tierctl.state.tier_state import SegmentSizes, sizes_by_partition
 

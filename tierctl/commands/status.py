@@ -40,7 +40,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows
-from tierctl.report.texts import counted
+from tierctl.report.table import counted
 from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
