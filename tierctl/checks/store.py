@@ -142,8 +142,13 @@ def _without(rights: int, root: Path) -> list[Path]:
     for _ in range(_LEVELS):
         lacking += (each for each in folders if not os.access(each, rights))
         listed = (each for each in folders if os.access(each, os.R_OK | os.X_OK))
-        folders = [each for folder in listed for each in sorted(folder.iterdir()) if each.is_dir()]
+        folders = [Path(each) for folder in listed for each in sorted(_folders_in(folder))]
     return lacking
+
+
+def _folders_in(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [each.path for each in entries if each.is_dir()]
 
 
 def check_lease(store: ObjectStore, *, is_probed: bool) -> Iterator[Result]:
