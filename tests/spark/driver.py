@@ -3,8 +3,8 @@
 import json
 import os
 
+from tierctl.spark.session.jvm import SparkSettings
 from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.spark.clusters import serve
 

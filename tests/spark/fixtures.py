@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from tierctl.spark.session.jvm import SparkSettings
 from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.spark.clusters import (
     ENGINES,

@@ -83,7 +83,7 @@ from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.fold import newest_events
-from tierctl.spark.session.spark_settings import SparkSettings
+from tierctl.spark.session.jvm import SparkSettings
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, read_topic_configs, require_kind_of_file
 

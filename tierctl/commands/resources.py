@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from tierctl.read.readable_log import ReadableLog
     from tierctl.read.segment import IndexFetcher
     from tierctl.spark.executors.transport import Executors
+    from tierctl.spark.session.jvm import SparkSettings
     from tierctl.spark.session.open import Session
-    from tierctl.spark.session.spark_settings import SparkSettings
     from tierctl.state.tier_state import TierState
     from tierctl.storage.remote_storage_manager import RetrySettings
 
@@ -562,7 +562,7 @@ class Resources:
     @cached_property
     def _spark_settings(self) -> SparkSettings:
         """The settings of the session; UsageError for those with which Spark can't start."""
-        from tierctl.spark.session.spark_settings import SparkSettings
+        from tierctl.spark.session.jvm import SparkSettings
 
         request = self.request
         return SparkSettings.of(

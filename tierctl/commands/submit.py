@@ -18,8 +18,7 @@ from tierctl.commands.request import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
 from tierctl.files import why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
-from tierctl.spark.session.jvm import QUIET_LOGS, archive
-from tierctl.spark.session.spark_settings import SparkSettings, is_credential
+from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, is_credential
 
 ENVIRONMENT = "environment"
 """The folder below the working directory of driver and executors that --python-archive is unpacked to."""

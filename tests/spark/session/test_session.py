@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
 from tierctl.spark.executors.transport import collect, watched
-from tierctl.spark.session.jvm import cause, engine_error
+from tierctl.spark.session.jvm import SparkSettings, cause, engine_error
 from tierctl.spark.session.open import opened_session, require_reachable
-from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.cli.shell import environment, tierctl
 from tests.spark.clusters import SMALL, Driver, spark_home

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.spark.session.spark_settings import SparkSettings, is_credential
+from tierctl.spark.session.jvm import SparkSettings, is_credential
 
 from tests.cli.shell import environment, tierctl
 

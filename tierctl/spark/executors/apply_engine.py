@@ -26,8 +26,7 @@ from tierctl.model.progress import no_op
 from tierctl.model.selection import names_text
 from tierctl.spark.executors.task import Advance, Opened, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
-from tierctl.spark.session.jvm import is_connect
-from tierctl.spark.session.spark_settings import SPECULATION
+from tierctl.spark.session.jvm import SPECULATION, is_connect
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.open_tier import TierSpec
 

@@ -1,4 +1,4 @@
 """The Spark session: its JVM and settings, spark-submit, and shipping the tierctl package to executors.
 
-Other packages use `open.opened_session`, `open.open_session` and `spark_settings.SparkSettings`.
+Other packages use `open.opened_session`, `open.open_session` and `jvm.SparkSettings`.
 """

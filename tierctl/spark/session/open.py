@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
-from tierctl.spark.session.jvm import failures, ship
-from tierctl.spark.session.spark_settings import SPECULATION, SparkSettings
+from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, ship
 from tierctl.storage.stores.base import why_refused
 
 T = TypeVar("T")
