@@ -8,8 +8,7 @@ import pytest
 from tierctl.metadata.topic import open_topic, topic_location
 from tierctl.model import MetadataEvent, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierctl.model.events import dialect_of
-from tierctl.state.fold import fold
-from tierctl.state.snapshot import read_snapshot, write_snapshot
+from tierctl.state.fold import fold, read_snapshot, write_snapshot
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.values import encode

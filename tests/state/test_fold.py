@@ -25,11 +25,10 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.state import snapshot
+from tierctl.state import fold as fold_module
 from tierctl.state import table as table_module
-from tierctl.state.fold import fold
+from tierctl.state.fold import fold, read_snapshot, write_snapshot
 from tierctl.state.lineage import RemoteLogMetadataCache
-from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, TierState
 from tierctl.wire.metadata.decode import rows_of
 from tierctl.wire.metadata.values import decode, encode
@@ -423,6 +422,6 @@ def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (b"", data[: len(data) // 2], b"nonsense"):
         with pytest.raises(CorruptInputError):
             read_snapshot(wrong)
-    monkeypatch.setattr(snapshot, "VERSION", snapshot.VERSION + 1)
-    with pytest.raises(UnsupportedFormatError, match=f"version {snapshot.VERSION}"):
+    monkeypatch.setattr(fold_module, "SNAPSHOT_VERSION", fold_module.SNAPSHOT_VERSION + 1)
+    with pytest.raises(UnsupportedFormatError, match=f"version {fold_module.SNAPSHOT_VERSION}"):
         read_snapshot(data)

@@ -20,9 +20,8 @@ from tierctl.kernel import expect
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, no_op
-from tierctl.state.fold import Folded, fold
+from tierctl.state.fold import Folded, fold, write_snapshot
 from tierctl.state.fold_kernels import numbered
-from tierctl.state.snapshot import write_snapshot
 from tierctl.state.table import SegmentTable, may_share_partitions
 from tierctl.state.tier_state import (
     HeldState,

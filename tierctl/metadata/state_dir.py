@@ -38,7 +38,7 @@ from tierctl.metadata.parallel_fold import record_in
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import Uuid
 from tierctl.model.selection import names_text
-from tierctl.state.snapshot import read_snapshot, write_snapshot
+from tierctl.state.fold import read_snapshot, write_snapshot
 from tierctl.state.tier_state import TierState
 from tierctl.wire.files.checkpoints import META_PROPERTIES, PARTITION_METADATA_FILE
 from tierctl.wire.primitives import crc32c

@@ -1,22 +1,31 @@
-"""The fold: it applies metadata events, in offset order, to the state of the tier (`TierState`)."""
+"""The fold: it applies metadata events, in offset order, to the state of the tier (`TierState`).
 
-from collections.abc import Sequence
-from typing import NamedTuple
+A snapshot is the state of one metadata partition as bytes, from which the fold continues: an Arrow stream of
+named byte strings, the arrays of the table of segments. Its size grows with the segments that are not
+deleted, not with the events.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, IllegalEventError
+from tierctl.errors import CorruptInputError, IllegalEventError, UnsupportedFormatError
 from tierctl.model import (
+    MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tierctl.model.events import MetadataEvent
+from tierctl.model.events import Dialect, dialect_of
 from tierctl.state.fold_kernels import FOREIGN, IGNORED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
-from tierctl.state.tier_state import Anomaly, Quarantined, TierState
+from tierctl.state.tier_state import Anomaly, LastRecord, MissingEvents, Quarantined, TierState
 from tierctl.wire.arrays import Int64s, NdArray
 from tierctl.wire.metadata.decode import (
     KIND,
@@ -25,6 +34,7 @@ from tierctl.wire.metadata.decode import (
     DecodedEvents,
     rows_of,
 )
+from tierctl.wire.metadata.values import decode, encode
 
 
 class Folded(NamedTuple):
@@ -141,3 +151,148 @@ def _snapshot_refusal() -> IllegalEventError:
     return IllegalEventError(
         "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
     )
+
+
+Blobs = Mapping[str, bytes | npt.NDArray[np.uint8]]
+"""Byte strings by name; an array shares the memory of the table."""
+
+
+def _tags(tags: Iterable[tuple[int, bytes]]) -> list[list[Any]]:
+    return [[tag, raw.hex()] for tag, raw in tags]
+
+
+def _tags_of(raw: Iterable[list[Any]]) -> tuple[tuple[int, bytes], ...]:
+    return tuple((tag, bytes.fromhex(data)) for tag, data in raw)
+
+
+def _blobs_of(table: SegmentTable) -> Blobs:
+    """Return the content of `table`, which is compacted."""
+    arrays = table.contents()
+    blobs: dict[str, bytes | NdArray] = {name: array.view(np.uint8) for name, array in arrays.items()}
+    tags = [
+        [row, _tags(own), [[p, _tags(t)] for p, t in nested]] for row, (own, nested) in table.tags.items()
+    ]
+    return blobs | {"tags": json.dumps(tags).encode()}
+
+
+def _table_of(blobs: Mapping[str, memoryview]) -> SegmentTable:
+    """Return the table with that content; raise KeyError, ValueError, TypeError or CorruptInputError."""
+    table = SegmentTable()
+    table.load(blobs)
+    for row, own, nested in json.loads(bytes(blobs["tags"])):
+        table.tags[row] = (_tags_of(own), tuple((place, _tags_of(tags)) for place, tags in nested))
+    return table
+
+
+SNAPSHOT_VERSION: Final = 6
+_ERRORS: Final = {
+    kind.__name__: kind for kind in (CorruptInputError, UnsupportedFormatError, IllegalEventError)
+}
+_SCHEMA: Final = pa.schema([("name", pa.string()), ("data", pa.large_binary())])
+_META: Final = b"tierctl"
+_LARGE_BYTES: Final = 1 << 16
+
+
+def write_snapshot(state: TierState, metadata_partition: int) -> bytes:
+    """Return a snapshot of the part of `state` that comes from one metadata partition; compact its table."""
+    facts = {
+        "version": SNAPSHOT_VERSION,
+        "metadata_partition": metadata_partition,
+        "read": state.read.get(metadata_partition, 0),
+        "last_record": state.last_records.get(metadata_partition),
+        "quarantined": [
+            _quarantined(q) for q in state.quarantined if q.metadata_partition == metadata_partition
+        ],
+        "missing": [[m.first_offset, m.end_offset] for m in state.missing_of(metadata_partition)],
+        "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
+        "anomaly_count": state.anomaly_counts.get(metadata_partition, 0),
+    }
+    schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
+    blobs = _blobs_of(state.table(metadata_partition))
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in _batches(blobs):
+            writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _batches(blobs: Blobs) -> Iterator[pa.RecordBatch]:
+    """Yield batches of _SCHEMA: each large byte string is alone in one that shares its memory."""
+    small: dict[str, bytes] = {}
+    for name, blob in blobs.items():
+        if len(blob) < _LARGE_BYTES:
+            small[name] = bytes(blob)
+        else:
+            yield _batch([name], [len(blob)], blob)
+    yield _batch([*small], [*map(len, small.values())], b"".join(small.values()))
+
+
+def _batch(names: list[str], lengths: list[int], data: bytes | npt.NDArray[np.uint8]) -> pa.RecordBatch:
+    ends = np.cumsum([0, *lengths], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
+    return pa.RecordBatch.from_arrays([pa.array(names, pa.string()), column], schema=_SCHEMA)
+
+
+def read_snapshot(data: bytes | pa.Buffer) -> TierState:
+    """Return the state in a snapshot; raise UnsupportedFormatError for another version, CorruptInputError."""
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            facts = json.loads((reader.schema.metadata or {})[_META])
+            if facts["version"] != SNAPSHOT_VERSION:
+                raise UnsupportedFormatError(
+                    "folded state",
+                    expected=f"version {SNAPSHOT_VERSION}",
+                    found=f"version {facts['version']}",
+                )
+            state = _state_of(facts)
+            blobs = {
+                name.as_py(): memoryview(data.as_buffer())
+                for batch in reader
+                for name, data in zip(*batch.columns, strict=True)
+            }
+            state.put_table(facts["metadata_partition"], _table_of(blobs))
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as e:
+        raise CorruptInputError(
+            "folded state", expected=f"version {SNAPSHOT_VERSION} as Arrow", found=f"{type(e).__name__}: {e}"
+        ) from e
+    return state
+
+
+def _state_of(facts: dict[str, Any]) -> TierState:
+    partition, last = facts["metadata_partition"], facts["last_record"]
+    return TierState(
+        read={partition: facts["read"]},
+        last_records={partition: LastRecord(*map(int, last))} if last else {},
+        quarantined=[_quarantined_of(partition, raw) for raw in facts["quarantined"]],
+        missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
+        anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
+        anomaly_counts={partition: facts["anomaly_count"]} if facts["anomaly_count"] else {},
+    )
+
+
+def _quarantined(bad: Quarantined) -> list[Any]:
+    e = bad.error
+    facts = [bad.metadata_offset, type(e).__name__, e.what, e.expected, e.found, e.at, e.source, e.hint]
+    return [*facts, True] if bad.is_misplaced else facts
+
+
+def _quarantined_of(partition: int, raw: list[Any]) -> Quarantined:
+    offset, kind, what, expected, found, at, source, hint, *more = raw
+    error = _ERRORS[kind](what, expected=expected, found=found, at=at, source=source, hint=hint)
+    return Quarantined(partition, offset, error, is_misplaced=bool(more))
+
+
+def _anomaly(anomaly: Anomaly) -> list[Any]:
+    dialect = dialect_of(anomaly.event)
+    return [anomaly.metadata_offset, str(dialect), encode(anomaly.event, dialect).hex()]
+
+
+def _anomaly_of(partition: int, raw: list[Any]) -> Anomaly:
+    offset, dialect, value = raw
+    event: Any = decode(bytes.fromhex(value), Dialect(dialect))
+    whose: TopicIdPartition = event.topic_id_partition
+    known: MetadataEvent = event
+    return Anomaly(partition, offset, whose, known)
