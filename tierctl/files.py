@@ -34,6 +34,16 @@ def no_op(_operation: str, _path: Path) -> None:
     """Ignore the operation; this is the observer outside of tests."""
 
 
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Give the errors of an open file its name, which Python gives to errors of opening only."""
+    try:
+        yield
+    except OSError as e:
+        e.filename = str(path)
+        raise
+
+
 class FileSystem:
     """The operations that change files; `observer` receives (operation, path) before each operation.
 
@@ -70,20 +80,23 @@ class FileSystem:
         """Write all of `data` at the file's position."""
         self._observe("write", path)
         rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+        with _named(path):
+            while rest:
+                rest = rest[os.write(fd, rest) :]
 
     def sync(self, fd: int, path: Path) -> None:
         """Write the file's bytes to the disk."""
         self._observe("fsync", path)
-        os.fsync(fd)
+        with _named(path):
+            os.fsync(fd)
 
     def sync_folder(self, folder: Path) -> None:
         """Write the folder's entries to the disk."""
         self._observe("fsync-dir", folder)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            with _named(folder):
+                os.fsync(fd)
         finally:
             os.close(fd)
 
@@ -110,7 +123,8 @@ class FileSystem:
     def truncate(self, fd: int, size_bytes: int, path: Path) -> None:
         """Truncate the file to `size_bytes`."""
         self._observe("truncate", path)
-        os.ftruncate(fd, size_bytes)
+        with _named(path):
+            os.ftruncate(fd, size_bytes)
 
 
 def open_regular(path: Path) -> int:

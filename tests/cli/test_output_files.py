@@ -1,18 +1,20 @@
 """Files named by options: a full disk, a wrong path, and the lock of a file that is replaced."""
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from tierctl.commands import BuildCacheRequest, build_cache
-from tierctl.errors import LockedError, OutputError, UsageError, output_error
-from tierctl.files import FileSystem, exclusive, exclusive_replacement
+from tierctl.errors import LockedError, OutputError, SpoolError, UsageError, output_error
+from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement
 from tierctl.metadata.state_dir import LOCK
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import environment, tierctl
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,45 @@ def test_a_lock_of_a_killed_run_is_taken_over_and_removed(tmp_path: Path) -> Non
         with exclusive_replacement(path, timeout_s=0):
             pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("args", [("segments", "--metadata"), ("format", "--metadata"), ("--help",)])
+def test_a_full_standard_output_is_named(
+    args: tuple[str, ...], unbuffered: str, capture: Callable[[str], Path]
+) -> None:
+    where = [capture("tiered-cluster") / "before"] if "--metadata" in args else []
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tierctl", *args, *where],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(PYTHONUNBUFFERED=unbuffered),
+            check=False,
+        )
+    assert done.returncode == 5
+    assert done.stderr.endswith("error: standard output: No space left on device\n")
+
+
+def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    for act in (
+        lambda: PLAIN.write(full, b"x", tmp_path / "named"),
+        lambda: PLAIN.truncate(full, 1, tmp_path / "named"),
+    ):
+        with pytest.raises(OSError, match="named"):
+            act()
+    os.close(full)
+
+
+def test_a_full_folder_for_temporary_files_is_named(
+    capture: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_self: FileSystem, _fd: int, _data: bytes | memoryview, _path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FileSystem, "write", fill)
+    metadata = str(capture("tiered-cluster") / "before")
+    with pytest.raises(SpoolError, match=f"temporary file in {gettempdir()}: No space left on device"):
+        build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))

@@ -1,6 +1,7 @@
 """The entry point: build the command tree, run one command line, and end the process with its exit code."""
 
 import atexit
+import io
 import os
 import shlex
 import signal
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Never
+from typing import Any, Never, TextIO
 
 import typer
 from typer.main import get_command
@@ -55,6 +56,28 @@ def _on_signal(number: int, _frame: FrameType | None) -> Never:
     raise Signalled(number)
 
 
+class _StandardOutput(io.FileIO):
+    """Standard output; its errors name it, as those of a file that is opened name the file."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as e:
+            e.filename = "standard output"
+            raise
+
+
+def _with_named_errors(stream: TextIO) -> TextIO:
+    raw = _StandardOutput(stream.fileno(), "w", closefd=False)
+    is_unbuffered = getattr(stream, "write_through", False)
+    return io.TextIOWrapper(
+        raw if is_unbuffered else io.BufferedWriter(raw),  # type: ignore[arg-type]
+        encoding=stream.encoding,
+        line_buffering=stream.line_buffering,
+        write_through=is_unbuffered,
+    )
+
+
 def main() -> Never:
     """Run the command line of the process and end the process with its code."""
     if not _has_streams():
@@ -66,7 +89,12 @@ def main() -> Never:
     _raise_on_signals()
     try:
         code = run(sys.argv[1:])
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except OSError as e:
+            # `run` has reported a full disk, and whether a pipe was closed only shows here.
+            if isinstance(e, BrokenPipeError):
+                raise
     except BrokenPipeError:
         code = PIPE_CLOSED
     _end(code)
@@ -85,6 +113,7 @@ def _has_streams() -> bool:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    sys.stdout = _with_named_errors(sys.stdout)
     return has_stdout
 
 
@@ -96,7 +125,7 @@ def _end(code: int) -> Never:
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             stream.flush()
     os._exit(code)
 
@@ -192,6 +221,10 @@ def run(args: Sequence[str]) -> int:
                 with command.make_context("tierctl", list(args), obj=settings) as ctx:
                     code = int(command.invoke(ctx) or ExitCode.OK)
                 break
+            except typer.Exit:
+                # What was printed is a help text, whose errors are reported as those of rows.
+                sys.stdout.flush()
+                raise
             except LockedError as e:
                 _wait_for_lock(settings, e, pause_s)
         sys.stdout.flush()

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
+from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, UsageError
 from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.kernel import expect
 from tierctl.metadata.cache_files import CacheFile, Form, cache_name, read_cache
@@ -106,7 +106,15 @@ class _Spool:
 
     def append(self, group: int, block: bytes) -> None:
         self._places[group].extend((self._end, len(block)))
-        self._end += self._file.write(block)
+        folder = Path(tempfile.gettempdir())
+        try:
+            PLAIN.write(self._file.fileno(), block, folder)
+        except OSError as e:
+            raise SpoolError(
+                f"writing a temporary file in {folder}: {e.strerror or e}",
+                hint="set TMPDIR to a folder with more room",
+            ) from e
+        self._end += len(block)
 
     @property
     def groups(self) -> list[int]:
