@@ -231,7 +231,8 @@ class FindingKind(CheckTable):
     TEMP_LEFTOVER = FindingRow(
         "temp_leftover",
         Severity.WARNING,
-        "A copy that was killed left a temporary object; only information if it is less than a day old.",
+        "A temporary object of a copy that was killed, or of one that runs now; only information if it is "
+        "less than a day old.",
         "delete it once no copy is running",
         needs=Needs.OBJECTS,
     )

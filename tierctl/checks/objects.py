@@ -392,7 +392,7 @@ def _orphan_kind(
     orphan: Orphan, deleted: Collection[Uuid], missing: Sequence[MissingEvents]
 ) -> tuple[FindingKind, str]:
     if orphan.is_temporary:
-        return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it"
+        return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it, or a copy that runs now writes it"
     if orphan.name is None:
         return FindingKind.ORPHAN, "the key is not that of a segment's object"
     if orphan.name.segment_id in deleted:
