@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_building import compacted
 from tierctl.metadata.cache_files import CacheFile, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
-from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.model.events import StoredSegment
+from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
+from tierctl.model.events import StoredPartitionState, StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
+from tierctl.wire.files.flatfile import FlatFileHeader, encode_entry, encode_header
 
 from tests.cli.shell import Ran, rows, tierctl
 from tests.cli.test_next_command import repeat_an_entry
@@ -397,3 +399,63 @@ def test_remote_indexes_are_not_compacted(remote_index: list[Path]) -> None:
     ran = tierctl("cache", "compact", remote_index[0])
     assert (ran.code, "a .remoteindex file is not compacted" in ran.err) == (2, True)
     assert cache("compact", "--log-dir", remote_index[0].parent.parent) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({}, None),
+        ({"max_timestamp_ms": -1}, None),
+        ({"max_timestamp_ms": -2}, "max_timestamp_ms at byte {at}: expected -1 or more, found -2"),
+        ({"event_timestamp_ms": -5}, "event_timestamp_ms at byte {at}: expected 0 or more, found -5"),
+        ({"segment_size_in_bytes": -1}, "segment_size_in_bytes at byte {at}: expected 0 or more, found -1"),
+        ({"leader_epoch": -1}, "leader_epoch at byte {at}: expected 0 or more, found -1"),
+        ({"segment_leader_epochs": ((0, 10), (2, 10))}, None),
+        (
+            {"segment_leader_epochs": ((0, 10), (2, 5))},
+            "that ascend, found 0 from 10, 2 from 5",
+        ),
+        ({"segment_leader_epochs": ((3, 10), (2, 15))}, "that ascend, found 3 from 10, 2 from 15"),
+        ({"segment_leader_epochs": ((-1, 10), (2, 15))}, "that ascend, found -1 from 10, 2 from 15"),
+        ({"segment_leader_epochs": ((0, -1), (2, 15))}, "that ascend, found 0 from -1, 2 from 15"),
+    ],
+)
+def test_verify_reports_what_no_broker_writes(
+    change: dict[str, Any], detail: str | None, tmp_path: Path
+) -> None:
+    good = StoredSegment(
+        segment_id=Uuid.from_bytes(bytes(range(16))),
+        start_offset=10,
+        end_offset=19,
+        leader_epoch=2,
+        max_timestamp_ms=1,
+        event_timestamp_ms=2,
+        segment_leader_epochs=((0, 10), (2, 15)),
+        segment_size_in_bytes=3,
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    )
+    header = FlatFileHeader(topic="orders", topic_id=good.segment_id, metadata_topic_offset=5)
+    deleted = StoredPartitionState(
+        epoch=1, event_timestamp_ms=2, state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    )
+    parts = (encode_header(header), *map(encode_entry, (good, replace(good, **change), deleted)))
+    file = tmp_path / f"orders-0-{good.segment_id}.rlmcache"
+    file.write_bytes(b"".join(parts))
+    ran = tierctl("cache", "verify", file, "-o", "jsonl")
+    (row,) = ran.rows
+    if detail is None:
+        assert (ran.code, row["status"]) == (0, "ok")
+        return
+    at = len(parts[0]) + len(parts[1]) + 1
+    assert (ran.code, row["status"], row["position"]) == (7, "corrupt", at)
+    assert detail.format(at=at) in row["detail"]
+    shown = tierctl("cache", "show", file, "-o", "jsonl").ok()
+    assert shown.rows[2]["type"] == "RemoteLogSegmentMetadata"
+
+
+def test_verify_reports_an_impossible_header(tmp_path: Path) -> None:
+    header = FlatFileHeader(topic="orders", topic_id=Uuid.from_bytes(bytes(16)), metadata_topic_offset=-2)
+    (tmp_path / "file").write_bytes(encode_header(header))
+    ran = tierctl("cache", "verify", tmp_path / "file", "-o", "jsonl")
+    assert ran.code == 7
+    assert "header, metadata_topic_offset at byte 0: expected -1 or more, found -2" in ran.rows[0]["detail"]

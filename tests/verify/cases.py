@@ -297,7 +297,7 @@ CASES = {
     "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
     "foreign segment": Case(orphan_of_a_segment, ORPHAN, says="3 objects of"),
     "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
-    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed, or a copy that runs now"),
+    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed left it, or a copy that runs"),
     "log is a link": Case(
         _replaced(lambda path: path.symlink_to("elsewhere")), UNREADABLE, says="symbolic link"
     ),

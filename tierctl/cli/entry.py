@@ -71,9 +71,9 @@ def _with_named_errors(stream: TextIO) -> TextIO:
     raw = _StandardOutput(stream.fileno(), "w", closefd=False)
     is_unbuffered = getattr(stream, "write_through", False)
     return io.TextIOWrapper(
-        raw if is_unbuffered else io.BufferedWriter(raw),  # type: ignore[arg-type]
+        raw if is_unbuffered else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        line_buffering=stream.line_buffering,
+        line_buffering=bool(stream.line_buffering),
         write_through=is_unbuffered,
     )
 

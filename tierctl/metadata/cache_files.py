@@ -140,6 +140,8 @@ class FlatEntries:
 def entries_of(chunk: EntryChunk, *, only_counted: bool = False) -> Iterator[Entry]:
     """Yield the entries of a chunk; see `FlatEntries.only_counted`."""
     errors = chunk.rows.errors
+    if only_counted:
+        errors = errors | flatfile.impossible_rows(chunk)
     for row, position in enumerate(chunk.positions.tolist()):
         if row in errors:
             yield Entry(position=position, record=None, error=errors[row])
@@ -321,13 +323,20 @@ def _owner(path: Path) -> TopicPartition | None:
 def findings(file: CacheFile, entries: Iterable[Entry] | None = None) -> Iterator[CorruptInputError]:
     """Yield each problem of a cache file; a good file has none.
 
-    Problems are bytes that can't be decoded, a file name that contradicts the header, and a `.remoteindex`
-    file that overlaps the next one. `entries` replaces the iterable from which entries are taken.
+    Problems are bytes that can't be decoded, entries that no broker writes, a file name that contradicts the
+    header, and a `.remoteindex` file that overlaps the next one. `entries` replaces the iterable from which
+    entries are taken.
     """
     yield from _name(file)
     for entry in checked_entries(file) if entries is None else entries:
-        if entry.error is not None:
-            yield entry.error
+        error = entry.error
+        if isinstance(entry.record, RemoteLogSegmentMetadataSnapshot):
+            error = flatfile.impossible_field(entry.record, entry.position)
+        if error is not None:
+            yield error
+    if file.metadata_topic_offset < -1:
+        found = str(file.metadata_topic_offset)
+        yield CorruptInputError("header, metadata_topic_offset", expected="-1 or more", found=found, at=0)
     if file.form is Form.REMOTE_INDEX:
         yield from _overlap(file)
 

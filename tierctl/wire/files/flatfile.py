@@ -20,14 +20,21 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.events import StoredRecord
+from tierctl.model.events import StoredPartitionState, StoredRecord
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import (
+    ADD,
+    EPOCH_COUNT,
+    EPOCHS_AT,
+    EVENT_TIMESTAMP,
     KIND,
     LAYOUTS,
+    MAX_TIMESTAMP,
     ODD,
+    SIZE,
     STORED,
     WIDTH,
+    WRITER,
     Bytes,
     DecodedEvents,
     decode_as,
@@ -183,6 +190,55 @@ def read_chunks(file: FileBytes, start: int) -> Iterator[EntryChunk]:
         rows = DecodedEvents(np.empty(0, np.uint8), odd, np.empty((0, 2), np.int64), {}, {0: empty})
         yield EntryChunk(rows, np.array([at + body]), at + body)
         at += body
+
+
+_NO_TIMESTAMP = -1
+"""The largest timestamp of a segment whose records have none."""
+_LEAST = {
+    "event_timestamp_ms": 0,
+    "max_timestamp_ms": _NO_TIMESTAMP,
+    "segment_size_in_bytes": 0,
+    "leader_epoch": 0,
+    "epoch": 0,
+}
+"""The least value that brokers write, of each field of an entry that has one."""
+
+
+def impossible_rows(chunk: EntryChunk) -> dict[int, CorruptInputError]:
+    """Return the error of each entry that can be decoded and that no broker writes, by row."""
+    rows, epochs = chunk.rows.rows, chunk.rows.epochs
+    is_segment = rows[:, KIND] == ADD
+    first, last = rows[:, EPOCHS_AT], rows[:, EPOCHS_AT] + rows[:, EPOCH_COUNT] - 1
+    # Rows without epochs refer to a pair after the last one.
+    pairs = np.concatenate([epochs, np.zeros((1, 2), np.int64)])
+    steps = np.diff(pairs, axis=0)
+    descending = np.cumsum(np.r_[0, (steps[:, 0] <= 0) | (steps[:, 1] < 0)])
+    of_segment = (rows[:, MAX_TIMESTAMP] < _NO_TIMESTAMP) | (rows[:, SIZE] < 0)
+    of_segment |= (pairs[first] < 0).any(axis=1) | (descending[last] > descending[first])
+    is_wrong = (rows[:, EVENT_TIMESTAMP] < 0) | (rows[:, WRITER] < 0) | (is_segment & of_segment)
+    candidates = np.flatnonzero(is_wrong & (rows[:, KIND] != ODD)).tolist()
+    found = ((row, impossible_field(chunk.record(row), int(chunk.positions[row]))) for row in candidates)
+    return {row: error for row, error in found if error is not None}
+
+
+def impossible_field(
+    record: StoredRecord | RemoteLogSegmentMetadataSnapshot, at: int
+) -> CorruptInputError | None:
+    """Return the error of the first field of an entry, at byte `at`, that no broker writes so; None without.
+
+    An entry with an end offset below its start offset, or a negative one, can't be decoded.
+    """
+    for name, least in _LEAST.items():
+        value = getattr(record, name, least)
+        if value < least:
+            return CorruptInputError(f"entry, {name}", expected=f"{least} or more", found=str(value), at=at)
+    epochs = () if isinstance(record, StoredPartitionState) else record.segment_leader_epochs
+    is_ascending = all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(epochs))
+    if is_ascending and all(epoch >= 0 and start >= 0 for epoch, start in epochs):
+        return None
+    shown = ", ".join(f"{epoch} from {start}" for epoch, start in epochs)
+    expected = "leader epochs and offsets of at least 0 that ascend"
+    return CorruptInputError("entry, segment_leader_epochs", expected=expected, found=shown, at=at)
 
 
 def _require_entry(file: FileBytes, start: int) -> None:
