@@ -131,7 +131,9 @@ def fetch_token(bearer: BearerLogin, *, now_s: float) -> str:
     Raises AuthenticationError if the endpoint returns no token.
     """
     if bearer.subject is not None:
-        claims = {"sub": bearer.subject, "iat": now_s, "exp": now_s + _TOKEN_LIFETIME_S}
+        # A broker refuses a token that was issued after its own time, and allows no difference of the clocks.
+        issued_s = int(now_s)
+        claims = {"sub": bearer.subject, "iat": issued_s, "exp": issued_s + _TOKEN_LIFETIME_S}
         return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
     url = bearer.token_endpoint_url or ""
     if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
