@@ -1,17 +1,18 @@
 """The entry point: build the command tree, run one command line, and end the process with its exit code."""
 
 import atexit
-import io
+import errno
 import os
 import shlex
 import signal
+import stat
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Never, TextIO
+from typing import Any, Never
 
 import typer
 from typer.main import get_command
@@ -56,28 +57,6 @@ def _on_signal(number: int, _frame: FrameType | None) -> Never:
     raise Signalled(number)
 
 
-class _StandardOutput(io.FileIO):
-    """Standard output; its errors name it, as those of a file that is opened name the file."""
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as e:
-            e.filename = "standard output"
-            raise
-
-
-def _with_named_errors(stream: TextIO) -> TextIO:
-    raw = _StandardOutput(stream.fileno(), "w", closefd=False)
-    is_unbuffered = getattr(stream, "write_through", False)
-    return io.TextIOWrapper(
-        raw if is_unbuffered else io.BufferedWriter(raw),
-        encoding=stream.encoding,
-        line_buffering=bool(stream.line_buffering),
-        write_through=is_unbuffered,
-    )
-
-
 def main() -> Never:
     """Run the command line of the process and end the process with its code."""
     if not _has_streams():
@@ -113,7 +92,6 @@ def _has_streams() -> bool:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-    sys.stdout = _with_named_errors(sys.stdout)
     return has_stdout
 
 
@@ -390,6 +368,17 @@ def _code_of(error: BaseException) -> int:
     return ExitCode.INTERNAL
 
 
+def _is_of_full_output(error: OSError) -> bool:
+    """Return whether standard output had no room: the errors of all files that are opened have names.
+
+    A pipe or a terminal needs no room.
+    """
+    if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return False
+    mode = os.fstat(sys.stdout.fileno()).st_mode
+    return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not sys.stdout.isatty())
+
+
 def _report(error: BaseException, code: int) -> ErrorReport | None:
     """Return the report to print for an error; None if no report is printed."""
     kind = type(error).__name__
@@ -404,7 +393,7 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
             return None
         case OSError():
-            where = error.filename or "input/output"
+            where = error.filename or ("standard output" if _is_of_full_output(error) else "input/output")
             message = f"{where}: {error.strerror or error}"
             advice = NOT_ALLOWED if isinstance(error, PermissionError) else None
             return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
