@@ -171,7 +171,9 @@ class TransactionIndex:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Decode a file; raise CorruptInputError for a cut entry, descending offsets or an unknown version.
+        """Decode a file; raise CorruptInputError for a cut entry, descending offsets or several versions.
+
+        Raise UnsupportedFormatError, which is one, if the first entry has an unknown version.
 
         Kafka ignores a cut entry; with read_committed it would return the records of an aborted transaction.
         """
@@ -183,7 +185,9 @@ class TransactionIndex:
         for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
             at = number * _ABORTED.size
             if version != 0:
-                raise UnsupportedFormatError(what, expected="version 0", found=f"version {version}", at=at)
+                # A program writes all entries of a file in its version: another one behind is damage.
+                kind = CorruptInputError if number else UnsupportedFormatError
+                raise kind(what, expected="version 0", found=f"version {version}", at=at)
             entry = AbortedTxn(*fields)
             if not (0 <= entry.first_offset <= entry.last_offset and lowest <= entry.last_offset):
                 raise CorruptInputError(what, expected=f"last offset from {lowest}", found=str(entry), at=at)
