@@ -1,13 +1,18 @@
-"""`copy` copies only topics whose settings have remote.storage.enable=true."""
+"""What `copy` leaves out: topics that are not enabled, segments over a limit, logs not understood."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.apply.journal import CUSTOM_METADATA_BREACHES, Journal
+from tierctl.errors import CorruptInputError, ExitCode
 
 from tests.apply.conftest import Ran
-from tests.apply.worlds import World
+from tests.apply.worlds import World, check_durable
+from tests.commands.restore.unread import Change, flipped, patched
+from tests.support.topic_settings import enabled
 
 Copy = Callable[..., Ran]
 TOPICS = {"bills", "events", "ledger"}
@@ -116,3 +121,189 @@ def test_apply_of_a_plan_of_assumed_topics(
     ran = tierctl("apply", kept, *where, *logs, "--apply")
     assert ran.code == 0, ran.err
     assert copied(ran) == {"bills"}
+
+
+LIMIT = "remote.log.metadata.custom.metadata.max.bytes"
+FIELDS = "REMOTE_SIZE,OBJECT_KEY,OBJECT_PREFIX"
+
+
+@pytest.fixture
+def limited_copy(beginning: World, tierctl: Callable[..., Ran], tmp_path: Path) -> Callable[..., Ran]:
+    here = beginning.clone(tmp_path / "world")
+    server = tmp_path / "server.properties"
+
+    def run(*more: object, fields: str = FIELDS) -> Ran:
+        server.write_text(f"rsm.config.custom.metadata.fields.include={fields}\n")
+        where = (*here.where, "--layout", "aiven", "--broker-config", server, "--log-dir", here.logs)
+        chosen = ("--topic", "bills", "--assume-enabled", "-o", "json")
+        return tierctl("copy", *where, *chosen, "--state-dir", here.state_dir, *more)
+
+    return run
+
+
+def test_a_breach_is_remembered_until_the_limit_or_the_layout_changes(
+    limited_copy: Callable[..., Ran],
+) -> None:
+    limit = ("--custom-metadata-max-bytes", 20)
+    first = limited_copy(*limit, "--apply")
+    assert first.code == 8, first.err
+    assert first.json["outcomes"][0]["status"] == "failed"
+    for _ in range(2):
+        again = limited_copy(*limit, "--apply")
+        assert (again.code, again.json["steps"]) == (8, [])
+        assert "bytes of custom metadata in an earlier run, more than" in again.err
+        assert "from offset 0 " in again.err
+    planned = limited_copy(*limit)
+    assert (planned.code, planned.json["steps"]) == (0, [])
+    # With other fields and then with another limit, the segment is copied again.
+    assert limited_copy(*limit, fields="REMOTE_SIZE").json["steps"]
+    done = limited_copy("--custom-metadata-max-bytes", 500, "--apply")
+    assert (done.code, {outcome["status"] for outcome in done.json["outcomes"]}) == (0, {"done"})
+    assert limited_copy(*limit, "--apply").code == 0
+
+
+def test_explain_and_status_know_the_breach(
+    beginning: World, tierctl: Callable[..., Ran], tmp_path: Path
+) -> None:
+    here = beginning.clone(tmp_path / "world")
+    server, topics = tmp_path / "server.properties", tmp_path / "topics.properties"
+    server.write_text(f"rsm.config.custom.metadata.fields.include={FIELDS}\n{LIMIT}=20\n")
+    topics.write_text("bills.remote.storage.enable=true\n")
+    where = ("--metadata", here.metadata, "--broker-config", server, "--log-dir", here.logs)
+    where = (*where, "--topic-configs", topics, "--state-dir", here.state_dir, "-o", "json")
+    tier = ("--remote", here.remote, "--layout", "aiven")
+    here.state_dir.mkdir(exist_ok=True)
+    before = tierctl("status", *where)
+    assert tierctl("copy", *where, *tier, "--topic", "bills", "--apply").code == 8
+    again = tierctl("copy", *where, *tier, "--topic", "bills")
+    (skip,) = again.json["skipped"]
+    assert again.json["steps"] == []
+    for named in ((), tier):
+        found = tierctl("explain", "bills", 0, *where, *named).json
+        assert {row["reason"] for row in found if row["reason_kind"] != "not_rolled"} == {skip["reason"]}
+    row = tierctl("explain", "bills", 0, *where, "--offset", 0).json[0]
+    assert (row["next_action"], row["rule"]) == ("none", "RLMCopyTask, limit of custom metadata (KIP-917)")
+    assert row["settings"] == [{"name": LIMIT, "value": "20", "source": "broker settings file"}]
+    assert {"name": "limit_bytes", "value": 20} in row["facts"]
+    # The later segments wait until the limit or the fields change; then they are copied.
+    shown = tierctl("status", *where)
+    assert shown.json[0]["lag_segments"] == before.json[0]["lag_segments"]
+    assert (before.code, shown.code) == (0, 3), "an operator must act"
+    assert shown.json[0]["problems"] == 1
+    (problem,) = tierctl("status", *where, "--show", "problems").json
+    size_bytes = next(fact["value"] for fact in row["facts"] if fact["name"] == "size_bytes")
+    advice = f"tierctl copy --custom-metadata-max-bytes {size_bytes}"
+    asked = {name: problem[name] for name in ("severity", "check", "subject", "findings", "found", "fix")}
+    assert asked == {
+        "severity": "warning",
+        "check": "custom_metadata",
+        "subject": "bills-0",
+        "findings": 1,
+        "found": skip["reason"],
+        "fix": advice,
+    }
+    assert f"; next: {advice} --metadata" in shown.summary
+    words = (*advice.split()[1:], *where, *tier, "--topic", "bills")
+    assert tierctl(*words).json["steps"], "with that limit it is copied"
+    others = tmp_path / "other.properties"
+    others.write_text(server.read_text().replace(FIELDS, "REMOTE_SIZE"))
+    for changed in (("--custom-metadata-max-bytes", 500), (*tier, "--broker-config", others)):
+        (row,) = tierctl("explain", "bills", 0, *where, *changed, "--offset", 0).json
+        assert row["next_action"] == "copy"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"breaches": [{"topic_id": 1}]}', '{"breaches": 3}'])
+def test_a_damaged_record(text: str, tmp_path: Path) -> None:
+    (tmp_path / CUSTOM_METADATA_BREACHES).write_text(text)
+    with pytest.raises(CorruptInputError, match=CUSTOM_METADATA_BREACHES):
+        Journal(tmp_path).custom_metadata_breaches()
+
+
+Tierctl = Callable[..., Ran]
+WHOLE = [0, 600, 1200, 1800, 2400]
+LOG, NEXT, EPOCHS = "00000000000000001200", "00000000000000001800.snapshot", "leader-epoch-checkpoint"
+MUTATIONS: dict[str, tuple[str, Change | None, ExitCode, str]] = {
+    "magic": (f"{LOG}.log", patched(16, 3), ExitCode.CORRUPT, "found magic 3"),
+    "magic of a later batch": (f"{LOG}.log", patched(16, 127, nth=3), ExitCode.CORRUPT, "found magic 127"),
+    "codec 5": (f"{LOG}.log", patched(22, 5, mends_crc=True), ExitCode.CORRUPT, "from 0 to 4, found 5"),
+    "codec 7": (f"{LOG}.log", patched(22, 7, mends_crc=True), ExitCode.CORRUPT, "from 0 to 4, found 7"),
+    "a bit": (f"{LOG}.log", flipped(200), ExitCode.CORRUPT, "expected CRC-32C"),
+    "no offset index": (f"{LOG}.index", None, ExitCode.PARTIAL, f"{LOG}.index"),
+    "no time index": (f"{LOG}.timeindex", None, ExitCode.PARTIAL, f"{LOG}.timeindex"),
+    "offset index": (f"{LOG}.index", flipped(4), ExitCode.CORRUPT, "offset index at byte 8"),
+    "time index": (f"{LOG}.timeindex", flipped(3), ExitCode.CORRUPT, "time index at byte 12"),
+    "no snapshot": (NEXT, None, ExitCode.OK, "no producer snapshot at offset 1800"),
+    "snapshot": (NEXT, lambda data: b"\0\7" + data[2:], ExitCode.CORRUPT, "found version 7"),
+    "no epochs": (EPOCHS, None, ExitCode.OK, "leader epochs of segment 0 are not all known"),
+    "epochs": (EPOCHS, lambda data: b"7" + data[1:], ExitCode.CORRUPT, "found version 7"),
+    "no entries": (EPOCHS, lambda _: b"0\n0\n", ExitCode.OK, "leader epochs of segment 0 are not all known"),
+}
+"""Changes of files of bills-0: the file, its change (None: it is missing), the exit code and the reason."""
+
+
+@pytest.fixture(scope="module")
+def logs(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    local = capture("untiered-broker") / "local"
+    folder = tmp_path_factory.mktemp("logs") / "local"
+    return shutil.copytree(local, folder, ignore=shutil.ignore_patterns("ledger-*", "events-*"))
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_copy_stops_where_the_log_is_not_understood(
+    tierctl: Tierctl, logs: Path, tmp_path: Path, name: str
+) -> None:
+    world = World(tmp_path / "metadata", tmp_path / "remote", logs, tmp_path / "state")
+    file, change, code, reason = MUTATIONS[name]
+    path = logs / "bills-0" / file
+    sound = path.read_bytes()
+    path.write_bytes(change(sound)) if change else path.unlink()
+    try:
+        where = (*world.where, "--layout", "kafka", "--log-dir", logs, *enabled(logs))
+        ran = tierctl("copy", *where, "--output", "json", "--apply")
+    finally:
+        path.write_bytes(sound)
+    assert (ran.code, reason in ran.out + ran.err) == (code, True), ran.out + ran.err
+    found = {
+        number: [
+            each.start_offset for each in world.segments() if each.topic_id_partition.partition == number
+        ]
+        for number in (0, 1)
+    }
+    assert found == {0: [] if file == EPOCHS else [0, 600], 1: WHOLE}
+    assert {str(each.state) for each in world.segments()} == {"COPY_SEGMENT_FINISHED"}
+    check_durable(world)
+
+
+META = "version=1\nnode.id={}\ncluster.id=c\n"
+
+
+@pytest.fixture
+def twice(tiered: World, tmp_path: Path) -> Callable[[int], tuple[object, ...]]:
+    """Return options with two log directories that both have bills-0; broker `node_id` has the second."""
+    other = tmp_path / "other"
+    shutil.copytree(tiered.logs, other)
+    (tiered.logs / "meta.properties").write_text(META.format(1))
+
+    def options(node_id: int) -> tuple[object, ...]:
+        (other / "meta.properties").write_text(META.format(node_id))
+        return ("--log-dir", tiered.logs, "--log-dir", other)
+
+    return options
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep"])
+def test_nothing_is_planned(
+    tierctl: Callable[..., Ran],
+    tiered: World,
+    twice: Callable[[int], tuple[object, ...]],
+    command: str,
+) -> None:
+    settings = enabled(tiered.logs) if command == "copy" else ("--topic-configs", tiered.logs / "configs")
+    ran = tierctl(command, *tiered.where, *twice(1), *settings, "-o", "json")
+    assert (ran.code, ran.json["steps"]) == (7, [])
+    assert "unreadable: " in ran.err
+    assert "bills-0: expected one folder on broker 1 of cluster c, found 2: " in ran.err
+    replicas = tierctl(command, *tiered.where, *twice(2), *settings, "-o", "json")
+    assert replicas.code == 0
+    assert bool(replicas.json["steps"]) == (command == "sweep")
+    assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in replicas.err

@@ -15,8 +15,7 @@ from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.commands import marking
 from tests.apply.repairs import ago_ms
-from tests.apply.test_kill_materialise import OWN_LABELS
-from tests.apply.test_kill_new_ids import OWN_LABELS as OF_NEW_IDS
+from tests.apply.test_kill_restore import ID_LABELS, LOG_LABELS
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at, topic_in
@@ -127,7 +126,7 @@ CASES = (COPY, COPY_TIER, COPY_AGAIN, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAI
 
 
 def test_every_label_has_a_case() -> None:
-    own = set(LABELS) - set(OWN_LABELS) - set(RESTORE_LABELS) - set(OF_NEW_IDS)
+    own = set(LABELS) - set(LOG_LABELS) - set(RESTORE_LABELS) - set(ID_LABELS)
     assert {label for case in CASES for label in case.labels} == own
 
 

@@ -1,18 +1,22 @@
-"""kill -9 around every side effect of `restore into`: the node has no topic, or a complete one.
+"""kill -9 around every side effect of `restore into`, `new-ids` and `log`: nothing half is ever used."""
 
-The same command then makes the files of an undisturbed run, byte for byte: what a broker serves from these is
-tested in tests/live/test_restore.py.
-"""
-
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tierctl.apply.run_context import LABELS
+from tierctl.locallog import read_log_dirs
 from tierctl.locallog.formatted_node import BootstrapFile
+from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.wire.files.checkpoints import read_offset_checkpoint
 from tierctl.wire.kraft import topic_of
 
 from tests.apply.worlds import World
 from tests.support.formatted import LOGS, bootstrap_name, files, formatted_node, segments
 from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, met, moments
+from tests.support.signing import signing_key
 
 BOOTSTRAP = Path(bootstrap_name("4.4.0")).name
 METADATA_LOG = "00000000000000000000.log"
@@ -27,7 +31,7 @@ CHANGES = (
 """Changes of files, each of which a killed run does not make the middle time."""
 
 
-def command(world: World, node: Path) -> tuple[object, ...]:
+def into(world: World, node: Path) -> tuple[object, ...]:
     configs = node.parent / "configs"
     configs.write_text("bills.retention.ms=-1\n")
     return (
@@ -42,10 +46,10 @@ def has_topic(node: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+def test_kill_around_every_side_effect_of_into(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     whole = formatted_node(tmp_path / "whole")
     objects = tiered.objects()
-    ran = forked(*command(tiered, whole))
+    ran = forked(*into(tiered, whole))
     assert ran.code == 0, ran.err
     assert (
         "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name bills "
@@ -58,7 +62,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     kills = [*moments(met(ran), RESTORE_LABELS), *middle]
     for at, kill in enumerate(kills):
         node = formatted_node(tmp_path / str(at))
-        assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
+        assert forked(*into(tiered, node), kills=[kill]).code == SIGKILLED
         if TORN in kill:
             last = max(node.glob(f"{LOGS}*/{METADATA_LOG}"), key=lambda log: log.stat().st_mtime_ns)
             last.write_bytes(last.read_bytes()[:-10])
@@ -67,9 +71,249 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
             assert files(node) == end, kill
             assert segments(node) == known, kill
         for _ in range(2):
-            again = forked(*command(tiered, node))
+            again = forked(*into(tiered, node))
             assert again.code == 0, again.err
         assert files(node) == end, kill
         assert segments(node) == known, kill
         assert not list(node.glob("*-delete"))
     assert tiered.objects() == objects
+
+
+LOG_LABELS = tuple(
+    label
+    for label in LABELS
+    if label.startswith(("materialise.", "restore.staging.", "restore.partition.", "restore.old_folder."))
+    or label == "restore.checkpoints.write"
+)
+LOG_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def new_broker(folder: Path) -> Path:
+    """Return the directory of a stopped broker with the empty log of a new topic."""
+    partition = folder / "bills-0"
+    partition.mkdir(parents=True)
+    (folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {LOG_ID}")
+    (partition / "00000000000000000000.log").touch()
+    return folder
+
+
+def log_command(world: World, log_dir: Path) -> tuple[object, ...]:
+    return ("restore", "log", *world.where, "--topic", "bills", "--log-dir", log_dir, "--apply")
+
+
+@pytest.fixture
+def without_keys(tiered: World, tierctl: Any, tmp_path: Path) -> tuple[object, ...]:
+    """Return the options that erase the records of the first key of bills-0, with the lists in `lists`."""
+    row = json.loads(tierctl("fetch", *tiered.where, "--topic", "bills", "--binary", "hex").lines[0])
+    (tmp_path / "keys").write_text(f"hex:{row['key']}\n")
+    signing_key(tmp_path / "key.pem")
+    files_of = ("--without-keys", tmp_path / "keys", "--sign-with", tmp_path / "key.pem")
+    return (*files_of, "--left-out", tmp_path / "lists")
+
+
+def lists(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "lists").glob("*"))}
+
+
+def log_files(log_dir: Path) -> dict[str, bytes]:
+    """Return every file that a broker does not delete when it starts."""
+    found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
+    return {
+        str(path.relative_to(log_dir)): path.read_bytes()
+        for path in found
+        if not path.relative_to(log_dir).parts[0].endswith("-delete")
+    }
+
+
+@pytest.mark.slow
+def test_kill_around_every_side_effect_of_log(
+    tiered: World, forked: Zygote, tmp_path: Path, without_keys: tuple[object, ...]
+) -> None:
+    whole = new_broker(tmp_path / "whole")
+    ran = forked(*log_command(tiered, whole), *without_keys)
+    assert ran.code == 0, ran.err
+    end, listed = log_files(whole), lists(tmp_path)
+    assert list(listed) == ["bills-0.jsonl", "bills-0.jsonl.sig"]
+    assert not list(whole.glob("*-delete"))
+    for at, kill in enumerate(moments(met(ran), LOG_LABELS)):
+        log_dir = new_broker(tmp_path / str(at))
+        shutil.rmtree(tmp_path / "lists")
+        before = {name: data for name, data in log_files(log_dir).items() if name.startswith("bills-0")}
+        assert forked(*log_command(tiered, log_dir), *without_keys, kills=[kill]).code == SIGKILLED
+        there = {name: data for name, data in log_files(log_dir).items() if name.startswith("bills-0")}
+        committed = {name: data for name, data in end.items() if name.startswith("bills-0")}
+        assert there in ({}, before, committed), kill
+        if there == committed:
+            assert log_files(log_dir) == end
+            assert lists(tmp_path) == listed
+        for _ in range(2):
+            again = forked(*log_command(tiered, log_dir), *without_keys)
+            assert again.code == 0, again.err
+            assert "left out" in again.err
+        assert log_files(log_dir) == end
+        assert lists(tmp_path) == listed
+        assert not list(log_dir.glob("*-delete"))
+
+
+def test_a_full_disk_leaves_the_folder_as_it_was(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+) -> None:
+    log_dir = new_broker(tmp_path / "broker")
+    before = log_files(log_dir)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tierctl.commands.restore.new_logs.PLAIN.rename", full)
+    ran = tierctl(*log_command(tiered, log_dir))
+    assert (ran.code, "No space left on device" in ran.err) == (5, True), ran.err
+    monkeypatch.undo()
+    assert log_files(log_dir) == before
+    assert not list(log_dir.glob("*-delete"))
+    assert tierctl(*log_command(tiered, log_dir)).code == 0
+    (log,) = read_log_dirs([log_dir])
+    assert log.log_end_offset > 0
+    assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs] == [(0, 0)]
+
+
+def test_too_little_room_is_refused_before_anything_is_written(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+) -> None:
+    log_dir = new_broker(tmp_path / "broker")
+    before = log_files(log_dir)
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("tierctl.commands.restore.to_log.shutil.disk_usage", lambda _path: usage)
+    ran = tierctl(*log_command(tiered, log_dir))
+    assert (ran.code, "has 1000 bytes free, the logs need" in ran.err) == (4, True), ran.err
+    assert log_files(log_dir) == before
+
+
+ID_LABELS = [label for label in LABELS if label.startswith("restore.") and "bootstrap" not in label]
+NEW_ID = Uuid("NewIdNewIdNewIdNewIdNQ")
+TIER = "kafka-tiered-storage"
+
+
+def partitions(world: World) -> list[str]:
+    """Return the names of the partitions of bills that have objects."""
+    found = {path.name[:-23] for path in (world.remote / TIER).iterdir()}
+    return sorted(name for name in found if name.startswith("bills-"))
+
+
+def with_new_topic(world: World, target: Path, epochs: str = "1\n99 0\n") -> World:
+    """Return a copy of the world whose broker has the empty logs of a new topic."""
+    found = world.clone(target)
+    (found.metadata / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    for name in partitions(world):
+        folder = found.metadata / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {NEW_ID}")
+        (folder / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
+        (folder / "00000000000000000000.log").touch()
+    return found
+
+
+def new_ids(world: World, *more: object) -> tuple[object, ...]:
+    return (
+        *("restore", "new-ids", *world.where, "--log-dir", world.metadata, "--topic", "bills"),
+        *("--assume-enabled", "--apply", *more),
+    )
+
+
+def copies(world: World) -> dict[str, bytes]:
+    """Return the objects under the new id, by the keys that they have under the old id."""
+    old = next(
+        path.name[-22:]
+        for path in (world.remote / TIER).iterdir()
+        if path.name.startswith("bills-") and path.name[-22:] != NEW_ID
+    )
+    return {key.replace(NEW_ID, old): data for key, data in world.objects().items() if NEW_ID in key}
+
+
+def new_segments(world: World) -> set[tuple[object, ...]]:
+    return {_facts(segment) for segment in world.segments() if segment.topic_id == NEW_ID}
+
+
+def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:
+    return (s.partition, s.segment_id, s.start_offset, s.end_offset, s.segment_leader_epochs, s.state)
+
+
+def logs(world: World) -> dict[str, bytes]:
+    """Return the files of the new topic's logs, and the topic's entries in the checkpoint files."""
+    found = {
+        str(path.relative_to(world.metadata)): path.read_bytes()
+        for path in world.metadata.glob("bills-*/*")
+        if not path.parent.name.endswith("-delete")
+    }
+    for path in world.metadata.glob("*-offset-checkpoint"):
+        own = {p: o for p, o in read_offset_checkpoint(path.read_bytes()).items() if p.topic == "bills"}
+        found[path.name] = str(sorted(own.items())).encode()
+    return found
+
+
+@pytest.mark.slow
+def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    whole = with_new_topic(tiered, tmp_path / "whole")
+    ran = forked(*new_ids(whole))
+    assert ran.code == 0, ran.err
+    end = (copies(whole), logs(whole), new_segments(whole))
+    objects = tiered.objects()
+    of_bills = {key: data for key, data in objects.items() if key.startswith(f"{TIER}/bills-")}
+    assert end[0] == of_bills
+    assert len(end[2]) == sum(key.endswith(".log") for key in of_bills)
+    assert objects.items() <= whole.objects().items()
+    for at, kill in enumerate(moments(met(ran), ID_LABELS)):
+        world = with_new_topic(tiered, tmp_path / str(at))
+        assert forked(*new_ids(world), kills=[kill]).code == SIGKILLED
+        if new_segments(world):
+            # Events are written last: every segment that they name is in the tier, and the logs are renamed.
+            assert (copies(world), logs(world)) == end[:2], kill
+        for _ in range(2):
+            again = forked(*new_ids(world))
+            assert again.code == 0, again.err
+        assert (copies(world), logs(world), new_segments(world)) == end, kill
+        assert objects.items() <= world.objects().items()
+        assert not list(world.metadata.glob("*-delete"))
+
+
+def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    low = with_new_topic(tiered, tmp_path / "low", epochs="0\n")
+    used = with_new_topic(tiered, tmp_path / "used")
+    (used.metadata / "bills-0" / "00000000000000000000.log").write_bytes(b"\0" * 100)
+    missing = with_new_topic(tiered, tmp_path / "missing")
+    shutil.rmtree(missing.metadata / "bills-0")
+    replicas = with_new_topic(tiered, tmp_path / "replicas")
+    other = tmp_path / "other"
+    shutil.copytree(replicas.metadata, other)
+    damaged = with_new_topic(tiered, tmp_path / "hole")
+    logs_of = sorted((damaged.remote / TIER).glob("bills-0-*/*.log"))
+    logs_of[1].unlink()
+    for world, more, why in (
+        (low, (), "would truncate the lineage"),
+        (used, (), "has or had records"),
+        (missing, (), "no log directory has a folder of bills-0"),
+        (replicas, ("--log-dir", other), "with one replica"),
+        (damaged, (), "no set of objects has offsets"),
+    ):
+        before = world.objects()
+        ran = forked(*new_ids(world, *more))
+        assert (ran.code, why in ran.err) == (4, True), ran.err
+        assert world.objects() == before
+        assert not new_segments(world)
+
+
+def test_a_saved_plan_is_carried_out(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    whole, planned = (with_new_topic(tiered, tmp_path / name) for name in ("whole", "planned"))
+    assert forked(*new_ids(whole)).code == 0
+    saved = tmp_path / "plan.json"
+    ran = forked(*new_ids(planned)[:-1], "--plan-out", saved)
+    assert ran.code == 0, ran.err
+    assert not copies(planned)
+    apply = ("apply", saved, *planned.where, "--log-dir", planned.metadata, "--apply")
+    for _ in range(2):
+        ran = forked(*apply)
+    for found in (copies, logs, new_segments):
+        assert found(planned) == found(whole)
+    ran = forked(*new_ids(planned), "--topic-id", NEW_ID)
+    assert (ran.code, "--from-id" in ran.err) == (2, True), ran.err

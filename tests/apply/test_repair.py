@@ -1,4 +1,4 @@
-"""`verify --plan-out` plans repairs, `apply` carries them out, and then verify finds no problem."""
+"""`verify --plan-out` plans repairs in both layouts, `apply` carries them out, and verify finds nothing."""
 
 import json
 import os
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.model import Uuid
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
+from tierctl.wire.metadata.values import decode
 
 from tests.apply.repairs import (
     CLICKS,
@@ -19,12 +20,15 @@ from tests.apply.repairs import (
     UNREPAIRED,
     Repairable,
     Unrepaired,
+    age,
     ago_ms,
     copy_objects,
     lost_events,
     lost_finished,
 )
 from tests.cli.shell import Ran, tierctl
+from tests.metadata.topics import topic_in
+from tests.read.tier import metadata_values
 from tests.verify.cases import S, update
 from tests.verify.tiers import Spoilt
 
@@ -253,3 +257,82 @@ def test_a_plan_does_nothing_once_the_tier_has_changed(
     assert "skipped" in ran.err
     assert [(each.segment_id, each.state) for each in tier.segments(CLICKS)] == states
     assert {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()} == before
+
+
+TOPIC = "audit"
+
+
+@pytest.fixture
+def plugin_tier(writable: Callable[[str], Path]) -> Spoilt:
+    return Spoilt(writable("aiven-encrypted/broker-logs"), writable("aiven-encrypted/bucket"))
+
+
+@pytest.fixture
+def keys(capture: Callable[[str], Path]) -> tuple[object, ...]:
+    found = capture("aiven-encrypted").glob("keys/private*")
+    return tuple(word for key in found for word in ("--aiven-private-key", key))
+
+
+def objects_of(plugin_tier: Spoilt, segment: RemoteLogSegmentMetadata) -> list[Path]:
+    return sorted(plugin_tier.remote.rglob(f"*-{segment.segment_id}.*"))
+
+
+def drop_events(plugin_tier: Spoilt, is_lost: Callable[[MetadataEvent], bool]) -> None:
+    """Write the metadata topic anew without some of its events."""
+    events = [
+        (partition, value)
+        for partition, _, value in metadata_values(plugin_tier.metadata)
+        if value is not None and not is_lost(decode(value))
+    ]
+    for path in plugin_tier.metadata.glob("__remote_log_metadata-*/*"):
+        if path.name != "partition.metadata":
+            path.unlink()
+    topic = topic_in(plugin_tier.metadata, writable=True)
+    topic.append(events)
+    topic.close()
+
+
+def _lost_events(plugin_tier: Spoilt) -> None:
+    lost = plugin_tier.segments(TOPIC)[2]
+    drop_events(plugin_tier, lambda event: getattr(event, "segment_id", None) == lost.segment_id)
+    age(objects_of(plugin_tier, lost))
+
+
+def _copied_twice(plugin_tier: Spoilt) -> None:
+    """Put a segment's objects under another segment id, too."""
+    segment = plugin_tier.segments(TOPIC)[1]
+    for path in objects_of(plugin_tier, segment):
+        other = path.with_name(path.name.replace(segment.segment_id, OTHER))
+        shutil.copyfile(path, other)
+        if path.suffix == ".rsm-manifest":
+            text = other.read_text()
+            assert segment.segment_id in text
+            other.write_text(text.replace(segment.segment_id, OTHER))
+    age(objects_of(plugin_tier, replace(segment, segment_id=OTHER)))
+
+
+CASES = {
+    "lost events": (_lost_events, {"orphan"}, "publish_segment"),
+    "orphan of a copied segment": (_copied_twice, {"orphan"}, "delete_segment"),
+}
+"""Damage, the kinds of findings that it causes, and the action that repairs it."""
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_found_with_the_plugin_is_repaired(
+    case: tuple[Callable[[Spoilt], None], set[str], str], plugin_tier: Spoilt, keys: tuple[object, ...]
+) -> None:
+    damage, kinds, action = case
+    finished = len(plugin_tier.segments(TOPIC))
+    damage(plugin_tier)
+    plan, found = planned(plugin_tier, *keys)
+    assert {finding["check"] for finding in problems(found)} == kinds, found.out
+    assert [step["action"] for step in steps(plan)] == [action], found.err
+    ran = tierctl("apply", plan, *where(plugin_tier), *keys, "--apply", "-o", "json")
+    assert (ran.code, [each["status"] for each in ran.json["outcomes"]]) == (0, ["done"]), ran.err
+    plan, again = planned(plugin_tier, *keys)
+    assert (problems(again), steps(plan)) == ([], []), again.out + again.err
+    left = plugin_tier.segments(TOPIC)
+    assert len(left) == finished
+    assert {each.state for each in left} == {S.COPY_SEGMENT_FINISHED}
+    assert len(list(plugin_tier.remote.rglob(f"*{TOPIC}*/0/*"))) == 3 * len(left)

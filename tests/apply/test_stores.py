@@ -1,13 +1,17 @@
-"""Copy, sweep, delete and fetch on a real S3 server and in folders, with both layouts."""
+"""Copy, sweep, delete and fetch in folders, on a real S3 server, and on stores that lack something."""
 
 import json
-from collections.abc import Callable
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.errors import ExitCode, StoreRefused
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -15,7 +19,9 @@ from tierctl.storage.stores.base import hashed_file
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran
+from tests.apply.worlds import World
 from tests.metadata.topics import segments_at
+from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
@@ -138,3 +144,199 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert {o.key.rsplit("/", 1)[1][21:43] for o in tier.list_objects()} == left
     assert {str(s.segment_id) for s in segments_at(cluster)} == left
     assert tierctl("delete", *where, "--apply").json["outcomes"] == []
+
+
+Open = Callable[..., AbstractContextManager["Lacking"]]
+
+WITHOUT_CHECKSUMS = {
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+}
+SHORT = "remote.log.manager.task.retry.backoff.ms=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A log, and an empty tier in a store that lacks something."""
+
+    store: LackingStore
+    metadata: Path
+    logs: Path
+
+    @property
+    def where(self) -> tuple[object, ...]:
+        return ("--metadata", self.metadata, "--remote", f"s3://{BUCKET}/tier", "--layout", "kafka")
+
+    def copy(self, *more: str) -> tuple[object, ...]:
+        local = ("--log-dir", self.logs, *enabled(self.logs), "--override", SHORT)
+        return ("copy", *self.where, *local, *more, "--apply")
+
+    def sweep(self, *more: str) -> tuple[object, ...]:
+        local = ("--log-dir", self.logs, "--topic-configs", self.logs / "configs", "--override", SHORT)
+        return ("sweep", *self.where, *local, *more, "--apply")
+
+    def states(self) -> list[RemoteLogSegmentState]:
+        return [segment.state for segment in segments_at(self.metadata)]
+
+    @property
+    def keys(self) -> set[str]:
+        return {key for key in self.store.objects if ".tierctl-" not in key}
+
+
+FINISHED = [RemoteLogSegmentState.COPY_SEGMENT_FINISHED] * 3
+
+
+@pytest.fixture
+def lacking(beginning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    @contextmanager
+    def opened(*lacks: Lack, env: Mapping[str, str] | None = None, **more: object) -> Iterator[Lacking]:
+        shutil.copytree(beginning.metadata, tmp_path / "metadata")
+        shutil.copytree(beginning.logs, tmp_path / "logs")
+        with LackingStore(lacks, **more) as store:  # type: ignore[arg-type]
+            store.found(monkeypatch)
+            for name, value in (env or {}).items():
+                monkeypatch.setenv(name, value)
+            yield Lacking(store, tmp_path / "metadata", tmp_path / "logs")
+
+    return opened
+
+
+def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking(Lack.DELETE_OBJECTS) as world:
+        assert tierctl(*world.copy()).code == 0
+        before = world.keys
+        ran = tierctl(*world.sweep())
+        assert ran.code == 0, ran.err
+        assert world.keys < before
+        assert world.states() == FINISHED[: len(world.states())]
+        assert len({key.split(".")[0] for key in world.keys}) == len(world.states()) < 3
+
+
+def test_deletes_that_are_refused_are_told_and_not_repeated(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking() as world:
+        assert tierctl(*world.copy()).code == 0
+        world.store.lacks = {Lack.DELETES_FORBIDDEN}
+        ran = tierctl(*world.sweep())
+        assert ran.code == ExitCode.AUTHENTICATION, ran.err
+        assert "AccessDenied" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("more", [(), ("--no-lease",)])
+def test_without_conditions_only_no_lease_goes_on(
+    lacking: Open, tierctl: Tierctl, more: tuple[str, ...]
+) -> None:
+    with lacking(Lack.CONDITIONS) as world:
+        ran = tierctl(*world.copy(*more))
+        if not more:
+            assert ran.code == ExitCode.REFUSED, ran.err
+            assert "--no-lease" in ran.err
+            assert (world.states(), world.store.objects) == ([], {})
+            return
+        assert ran.code == 0, ran.err
+        assert "nothing keeps another tierctl out" in ran.err
+        assert world.states() == FINISHED
+        assert "tier/.tierctl-identity" in world.store.objects
+        swept = tierctl(*world.sweep(*more))
+        assert swept.code == 0, swept.err
+        assert len(world.states()) < 3
+
+
+def test_without_checksums_the_settings_of_aws_are_followed(
+    lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lacking(Lack.CHECKSUMS_400) as world:
+        ran = tierctl(*world.copy("--no-lease"))
+        assert ran.code == ExitCode.PARTIAL, ran.err
+        assert "AWS_REQUEST_CHECKSUM_CALCULATION=when_required" in ran.out + ran.err
+        assert world.states() == []
+        for name, value in WITHOUT_CHECKSUMS.items():
+            monkeypatch.setenv(name, value)
+        ran = tierctl(*world.copy())
+        assert ran.code == 0, ran.err
+        assert world.states() == FINISHED
+
+
+def test_without_checksums_every_object_is_read_back(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking(Lack.CHECKSUMS, env=WITHOUT_CHECKSUMS, is_careless=True) as world:
+        ran = tierctl(*world.copy())
+        assert ran.code not in {0, ExitCode.INTERNAL}, ran.err
+        assert "differs from its source" in ran.out + ran.err
+        assert RemoteLogSegmentState.COPY_SEGMENT_FINISHED not in world.states()
+
+
+@pytest.mark.parametrize(
+    ("lack", "code"),
+    [
+        (Lack.WRITES, ExitCode.REFUSED),
+        (Lack.WRITES_FORBIDDEN, ExitCode.AUTHENTICATION),
+        (Lack.LISTINGS, ExitCode.PARTIAL),
+    ],
+)
+def test_a_refusal_ends_the_run_at_once(lacking: Open, tierctl: Tierctl, lack: Lack, code: ExitCode) -> None:
+    with lacking(lack) as world:
+        ran = tierctl(*world.copy())
+        assert ran.code == code, ran.err
+        assert "hint" in ran.err
+        assert world.states() == []
+        assert len(world.store.requests) < 12
+
+
+def test_a_store_that_asks_for_patience_gets_it(
+    lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierctl.storage.stores.s3.client._LAST_S", 0.05)
+    with lacking(slow=25) as world:
+        ran = tierctl(*world.copy())
+        assert ran.code == 0, ran.err
+        assert world.states() == FINISHED
+
+
+def test_archived_objects_are_findings_with_the_way_out(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking() as world:
+        assert tierctl(*world.copy()).code == 0
+        world.store.archived = ".log"
+        world.store.put({"tier/": b"", "tier/kafka-tiered-storage/bills-0-/": b""})
+        sent = len(world.store.requests)
+        ran = tierctl("verify", *world.where, "--deep", "--output", "json")
+        assert ran.code == ExitCode.PARTIAL, ran.err
+        found = [each["check"] for each in json.loads(ran.out)]
+        assert found == ["archived_object"] * 3
+        assert len(world.store.requests) - sent < 60
+        fetched = tierctl("fetch", *world.where)
+        assert fetched.code == ExitCode.CORRUPT, fetched.err
+        assert "restore" in fetched.err
+
+
+def test_status_shows_archived_objects_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking() as world:
+        assert tierctl("status", *world.where).code == 0
+        assert tierctl(*world.copy()).code == 0
+        before = tierctl("status", *world.where, "--output", "json")
+        assert before.code == 0, before.err
+        world.store.archived = ".log"
+        shown = tierctl("status", *world.where, "--output", "json")
+        assert shown.code == ExitCode.PARTIAL, shown.err
+        assert json.loads(shown.out)[0]["problems"] == 3
+        table = tierctl("status", *world.where)
+        assert "archived_object" in table.out + table.err
+        assert "aws s3api restore-object" in table.out + table.err
+        # Objects that are not archived have other findings in verify, which status leaves out.
+        world.store.restored = True
+        for command in (("status",), ("verify",), ("verify", "--deep"), ("fetch",)):
+            ran = tierctl(*command, *world.where)
+            assert ran.code == 0, ran.err
+
+
+def test_executors_use_the_checksum_settings_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TierSpec(f"s3://{BUCKET}/tier", layout="kafka")
+    with LackingStore({Lack.CHECKSUMS}) as store:
+        store.found(monkeypatch)
+        for name, value in WITHOUT_CHECKSUMS.items():
+            monkeypatch.setenv(name, value)
+        sent = pickle.dumps(spec.resolved(open_tier(spec)))
+        for name in WITHOUT_CHECKSUMS:
+            monkeypatch.delenv(name)
+        open_tier(pickle.loads(sent)).store.put_all({"a": b"data"})
+        assert store.objects["tier/a"].body == b"data"
+        with pytest.raises(StoreRefused):
+            open_tier(spec).store.put_all({"b": b"data"})

@@ -23,7 +23,7 @@ from tests.apply.sites import (
     in_each_place,
     keys,
 )
-from tests.apply.test_tier_check import states
+from tests.apply.test_recognised_tiers import states
 from tests.apply.worlds import World
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in

@@ -25,7 +25,7 @@ from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import FlatFileHeader, encode_entry, encode_header
 
 from tests.cli.shell import Ran, rows, tierctl
-from tests.cli.test_next_command import repeat_an_entry
+from tests.cli.test_messages import repeat_an_entry
 from tests.conftest import DATA, vectors
 from tests.wire.files.flat import read as read_flat
 

@@ -1,13 +1,24 @@
-"""The Python API: the names of use cases are functions, and the example of tierctl-python(7) runs."""
+"""The Python API: use cases are functions, results are streams, and the example of tierctl-python(7) runs."""
 
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tierctl import commands
 from tierctl.cli.docs.man import SOURCES
 from tierctl.commands import CopyRequest, copy
+from tierctl.commands.apply import ApplyRequest
+from tierctl.commands.change import Change
+from tierctl.commands.copy.command import Copy
+from tierctl.commands.delete import Delete
+from tierctl.commands.sweep import Sweep
+from tierctl.errors import ExitCode
+from tierctl.report.results import Stream
 
 from tests.cli.shell import environment
 from tests.support.topic_settings import enabled
@@ -87,3 +98,55 @@ def capture_copy(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     source: Path = request.getfixturevalue("capture")("untiered-broker")
     (tmp_path / "broker").symlink_to(source / "local")
     return tmp_path
+
+
+Where = dict[str, str]
+
+
+@pytest.fixture
+def where(capture: Callable[[str], Path]) -> Where:
+    root = capture("tiered-cluster")
+    return {"metadata": str(root / "before"), "remote": str(root / "before-remote")}
+
+
+def test_records_stream_and_a_caller_may_stop(where: Where) -> None:
+    request = commands.FetchRequest(**where, topic=["orders"], partition=[0])
+    result = commands.fetch(request)
+    assert isinstance(result, commands.RecordRows)
+    with result:
+        first = next(iter(result))
+    assert (first["topic"], first["partition"], first["offset"]) == ("orders", 0, 0)
+    assert list(result) == []
+
+
+def test_a_stream_has_its_exit_code_at_the_end_and_closes_early() -> None:
+    closed: list[str] = []
+
+    def items() -> Generator[int, None, ExitCode]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.append("closed")
+        return ExitCode.PARTIAL
+
+    stream = Stream(items())
+    assert (list(stream), stream.exit_code, closed) == ([1, 2], ExitCode.PARTIAL, ["closed"])
+    with Stream(items()) as stopped:
+        assert next(iter(stopped)) == 1
+    assert (stopped.exit_code, closed) == (ExitCode.OK, ["closed"] * 2)
+
+
+CHANGES = (Copy, Sweep, Delete)
+OF_APPLY = {field.name for field in fields(ApplyRequest)}
+WITHOUT_EFFECT = {"interval": "a plan is carried out once"}
+BOTH = {
+    "topic": "--assume-enabled goes with the topics that were named; apply narrows them",
+    "metadata_partitions": "apply uses the number that the plan was decided with",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.command)
+def test_apply_decides_with_every_field(change: type[Change[Any]]) -> None:
+    own = {field.name for field in fields(change.request_type)} - OF_APPLY
+    assert own == set(change.saved) - BOTH.keys() | (own & WITHOUT_EFFECT.keys())

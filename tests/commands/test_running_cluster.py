@@ -10,21 +10,26 @@ from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.model.local import BrokerFacts, PartitionFacts, TopicFacts
+from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, advance, segment
+from tests.support.fake_cluster import FakeCluster, topic_facts
 
 FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 1))
 
 
-@dataclass
-class MixedCluster:
+ORDERS_FACTS = topic_facts("orders", TOPIC_ID, [0, 1])
+NOBODY = frozenset[int]()
+
+
+@dataclass(kw_only=True)
+class MixedCluster(FakeCluster):
     """Broker 0 does not tier, broker 1 tiers, and broker 2 is no leader."""
 
-    tiering: int = 1
+    facts: dict[str, TopicFacts] = field(default_factory=lambda: {"orders": ORDERS_FACTS})
+    tiering: Collection[int] | None = (1,)
     asked: list[set[int] | None] = field(default_factory=list)
-    more: dict[str, TopicFacts] = field(default_factory=dict)
     known: set[Uuid] = field(default_factory=set)
 
     def cluster_id(self) -> str:
@@ -36,24 +41,13 @@ class MixedCluster:
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         return frozenset(topic_ids) - self.known
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        parts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
-        topic = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=parts, is_internal=False)
-        return {name: facts for name, facts in {"orders": topic, **self.more}.items() if name in set(names)}
-
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
         self.asked.append(None if ids is None else set(ids))
-        return tuple(
-            BrokerFacts(
-                broker_id=n, host="b", port=1, tiers=n == self.tiering, task_interval_ms=1000 * (n + 1)
-            )
-            for n in range(3)
-            if ids is None or n in ids
-        )
+        found = super().brokers(ids)
+        return tuple(replace(each, task_interval_ms=1000 * (each.broker_id + 1)) for each in found)
 
     def with_metadata_topic(self, topic_id: Uuid) -> "MixedCluster":
-        topic = TopicFacts(topic=METADATA_TOPIC, topic_id=topic_id, partitions=(), is_internal=True)
-        self.more = {METADATA_TOPIC: topic}
+        self.facts[METADATA_TOPIC] = topic_facts(METADATA_TOPIC, topic_id, [])
         return self
 
 
@@ -100,7 +94,7 @@ def test_a_mixed_cluster() -> None:
 
 def test_nothing_of_an_existing_topic_is_deleted() -> None:
     """The topic still exists, so its deletion mark is a mistake, even if no broker tiers."""
-    beside = live(MixedCluster(tiering=-1), Clock())
+    beside = live(MixedCluster(tiering=NOBODY), Clock())
     gone = TopicIdPartition(OTHER_ID, "orders", 0)
     beside.check_deleted([gone])
     with pytest.raises(SafetyRefusal, match="the cluster still has topic orders"):
@@ -140,14 +134,14 @@ BY_TIERCTL = replace(ORDERS, broker_id=-1)
         (MixedCluster().with_metadata_topic(OTHER_ID), True, [ORDERS], False),
         (MixedCluster(), True, [ORDERS], False),
         # The cluster does not tier: it may only store the metadata of another cluster.
-        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [ORDERS], False),
+        (MixedCluster(tiering=NOBODY).with_metadata_topic(TOPIC_ID), True, [ORDERS], False),
         # The cluster has another topic of the metadata.
-        (MixedCluster(tiering=-1, known={OTHER_ID}), False, [ORDERS, BILLS], True),
-        (MixedCluster(tiering=-1), False, [ORDERS, BILLS], False),
+        (MixedCluster(tiering=NOBODY, known={OTHER_ID}), False, [ORDERS, BILLS], True),
+        (MixedCluster(tiering=NOBODY), False, [ORDERS, BILLS], False),
         # Only tierctl wrote the metadata, and only for this topic.
-        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL], True),
-        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL, BILLS], False),
-        (MixedCluster(tiering=-1).with_metadata_topic(OTHER_ID), True, [BY_TIERCTL], False),
+        (MixedCluster(tiering=NOBODY).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL], True),
+        (MixedCluster(tiering=NOBODY).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL, BILLS], False),
+        (MixedCluster(tiering=NOBODY).with_metadata_topic(OTHER_ID), True, [BY_TIERCTL], False),
     ],
 )
 @pytest.mark.parametrize("exists", [True, False])

@@ -78,7 +78,7 @@ def _make(line: str) -> None:
 
 
 def _pip(line: str) -> None:
-    """Require that the package and its extras exist. tests/cli/test_wheel.py installs it by pip."""
+    """Require that the package and its extras exist. tests/cli/test_docs.py installs it by pip."""
     found = re.fullmatch(
         r"(?:pip|pipx) install (?:--prefix /usr/local )?'?(\.|tierctl)(?:\[([a-z0-9,]+)\])?'?", line
     )

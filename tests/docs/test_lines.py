@@ -1,14 +1,10 @@
-"""Every command line in running text runs: in prose, tables, man pages, comments and unit files.
-
-A line of tierctl is either a mention, which names a command and has no option, or it runs with the README's
-profile on captured data. Lines of other programs run as `programs.PROGRAMS` states.
-"""
+"""Every command line runs: in blocks of code, prose, tables, man pages, comments and unit files."""
 
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +13,9 @@ from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST
 
 from tests.cli.shell import environment, tierctl
 from tests.docs import programs
-from tests.docs.documents import CONTRIBUTING, DOCUMENTS, Command, Document
+from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Command, Document
 from tests.docs.lines import VARIABLE, commands, in_spans, in_text, lines_of_texts, modes, texts_of_code
-from tests.docs.running import replaced
+from tests.docs.running import replaced, run_all, write_profile
 from tests.docs.world import captured_files, profile_environment
 
 TEXTS = lines_of_texts()
@@ -144,3 +140,18 @@ def test_openssl_verifies_a_list_of_erased_records(run: Callable[[str], None], t
     listed.write_bytes(listed.read_bytes().replace(b"orders", b"order5", 1))
     with pytest.raises(subprocess.CalledProcessError):
         shell(shlex.split(VERIFY_LIST[-1]))
+
+
+@pytest.fixture
+def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object]:
+    """Return the values that replace names in command lines: captured data, and empty folders."""
+    return captured_files(capture, tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_command_lines_run(document: Document, names: Mapping[str, object], tmp_path: Path) -> None:
+    if document is not README and document.blocks("toml"):
+        write_profile(document, names, tmp_path)
+    elsewhere = ("asks_cluster", "runs_spark", "is_stock_consumer")
+    mine = (each for each in document.commands if not any(getattr(each, name) for name in elsewhere))
+    run_all(mine, names, tmp_path)

@@ -1,4 +1,4 @@
-"""Names and figures in the README and in the manual are real."""
+"""Names and figures in the README and in the manual are real, and their errors are those of the code."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tierctl.cli.docs.man import names
-from tierctl.cli.docs.messages import Node, command_tree
+from tierctl.cli.docs.messages import Message, Node, command_tree, sections
 from tierctl.cli.docs.write import files
 from tierctl.report.formatters.records import Records
 
 from tests.bench import figures
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Document
-from tests.docs.lines import in_spans
+from tests.docs.lines import in_spans, texts_of_code
 from tests.wire.metadata.samples import golden
 
 _UNITS = r"[µmn]?s|seconds|[KMG]B|[MG]iB/s|times as|records/s|segments a second"
@@ -128,3 +128,33 @@ def test_the_formatter_of_the_manual_prints_records() -> None:
     first, second = found["Shout"]({"sep": "?"}).lines(records)
     assert first.startswith("4? RemoteLogSegmentMetadata(")
     assert second.startswith("5? ")
+
+
+def documented() -> dict[str, Message]:
+    """Return each message of a man page once, by its text."""
+    return {
+        row.text: row
+        for node in command_tree().walk()
+        for section in sections(node)
+        for row in section.messages
+    }
+
+
+@cache
+def joined_texts() -> str:
+    return "\n".join(texts_of_code())
+
+
+def fixed_parts(text: str) -> list[str]:
+    """Return the parts of a documented text that are the same in every error."""
+    parts = re.split(r"\.\.\.|;|\b(?:expected|found)\b|\b[A-Z][A-Z_]*\b", text)
+    stripped = (part.strip(' :"(),') for part in parts)
+    return [part for part in stripped if len(part) >= 8]
+
+
+@pytest.mark.parametrize("text", documented())
+def test_a_documented_error_is_in_the_code(text: str) -> None:
+    texts = joined_texts()
+    parts = fixed_parts(text)
+    assert parts, "no part of the text is fixed"
+    assert [part for part in parts if part not in texts] == []

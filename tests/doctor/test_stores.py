@@ -1,7 +1,7 @@
 """Checks of stores, each once with the fault and once without, on real servers where possible."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tierctl.storage.stores.s3 import store as s3_store
 from tierctl.storage.stores.s3.client import s3_client
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
+from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server, keys_in, s3_call
 
 _HOUR_MS = 3_600_000
@@ -278,3 +279,28 @@ def test_hdfs(hdfs: str) -> None:
         *PROBED,
     ):
         assert examined(check, remote=hdfs).severity is NOT_CHECKED
+
+
+@pytest.mark.parametrize(
+    ("lacks", "problems"),
+    [
+        ([], set()),
+        ([Lack.CONDITIONS, Lack.DELETE_OBJECTS_400], {DoctorCheck.STORE_CONDITIONS, DoctorCheck.STORE_LEASE}),
+        ([Lack.CHECKSUMS], {DoctorCheck.STORE_WRITE}),
+        ([Lack.WRITES_FORBIDDEN], {DoctorCheck.STORE_WRITE}),
+        ([Lack.READS_FORBIDDEN], {DoctorCheck.STORE_READ}),
+        ([Lack.LISTINGS], {DoctorCheck.STORE_LIST}),
+        ([Lack.DELETES_FORBIDDEN], {DoctorCheck.STORE_DELETE}),
+    ],
+    ids=lambda each: ",".join(sorted(one.name for one in each)) if each else "none",
+)
+def test_refusals_are_problems_with_a_fix(
+    monkeypatch: pytest.MonkeyPatch, lacks: Collection[Lack], problems: set[DoctorCheck]
+) -> None:
+    with LackingStore(lacks) as store:
+        store.found(monkeypatch)
+        results = doctor(DoctorRequest(remote=f"s3://{BUCKET}/tier", probe_writes=True)).results
+        found = {each.check: each for each in results if each.severity is Severity.ERROR}
+        assert found.keys() == problems
+        assert all(each.fix for each in found.values())
+        assert bool(store.objects) is (Lack.DELETES_FORBIDDEN in lacks)

@@ -90,7 +90,7 @@ class Story:
             "Start the brokers.": self.start,
             "A broker ran without the events: stop the brokers.": self.run_without_metadata,
             "Start them, now that the files are put back.": self.start,
-            # One broker here; test_rebuild_hosts.py has several.
+            # One broker here; test_rebuild_stopped.py has several.
             "The metadata topic is lost on brokers 1 and 2: stop both, and start none.": self.lose_metadata,
             "Copy rebuild.plan to the host of broker 2, then on each of the two hosts:": lambda: None,
             "Start the brokers once both hosts have printed the same digest.": self.start,

@@ -1,16 +1,32 @@
-"""Folders that are not current logs, and partitions that occur twice (LogManager.loadLog)."""
+"""Folders that are not current logs, logs of running brokers, and the lock of a log directory."""
 
+import json
 import shutil
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tierctl.errors import CorruptInputError, TierctlError
-from tierctl.locallog import FolderKind, left_out_folders, list_partitions, read_log_dirs
+from tierctl.errors import CorruptInputError, SafetyRefusal, TierctlError
+from tierctl.files import broker_kept_out
+from tierctl.locallog import (
+    FolderKind,
+    ensure_stopped,
+    is_locked,
+    left_out_folders,
+    list_partitions,
+    read_log_dirs,
+)
 from tierctl.locallog.folders import distinct_dirs
-from tierctl.model import LocalLog, TopicPartition
+from tierctl.model import LocalLog, TopicPartition, Uuid
+from tierctl.wire.files.checkpoints import write_partition_metadata
 
+from tests.cli.shell import tierctl
 from tests.locallog.made import PARTITION, TOPIC_ID, batch, write_log
+from tests.support.broker_lock import can_start, running_broker
 
 UNIQUE = "5bdc1fcf2ea94c4aa0b0b1a8"
 
@@ -128,3 +144,159 @@ def test_a_folder_that_a_running_broker_has_renamed_meanwhile_is_no_duplicate(
     monkeypatch.setattr("tierctl.locallog.log_end.read_log", and_then_moved)
     logs = read_log_dirs(dirs)
     assert [log.directory.parent for log in logs if log.topic_partition == PARTITION] == [dirs[1]]
+
+
+REPLICAS = 20
+READ_BYTES_MAX = 32 << 10
+"""Bytes that are read of one replica, whose two preallocated indexes have 20 MiB."""
+SUFFIXES = {".log", ".index", ".timeindex", ".snapshot"}
+
+_opened: list[Counter[Path]] = []
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _opened and isinstance(arguments[0], str):
+        _opened[-1][Path(arguments[0])] += 1
+
+
+@contextmanager
+def _opened_files() -> Iterator[Counter[Path]]:
+    """Yield how often each file is opened meanwhile."""
+    if not _opened:
+        sys.addaudithook(_hook)  # It can't be removed.
+    _opened.append(Counter())
+    yield _opened[-1]
+    _opened.append(Counter())
+
+
+def _write(folder: Path, *, preallocated: bool) -> Path:
+    segments = [[batch(n, 2) for n in range(base, base + 20, 2)] for base in (0, 20, 40)]
+    for number in range(REPLICAS):
+        partition = TopicPartition("made", number)
+        write_log(
+            folder, segments, partition=partition, preallocated=preallocated, snapshots={20: (), 40: ()}
+        )
+    return folder
+
+
+@pytest.mark.parametrize("how", ["crashed", "clean shutdown"])
+def test_preallocated_indexes_say_what_trimmed_ones_say(tmp_path: Path, how: str) -> None:
+    whole = _write(tmp_path, preallocated=False)
+    if how == "clean shutdown":
+        (whole / ".kafka_cleanshutdown").touch()
+    expected = read_log_dirs([whole])
+    for folder in whole.iterdir():
+        if folder.is_dir():
+            for path in (*folder.glob("*40.index"), *folder.glob("*40.timeindex")):
+                with path.open("ab") as file:
+                    file.truncate((10 << 20) // 24 * 24)
+    assert read_log_dirs([whole]) == expected
+
+
+def _read_bytes() -> int:
+    """Return the number of bytes that this process has read so far."""
+    return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["rchar"])
+
+
+def test_a_status_reads_little_and_each_file_once(tmp_path: Path) -> None:
+    data, settings = _write(tmp_path / "data", preallocated=True), tmp_path / "topics.properties"
+    settings.write_text("made.remote.storage.enable=true\n")
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", settings)
+    made = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
+    assert made.out.count("copy_segment") == 2, made.err
+    for command in (("status",), ("explain", "made", str(REPLICAS - 1)), ("report",)):
+        tierctl(*command, *where)  # The modules that it needs are read before.
+        before = _read_bytes()
+        with _opened_files() as files:
+            ran = tierctl(*command, *where)
+        assert ran.code == 0, ran.err
+        assert _read_bytes() - before < REPLICAS * READ_BYTES_MAX
+        in_logs = {p: n for p, n in files.items() if data in p.parents and p.suffix in SUFFIXES}
+        assert {path.suffix for path in in_logs} >= {".log", ".timeindex", ".snapshot"}
+        assert not {path for path, count in in_logs.items() if count > 1}, command
+
+
+@pytest.mark.parametrize(("settings", "is_read"), [("", False), ("false", False), ("true", True)])
+def test_a_status_reads_no_log_of_an_untiered_topic(tmp_path: Path, settings: str, is_read: bool) -> None:
+    data, other, configs = tmp_path / "data", tmp_path / "other", tmp_path / "topics.properties"
+    write_log(data, [[batch(0)], [batch(1)]], preallocated=True)
+    configs.write_text("made.remote.storage.enable=true\n")
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", configs)
+    made = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
+    assert made.code == 0, made.err
+    tiered = tierctl("status", *where, "--output", "json")
+    plain = write_log(other, [[batch(0)], [batch(1)]], partition=TopicPartition("plain", 0))
+    (plain / "partition.metadata").write_bytes(write_partition_metadata(Uuid("PL8Mw9uDS32Q2fp63a9ugA")))
+    where = (*where, "--log-dir", other)
+    if settings:
+        configs.write_text(f"{configs.read_text()}plain.remote.storage.enable={settings}\n")
+    with _opened_files() as files:
+        ran = tierctl("status", *where, "--output", "json")
+    assert ran.code == 0, ran.err
+    assert {path.name for path in files if plain in path.parents} >= {"partition.metadata"}
+    assert any(path.suffix in SUFFIXES for path in files if plain in path.parents) is is_read
+    assert ("the copy lag is unknown for plain: no settings state" in ran.err) is (not settings)
+    rows = [row for row in json.loads(ran.out) if row["topic"] == "made"]
+    assert rows == json.loads(tiered.out)
+    mistyped = configs.read_text().replace("plain", "plian") + "plian.retention.ms=1\n"
+    configs.write_text(mistyped)
+    assert 'did you mean "plain"?' in tierctl("status", *where).err
+
+
+def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    assert not is_locked(tmp_path)
+    with running_broker(tmp_path):
+        assert is_locked(tmp_path)
+        assert is_locked(tmp_path)
+        with pytest.raises(SafetyRefusal, match="running broker"):
+            ensure_stopped(tmp_path)
+    assert not is_locked(tmp_path)
+    ensure_stopped(tmp_path)
+
+
+def test_asking_does_not_take_the_lock(tmp_path: Path) -> None:
+    """A broker that starts at this moment must not fail because of the query."""
+    (tmp_path / ".lock").touch()
+    is_locked(tmp_path)
+    with running_broker(tmp_path):
+        pass
+
+
+def test_a_directory_without_a_lock_file(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path)
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_what_can_not_be_told_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(SafetyRefusal, match="can't be queried"):
+        is_locked(tmp_path)
+
+
+def test_a_lock_of_this_process_is_kept_until_its_last_block_ends(tmp_path: Path) -> None:
+    """POSIX locks end when the process closes any descriptor of the file."""
+    (tmp_path / ".lock").touch()
+    outer, inner = broker_kept_out(tmp_path), broker_kept_out(tmp_path / "." / "")
+    with outer:
+        with inner:
+            ensure_stopped(tmp_path)
+            assert not can_start(tmp_path)
+        assert not is_locked(tmp_path)
+        assert not can_start(tmp_path)
+    assert can_start(tmp_path)
+    first, second = broker_kept_out(tmp_path), broker_kept_out(tmp_path)
+    first.__enter__()
+    with second:
+        first.__exit__(None, None, None)
+        assert not can_start(tmp_path)
+    assert can_start(tmp_path)
+
+
+def test_a_lock_that_a_broker_holds_is_refused_each_time(tmp_path: Path) -> None:
+    with running_broker(tmp_path):
+        for _ in range(2):
+            with pytest.raises(SafetyRefusal, match="a broker is running"), broker_kept_out(tmp_path):
+                pass
+    with broker_kept_out(tmp_path):
+        assert not can_start(tmp_path)

@@ -1,14 +1,19 @@
-"""The registry of settings; no other module names a setting of Kafka."""
+"""The registry of settings, their defaults and versions, and the names and values that Kafka refuses."""
 
 import ast
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import tierctl
 from tierctl.errors import UsageError
 from tierctl.model.settings import SETTINGS, TABLES, broker, clients, topic
-from tierctl.model.settings.scopes import Scope, Table, Type
+from tierctl.model.settings.known import require_bounds, unknown_client_names, unknown_names
+from tierctl.model.settings.scopes import KafkaVersion, Scope, Table, Type
+from tierctl.model.settings.topic import BrokerDefaults, CopyLag, TopicConfig
+
+from tests.support.kafka import KafkaRelease
 
 ROOT = Path(tierctl.__file__).parent
 
@@ -129,3 +134,173 @@ def test_only_the_registry_names_settings() -> None:
     allowed = OTHER_LIBRARIES.keys()
     assert {file: names for file, names in found.items() if file not in allowed} == {}
     assert allowed <= found.keys()
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "lag"),
+    [
+        ({}, {}, CopyLag(ms=0)),
+        ({}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=5)),
+        # Kafka's default of the lag in ms is 0, so a lag in bytes alone has no effect.
+        ({}, {"log.remote.copy.lag.bytes": "5"}, CopyLag(ms=0)),
+        ({}, {"log.remote.copy.lag.ms": "5", "log.remote.copy.lag.bytes": "0"}, CopyLag(ms=0)),
+        ({"remote.copy.lag.ms": "0"}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=0)),
+        ({"remote.copy.lag.bytes": "7"}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=5, bytes=7)),
+        # -1 means the local retention of the topic or the broker; if that is -2, it means the retention.
+        ({}, {"log.remote.copy.lag.ms": "-1", "log.local.retention.ms": "9"}, CopyLag(ms=9)),
+        ({"local.retention.ms": "8"}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=8)),
+        ({}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=7 * DAY_MS)),
+        ({}, {"log.remote.copy.lag.ms": "-1", "log.retention.hours": "24"}, CopyLag(ms=DAY_MS)),
+        (
+            {},
+            {"log.remote.copy.lag.ms": "-1", "log.retention.minutes": "2", "log.retention.hours": "24"},
+            CopyLag(ms=120_000),
+        ),
+        (
+            {},
+            {"log.remote.copy.lag.ms": "-1", "log.retention.ms": "3", "log.retention.minutes": "2"},
+            CopyLag(ms=3),
+        ),
+        ({"retention.ms": "6"}, {"log.remote.copy.lag.ms": "-1", "log.retention.ms": "3"}, CopyLag(ms=6)),
+        ({}, {"log.remote.copy.lag.ms": "-1", "log.retention.ms": "-1"}, CopyLag(ms=None)),
+        (
+            {"remote.copy.lag.ms": "4"},
+            {"log.remote.copy.lag.bytes": "-1", "log.retention.bytes": "11"},
+            CopyLag(ms=4, bytes=11),
+        ),
+    ],
+)
+def test_copy_lag(topic: Mapping[str, str], broker: Mapping[str, str], lag: CopyLag) -> None:
+    assert TopicConfig.from_settings(topic, BrokerDefaults(settings=broker)).copy_lag == lag
+
+
+def test_a_lag_above_the_local_retention_is_refused_where_the_topic_states_it() -> None:
+    with pytest.raises(UsageError, match=r"remote\.copy\.lag\.ms=6 is above .* of 5"):
+        TopicConfig.from_settings({"remote.copy.lag.ms": "6", "local.retention.ms": "5"})
+    of_broker = BrokerDefaults(settings={"log.remote.copy.lag.ms": "6"})
+    assert TopicConfig.from_settings({"local.retention.ms": "5"}, of_broker).copy_lag == CopyLag(ms=6)
+
+
+def test_the_retention_of_a_broker_limits_no_topic() -> None:
+    brokers = BrokerDefaults(settings={"log.retention.ms": "5", "log.retention.bytes": "6"})
+    config = TopicConfig.from_settings({}, brokers)
+    assert (config.retention_ms, config.retention_bytes) == (-1, -1)
+
+
+def test_a_cleanup_policy_of_a_broker_is_that_of_its_topics() -> None:
+    brokers = BrokerDefaults(settings={"log.cleanup.policy": "compact"})
+    assert TopicConfig.from_settings({}, brokers).cleanup_policy == {"compact"}
+    assert TopicConfig.from_settings({"cleanup.policy": "delete"}, brokers).cleanup_policy == {"delete"}
+
+
+@pytest.mark.parametrize(
+    ("version", "lag", "disabled"),
+    [
+        ("3.8", CopyLag(), False),
+        ("3.9", CopyLag(), True),
+        ("4.3", CopyLag(), True),
+        ("4.4", CopyLag(ms=5), True),
+    ],
+)
+def test_settings_that_a_version_does_not_have_decide_nothing(
+    version: str, lag: CopyLag, disabled: bool
+) -> None:
+    brokers = BrokerDefaults(version=KafkaVersion.parse(version), settings={"log.remote.copy.lag.ms": "5"})
+    config = TopicConfig.from_settings({"remote.log.copy.disable": "true"}, brokers)
+    assert (config.copy_lag, config.is_copy_disabled) == (lag, disabled)
+    assert config.kafka_version == KafkaVersion.parse(version)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("log.retention.hour", "log.retention.hours"),
+        ("remote.log.storage.system.enabled", "remote.log.storage.system.enable"),
+        ("num.io.thread", "num.io.threads"),
+        ("remote.log.metadata.topic.num.partition", "remote.log.metadata.topic.num.partitions"),
+        ("ssl.keystore.locaton", "ssl.keystore.location"),
+        ("qqqq", None),
+    ],
+)
+def test_unknown_names(name: str, nearest: str | None) -> None:
+    found = [each[:2] for each in unknown_names({name: "x", "log.dirs": "/data"})]
+    assert found == [(name, nearest)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("num.io.threads", "zookeeper.connect", "controller.quorum.voters", "group.share.enable"),
+        *("sasl.enabled.mechanisms", "ssl.keystore.location", "log.message.format.version"),
+        *("listener.name.external.ssl.keystore.location", "rsm.config.anything", "rlmm.config.anything"),
+        *("super.users", "config.providers.file.class", "remote.log.metadata.common.client.client.id"),
+        "errors.deadletterqueue.topic.name.prefix",
+    ],
+)
+def test_settings_that_some_kafka_knows(name: str) -> None:
+    assert list(unknown_names({name: "x"})) == []
+
+
+def test_plugins_with_prefixes_of_their_own() -> None:
+    settings = {"remote.log.storage.manager.impl.prefix": "tier.", "tier.what": "x", "tiers.what": "x"}
+    assert [name for name, *_ in unknown_names(settings)] == ["tiers.what"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("remote.log.metadata.custom.metadata.max.bytes", "-1", "of at least 0"),
+        ("remote.log.manager.task.retry.jitter", "0.6", "from 0 to 0.5"),
+        ("remote.log.manager.thread.pool.size", "0", "of at least 1"),
+        ("log.cleanup.policy", "compcat", "one of compact, delete"),
+        ("log.local.retention.ms", "-3", "of at least -2"),
+    ],
+)
+def test_bounds(name: str, value: str, bound: str) -> None:
+    with pytest.raises(UsageError, match=rf"server\.properties: {name}='{value}' is not .*{bound}"):
+        require_bounds({name: value}, "server.properties")
+
+
+AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+KAFKA = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+CLIENT = "rlmm.config.remote.log.metadata.common.client."
+
+
+@pytest.mark.parametrize(
+    ("name", "plugin", "nearest"),
+    [
+        ("rsm.config.chunk.sizes", AIVEN, "rsm.config.chunk.size"),
+        ("rsm.config.storage.s3.buckt.name", AIVEN, "rsm.config.storage.s3.bucket.name"),
+        ("rsm.config.storage.s3.bucket.name", AIVEN, None),
+        ("rsm.config.encryption.key.pairs.k.public.key.fil", AIVEN, None),
+        ("rsm.config.delete.on.clos", KAFKA, "rsm.config.delete.on.close"),
+        ("rsm.config.chunk.sizes", "x.OtherPlugin", None),
+        (f"{CLIENT}security.protocl", AIVEN, f"{CLIENT}security.protocol"),
+        (f"{CLIENT.replace('common', 'comon')}security.protocol", AIVEN, f"{CLIENT}security.protocol"),
+        (f"{CLIENT}max.poll.records", AIVEN, None),
+        ("remote.log.storage.enable", AIVEN, "remote.log.storage.system.enable"),
+    ],
+)
+def test_misspelt_names_of_tiering(name: str, plugin: str, nearest: str | None) -> None:
+    settings = {"remote.log.storage.manager.class.name": plugin, name: "x"}
+    found = [(each.nearest, each.is_misspelt) for each in unknown_names(settings)]
+    assert found == ([] if nearest is None else [(nearest, True)])
+
+
+@pytest.mark.kafka
+def test_the_names_of_kafkas_own_clients_are_known(kafka: KafkaRelease, tmp_path: Path) -> None:
+    source = tmp_path / "Names.java"
+    source.write_text(
+        "import org.apache.kafka.clients.admin.*; import org.apache.kafka.clients.consumer.*;\n"
+        "import org.apache.kafka.clients.producer.*;\n"
+        "public class Names { public static void main(String[] a) {\n"
+        "ProducerConfig.configNames().forEach(System.out::println);\n"
+        "ConsumerConfig.configNames().forEach(System.out::println);\n"
+        "AdminClientConfig.configNames().forEach(System.out::println); } }\n"
+    )
+    names = kafka.run(str(source)).split()
+    assert len(names) > 100
+    assert [each for each in unknown_client_names(dict.fromkeys(names, "x")) if each.is_misspelt] == []

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from tierctl.errors import AuthenticationError, NotFoundError
-from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
-from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.local import ClusterLog, TopicFacts
 from tierctl.read.readable_log import reliable_leader_log, reliable_leader_logs
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID
+from tests.support.fake_cluster import FakeCluster, cluster_log, topic_facts
 
 LEADERS = {0: 1, 1: 2, 2: None}
 """Leaders by partition of the topic orders; broker 1 tiers, broker 2 no longer does."""
@@ -17,46 +18,23 @@ TIERED, FORGOTTEN, LEADERLESS = (TopicIdPartition(TOPIC_ID, "orders", number) fo
 GONE = TopicIdPartition(OTHER_ID, "orders", 0)
 
 
-class Cluster:
+class Cluster(FakeCluster):
     def __init__(self, *, tells_settings: bool = True) -> None:
+        orders = topic_facts("orders", TOPIC_ID, [*LEADERS.values()])
+        super().__init__(facts={"orders": orders}, tiering=[1])
         self.tells_settings = tells_settings
         self.asked = 0
-
-    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        parts = tuple(
-            PartitionFacts(partition=n, leader=b, replicas=(), in_sync=()) for n, b in LEADERS.items()
-        )
-        topic = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=parts, is_internal=False)
-        return {"orders": topic} if "orders" in names else {}
 
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
         self.asked += 1
         if GONE in partitions:
             raise NotFoundError("made anew")
-        return [_log(p, leader) for p in partitions if (leader := LEADERS[p.partition]) is not None]
-
-    def brokers(self, ids: Collection[int]) -> tuple[BrokerFacts, ...]:
-        return tuple(BrokerFacts(broker_id=b, host="b", port=1, tiers=b == 1) for b in sorted(ids))
+        return [cluster_log(p, leader) for p in partitions if (leader := LEADERS[p.partition]) is not None]
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
         if not self.tells_settings:
             raise AuthenticationError("no")
-        return {name: TopicConfig(remote_storage_enable=True) for name in names}
-
-
-def _log(partition: TopicIdPartition, leader: int) -> ClusterLog:
-    return ClusterLog(
-        topic_id_partition=partition,
-        leader=leader,
-        leader_epochs=(EpochEntry(0, 0),),
-        log_start_offset=0,
-        local_log_start_offset=50,
-        high_watermark=100,
-        last_stable_offset=100,
-        log_end_offset=100,
-        latest_tiered_offset=79,
-        local_log_bytes=None,
-    )
+        return super().topic_configs(names)
 
 
 @pytest.mark.parametrize("tells_settings", [True, False])
@@ -76,8 +54,7 @@ def test_believed(tells_settings: bool) -> None:
 def test_one_that_is_deleted_meanwhile_takes_no_other_along() -> None:
     class Racing(Cluster):
         def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
-            again = TopicFacts(topic="again", topic_id=OTHER_ID, partitions=(), is_internal=False)
-            return super().topics(names) | {"again": again}
+            return super().topics(names) | {"again": topic_facts("again", OTHER_ID, [])}
 
         def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
             if any(p.topic == "again" for p in partitions):

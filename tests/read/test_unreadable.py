@@ -1,15 +1,23 @@
-"""`fetch` of segments whose key is missing or whose objects are refused: errors, and the other records."""
+"""Segments that can't be read, tiers of Aiven's plugin, and facts that prove a complete history."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from Crypto.PublicKey import RSA
+from tierctl.cli.entry import run
 from tierctl.errors import ExitCode
+from tierctl.locallog import read_log_dirs
+from tierctl.model import Selection
+from tierctl.model.location import TruncatedMetadata
+from tierctl.read.readable_log import EvidenceSources, examine_histories
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.cli.shell import tierctl
 from tests.locallog.made import damage_last_batch
+from tests.metadata.topics import manager_at
 from tests.support.lacking_store import BUCKET, LackingStore
 
 Capture = Callable[[str], Path]
@@ -104,3 +112,84 @@ def test_the_damaged_end_of_a_log(capture: Capture, tmp_path: Path) -> None:
     assert ran.code == 7, ran.err
     assert [int(line) for line in ran.lines][-1] == first_lost - 1
     assert f"of {max((logs / 'clicks-1').glob('*.log'))}: expected CRC-32C" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata"),
+    [
+        ("aiven-plain", "of the broker"),
+        ("aiven-plain", "rebuilt"),
+        ("aiven-encrypted", "rebuilt in memory"),
+    ],
+)
+def test_every_record_of_the_captures(
+    capture: Capture, tmp_path: Path, name: str, metadata: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture(name)
+    tier = [f"--remote={root / 'bucket'}", "--layout=aiven"]
+    if name == "aiven-encrypted":
+        tier += ["--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}"]
+    topic_in = {
+        "of the broker": f"--metadata={root / 'broker-logs'}",
+        "rebuilt": f"--metadata={tmp_path / 'new'}",
+        "rebuilt in memory": "--rebuild",
+    }[metadata]
+    if metadata == "rebuilt":
+        assert run(["rebuild", topic_in, *tier, "--apply"]) == 0
+        capsys.readouterr()
+    # The local log has the newest records, which are not in the tier.
+    fetch = ["fetch", topic_in, *tier, "--log-dir", str(root / "broker-logs")]
+    answers = sorted((root / "answers").glob("*.read_*.jsonl"))
+    assert len(answers) == 6
+    for answer in answers:
+        name_of_log, isolation, _ = answer.name.split(".")
+        topic, _, partition = name_of_log.rpartition("-")
+        chosen = ["--topic", topic, "--partition", partition, "--isolation", isolation, "--binary=sha256"]
+        assert run([*fetch, *chosen]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        found = [(row["offset"], row["timestamp_ms"], row["key"], row["value"]) for row in rows]
+        expected = [json.loads(line) for line in answer.read_text().splitlines()[1:]]
+        assert found == [(e["offset"], e["timestamp"], e["key"], e["value"]) for e in expected]
+        assert found
+
+
+REFUSE = TruncatedMetadata.REFUSE
+
+
+@pytest.fixture
+def root(capture: Callable[[str], Path]) -> Path:
+    return capture("finite-metadata")
+
+
+def incomplete(metadata: Path, sources: EvidenceSources) -> set[str]:
+    """Return the names of the partitions whose history is not known to be complete."""
+    state = manager_at(metadata).refresh()
+    return {str(partition.topic_partition) for partition in examine_histories(state, sources, REFUSE)}
+
+
+def test_a_log_start_without_a_checkpoint_proves_nothing(root: Path, tmp_path: Path) -> None:
+    """Without the checkpoint, the first local segment counts as the log start, above all remote segments."""
+    for folder in ("expiring-0", "keeplocal-0", "orders-0", "quiet-0"):
+        shutil.copytree(root / "after" / folder, tmp_path / folder)
+    sources = EvidenceSources(selection=Selection(), logs=lambda: read_log_dirs([tmp_path]))
+    assert incomplete(root / "after", sources) == {"expiring-0", "keeplocal-0", "orders-0", "quiet-0"}
+    shutil.copy(root / "after" / "log-start-offset-checkpoint", tmp_path)
+    assert incomplete(root / "after", sources) == set()
+
+
+@pytest.mark.parametrize(
+    ("tier", "expected"),
+    [
+        ("after-remote", {"keeplocal-0", "orders-0"}),
+        ("empty", {"expiring-0", "keeplocal-0", "orders-0"}),
+    ],
+)
+def test_a_tier_without_any_known_object_proves_nothing(
+    root: Path, tmp_path: Path, tier: str, expected: set[str]
+) -> None:
+    folder = root / tier if tier != "empty" else tmp_path
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    remote = open_tier(TierSpec.from_settings(folder.as_uri(), {}))
+    sources = EvidenceSources(selection=Selection(), remote=lambda: remote)
+    assert incomplete(root / "after", sources) == expected
+    remote.close()

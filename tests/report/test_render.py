@@ -1,18 +1,28 @@
-"""Rows as table, json, jsonl and csv: complete, escaped, and streamed."""
+"""Rows as table, json, jsonl and csv; --columns, --sort, --limit and --no-header; messages at a terminal."""
 
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, TypedDict
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.cli.app import leaves
+from tierctl.cli.docs.write import kinds_of_rows
+from tierctl.commands.segments import TOPIC_SIZES
+from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.report import printable, render, render_object
+from tierctl.report import bars, printable, render, render_object
+from tierctl.report import console as console_module
 from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.console import Console
 from tierctl.report.render import View
 
 FORMATS = ("table", "json", "jsonl", "csv")
@@ -188,3 +198,183 @@ def test_a_row_that_is_written_in_pieces_says_the_same(fmt: str) -> None:
             if fmt == "jsonl"
             else json.loads(text) == rows
         )
+
+
+VIEWED = [
+    {"topic": "b", "topic_id": "B", "partitions": 1, "segments": 7, "log_bytes": 10, "objects": None},
+    {"topic": "a", "topic_id": "A", "partitions": 2, "segments": 7, "log_bytes": 30, "objects": 2},
+    {"topic": "c", "topic_id": "C", "partitions": 3, "segments": 1, "log_bytes": 20, "objects": 9},
+]
+
+
+def printed(fmt: str, **view: Any) -> str:
+    out = io.StringIO()
+    render(VIEWED, fmt, TOPIC_SIZES, View(**view), stream=out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ([], "bac"),
+        (["-topic"], "cba"),
+        (["-segments", "-log_bytes"], "abc"),
+        (["size"], "bca"),
+        (["objects"], "acb"),
+        (["-objects"], "cab"),
+    ],
+)
+def test_rows_are_sorted(sort: list[str], order: str) -> None:
+    """Null is last in both directions, and the order is the same in every format."""
+    assert "".join(json.loads(line)["topic"] for line in printed("jsonl", sort=sort).splitlines()) == order
+    assert "".join(row["topic"] for row in json.loads(printed("json", sort=sort))) == order
+    assert "".join(row["topic"] for row in csv.DictReader(io.StringIO(printed("csv", sort=sort)))) == order
+    assert "".join(line[0] for line in printed("table", sort=sort).splitlines()[1:]) == order
+
+
+def test_columns_are_those_asked_for() -> None:
+    view = {"columns": ["log_bytes", "topic"]}
+    assert json.loads(printed("json", **view))[0] == {"log_bytes": 10, "topic": "b"}
+    assert printed("csv", **view).splitlines()[:2] == ["log_bytes,topic", "10,b"]
+    assert printed("table", **view).splitlines()[:2] == ["log_bytes  topic", "       10  b"]
+
+
+def test_a_limit_prints_fewer_rows_and_counts_them_all() -> None:
+    out = io.StringIO()
+    shown = render(iter(VIEWED), "jsonl", TOPIC_SIZES, View(limit=1), stream=out)
+    assert (out.getvalue().count("\n"), shown.rows) == (1, 3)
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv"])
+def test_no_header(fmt: str) -> None:
+    assert printed(fmt, no_header=True).splitlines()[0].split(",")[0].split()[0] == "b"
+
+
+@pytest.mark.parametrize("view", [{"columns": ["sizes"]}, {"sort": ["-sizes"]}])
+def test_an_unknown_column_is_refused(view: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no column 'sizes'") as raised:
+        View(**view).check(TOPIC_SIZES)
+    assert "log_bytes" in str(raised.value.hint)
+
+
+KINDS = list(kinds_of_rows())
+TYPES = {"string": (str, Path), "integer": (int,), "number": (float,), "boolean": (bool,), "array": (list,)}
+
+
+@pytest.mark.parametrize("columns", KINDS, ids=lambda columns: columns.name)
+def test_descriptions_are_consistent(columns: Columns) -> None:
+    assert set(columns.in_table) <= set(columns.names)
+    assert set(columns.at_terminal) <= set(columns.names)
+    assert set(columns.terminal) <= set(columns.at_terminal)
+    assert min(columns.at_terminal.values()) == 0
+    named = {
+        *columns.below,
+        *columns.notes,
+        *columns.subjects,
+        *columns.substitutes,
+        columns.word,
+        columns.size,
+    }
+    assert named - {None} <= set(columns.names)
+    assert {*columns.subjects.values(), *columns.substitutes.values()} <= set(columns.names)
+    headings = [column.heading for column in columns.all]
+    assert len({*headings, *columns.names}) == len({*columns.names}) + sum(
+        column.heading not in columns.names for column in columns.all
+    )
+    assert len(set(headings)) == len(headings)
+
+
+@pytest.mark.parametrize("columns", KINDS, ids=lambda columns: columns.name)
+def test_fields_have_the_types_of_their_kinds(columns: Columns) -> None:
+    for name, hint in get_type_hints(columns.row).items():
+        if name in columns.by_name:
+            kinds = [get_origin(each) or each for each in get_args(hint) or (hint,)]
+            kinds = [get_origin(hint)] if get_origin(hint) in {list, tuple} else kinds
+            expected = TYPES[columns.by_name[name].kind.json_type]
+            assert all(issubclass(kind, expected) for kind in kinds if kind is not NoneType), name
+
+
+def test_every_command_with_columns_states_its_rows() -> None:
+    without = [
+        words
+        for words, command in leaves()
+        if any("--columns" in option.opts for option in command.options)
+        and not getattr(command.callback, "rows", ())
+    ]
+    assert without == []
+
+
+SETTINGS = "remote.log.copy.disable=true,local.retention.ms=-2,local.retention.bytes=-2"
+COMMAND = f"kafka-configs.sh --alter --entity-name orders --add-config {SETTINGS}"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_command_is_one_line_that_can_be_copied(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    console = Console()
+    console.say(f"disable copying: {COMMAND}")
+    console.command(COMMAND)
+    *said, command = capsys.readouterr().err.splitlines()
+    assert (len(said) > 1) is is_terminal
+    assert command == COMMAND
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    events: list[object] = []
+
+    @contextmanager
+    def amount_bar(title: str, *, unit: str, total: int | None) -> Iterator[object]:
+        events.append((title, unit, total))
+        yield events.append
+        events.append("closed")
+
+    monkeypatch.setattr(bars, "amount_bar", amount_bar)
+    return events
+
+
+def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> None:
+    with console_module.LateBar("reading", unit="events", total=9) as bar:
+        bar.advance(2)
+        bar.advance(3)
+        assert shown == []
+        bar._show()
+        bar.advance(4)
+    assert shown == [("reading", "events", 9), 5, 4, "closed"]
+
+
+def test_work_that_is_over_shows_nothing(shown: list[object]) -> None:
+    with console_module.LateBar("reading", unit="events", total=None) as bar:
+        bar.advance(1)
+    bar._show()
+    assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("terminals", "prints", "is_shown"),
+    [
+        ((True, False), True, True),
+        ((True, True), True, False),
+        ((False, True), False, False),
+    ],
+)
+def test_bars_are_for_terminals(
+    terminals: tuple[bool, bool],
+    prints: bool,
+    is_shown: bool,
+    shown: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(console_module, "DELAY_S", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminals[0], raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminals[1], raising=False)
+    console = Console(prints_meanwhile=prints)
+    with console.bar("outer", unit="files", total=1) as advance, console.bar("inner", unit="files") as inner:
+        inner(1)
+        if is_shown:
+            bar = advance.__self__  # type: ignore[attr-defined]
+            bar._timer.join()
+    assert [event[0] for event in shown if isinstance(event, tuple)] == (["outer"] if is_shown else [])

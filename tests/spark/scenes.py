@@ -13,7 +13,7 @@ from tierctl.model.events import StoredPartitionState
 from tierctl.wire.files import flatfile
 
 from tests.cli.shell import Ran, tierctl
-from tests.cli.test_next_command import repeat_an_entry
+from tests.cli.test_messages import repeat_an_entry
 from tests.pipeline.tables import run as write_tables
 from tests.spark import recovery
 from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered

@@ -1,6 +1,7 @@
-"""Every cell of the table of engines: output and files are the same on both engines."""
+"""Every cell of the table of engines: output, files and counters are the same on both engines."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_building import plan_compaction
 from tierctl.metadata.cache_files import entry_rows
-from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, engines_of
+from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, EngineName, engines_of
 from tierctl.spark import fold
 from tierctl.spark import fold as spark_files
 from tierctl.spark.executors import checked_segments
+from tierctl.storage.throttle import Direction, Fetches, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers
 from tests.spark.clusters import ROOT, Driver, Engine, run_command
-from tests.spark.on_engines import Run, require_same_on_both_engines
-from tests.spark.scenes import CACHES, CODES, SCENES, cache_folder, files_in
-from tests.spark.test_transfers import FETCHED_BYTES, counters
+from tests.spark.on_engines import SPARK, Run, require_same_on_both_engines
+from tests.spark.scenes import CACHES, CODES, SCENES, Capture, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
-
-Capture = Callable[[str], Path]
+from tests.spark.worlds import tiered, untiered
 
 
 def test_every_command_has_a_scene() -> None:
@@ -198,3 +199,69 @@ def test_a_file_that_changed_is_not_replaced(
     assert ran.code == 4
     assert "is not the file that was read" in ran.err
     assert files_in(tmp_path / CACHES) == before
+
+
+FETCHED_BYTES = "kafka_server_brokertopicmetrics_remotefetchbytes_total"
+
+
+def counters(file: Path) -> dict[tuple[str, ...], float]:
+    """Return the counters in a metrics file by name and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
+        if family.type == "counter"
+    }
+
+
+@pytest.mark.usefixtures("spark")
+def test_reads_of_the_source_of_a_copy(capture: Capture, tmp_path: Path) -> None:
+    source = tiered(capture, tmp_path / "source")
+    found = []
+    for engine in EngineName:
+        target = untiered(capture, tmp_path / engine)
+        places = ("--metadata", source.metadata, "--from-remote", source.remote, "--remote", target.remote)
+        more = SPARK if engine is EngineName.SPARK else ()
+        file = tmp_path / f"{engine}.prom"
+        ran = tierctl(
+            *("copy", *places, "--to-metadata", target.metadata, "--apply", "--metrics-file", file, *more)
+        )
+        assert ran.code == 0, ran.err
+        found.append(counters(file))
+    assert found[0] == found[1]
+    assert found[0][FETCHED_BYTES, "payments"] > 0
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("spark")
+def test_waits_of_executors_are_reported(capture: Capture, tmp_path: Path) -> None:
+    world, file = tiered(capture, tmp_path / "world"), tmp_path / "x.prom"
+    limit = ("--throttle-fetch", "2M", "--metrics-file", file)
+    ran = tierctl("verify", *world.where[:4], "--deep", *limit, *SPARK)
+    assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
+    values = dict(line.rsplit(" ", 1) for line in file.read_text().splitlines() if line[0] != "#")
+    name = "kafka_server_remotelogmanager_remote_fetch_throttle_time_"
+    assert 0 < float(values[f"{name}avg"]) <= float(values[f"{name}max"])
+
+
+def test_waits_of_processes_may_overlap() -> None:
+    """A run's wait is that of the process that waited longest; counts and sums cover all processes."""
+    throttle = Throttle(ThrottleSettings())
+    for process, elapsed_s in (("a:1", 2.0), ("b:1", 3.0), ("a:1", 4.0)):
+        waits = {Direction.FETCH: Waits(2, elapsed_s + 1, elapsed_s, elapsed_s)}
+        throttle.add_waits(process, waits)
+    times = throttle.times[Direction.FETCH].ended
+    assert (times.count, times.sum_s, times.max_s, throttle.elapsed_s) == (6, 12.0, 4.0, 6.0)
+
+
+def test_reads_are_added_by_topic() -> None:
+    assert Fetches(1, 2, 3) + Fetches(4, 5, 6) == Fetches(5, 7, 9)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_line_that_ends_a_fetch_counts_topics(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", "-o", "jsonl")
+    here, there = (tierctl("fetch", *where, *more).summary.partition(" (")[0] for more in ((), SPARK))
+    assert here == there
+    assert re.search(r"records of \d topics$", here)

@@ -1,60 +1,39 @@
 """Findings while brokers run: only those that remain after the leader is queried again."""
 
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.segments import ClusterCheck
-from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
+from tierctl.model import EpochEntry, Selection, TopicIdPartition, Uuid
 from tierctl.model.choices import Severity
-from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.model.local import ClusterLog
 from tierctl.state.tier_state import Question, TierState, keep_facts
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
+from tests.support.fake_cluster import FakeCluster, cluster_log, topic_facts
 
 FIRST, SECOND = segment(1, 0, 49, (0, 0)), segment(2, 50, 79, (0, 50))
 THIRD = segment(3, 80, 89, (0, 80))
-LOG = ClusterLog(
-    topic_id_partition=PARTITION,
-    leader=1,
-    leader_epochs=(EpochEntry(0, 0),),
-    log_start_offset=0,
-    local_log_start_offset=80,
-    high_watermark=100,
-    last_stable_offset=100,
-    log_end_offset=100,
-    latest_tiered_offset=79,
-    local_log_bytes=None,
-)
+LOG = cluster_log(PARTITION, local_log_start_offset=80)
 
 
-@dataclass
-class Cluster:
+class Cluster(FakeCluster):
     """Return one log after the other, the last one repeatedly; None is a partition without leader."""
 
-    logs_told: list[ClusterLog | None]
-    topic_id: Any = TOPIC_ID
-    asked: list[str] = field(default_factory=list)
-
-    def topics(self, _names: Collection[str]) -> dict[str, TopicFacts]:
-        part = PartitionFacts(partition=0, leader=1, replicas=(), in_sync=())
-        topic = TopicFacts(topic="orders", topic_id=self.topic_id, partitions=(part,), is_internal=False)
-        return {"orders": topic}
+    def __init__(self, logs_told: list[ClusterLog | None], topic_id: Uuid = TOPIC_ID) -> None:
+        super().__init__(facts={"orders": topic_facts("orders", topic_id, [1])})
+        self.logs_told = logs_told
+        self.asked: list[str] = []
 
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
         self.asked.append("leader")
         told = self.logs_told.pop(0) if len(self.logs_told) > 1 else self.logs_told[0]
         return [told] if told is not None and partitions else []
-
-    def brokers(self, ids: Collection[int]) -> tuple[BrokerFacts, ...]:
-        return tuple(BrokerFacts(broker_id=b, host="b", port=1, tiers=True) for b in ids)
-
-    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
-        return {name: TopicConfig(remote_storage_enable=True) for name in names}
 
 
 def elsewhere(whole: TierState) -> TierState:

@@ -8,10 +8,11 @@ from pathlib import Path
 from tierctl.errors import MetadataError
 from tierctl.kafka.librdkafka import HeldPositions, NotServedError, ServedRecord
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicPartition, Uuid
-from tierctl.model.local import PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.local import PartitionOffsets, TopicFacts
 from tierctl.model.settings.scopes import LATEST, KafkaVersion
 
 from tests.cli.shell import tierctl
+from tests.support.fake_cluster import topic_facts
 
 Key = tuple[str, int]
 
@@ -97,15 +98,7 @@ class Cluster:
 
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return {
-            name: TopicFacts(
-                topic=name,
-                topic_id=self.ids[name],
-                partitions=tuple(
-                    PartitionFacts(partition=number, leader=1, replicas=(1,), in_sync=(1,))
-                    for number in range(self.partitions[name])
-                ),
-                is_internal=False,
-            )
+            name: topic_facts(name, self.ids[name], [1] * self.partitions[name])
             for name in names
             if name in self.ids
         }

@@ -1,4 +1,4 @@
-"""`restore into` a formatted node: the files written for captured tiers, and refused cases."""
+"""`restore into` a formatted node: its files, refused cases, and the file that `backup-config` writes."""
 
 import shutil
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tierctl import commands
-from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.commands.restore import backup_config
+from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
 from tierctl.model.local import SavedTopic, SavedTopics
@@ -22,7 +23,7 @@ from tierctl.wire.files.checkpoints import (
     read_offset_checkpoint,
     read_partition_metadata,
 )
-from tierctl.wire.files.topics_file import write_topics_file
+from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 from tierctl.wire.kraft import config_record, next_producer_id, topic_of
 
 from tests.metadata.topics import state_at
@@ -382,3 +383,20 @@ def test_a_topic_that_was_never_tiered_stays_so(capture: Capture, tmp_path: Path
     assert config_record("local", "cleanup.policy", "compact") in values
     assert config_record("sensors", "remote.storage.enable", "true") in values
     assert not [each for each in values if each[:2] == b"\x01\x04" and b"local" in each and b"remote" in each]
+
+
+ORDERS = SavedTopic(topic="orders", topic_id=Uuid.from_bytes(bytes(range(16))), partitions=3, settings={})
+SAVED = SavedTopics(topics={"orders": ORDERS}, cluster_id="abc", saved_ms=1000)
+
+
+def test_the_file_gives_the_topics_back() -> None:
+    data = backup_config.file_of(SAVED, Path("topics.yaml"))
+    assert read_topics_file(data, "topics.yaml") == SAVED
+
+
+@pytest.mark.parametrize("written", [{}, {"orders": replace(ORDERS, partitions=2)}])
+def test_another_content_is_refused(written: dict[str, SavedTopic], monkeypatch: pytest.MonkeyPatch) -> None:
+    other = write_topics_file(replace(SAVED, topics=written))
+    monkeypatch.setattr(backup_config, "write_topics_file", lambda _: other)
+    with pytest.raises(CorruptInputError, match="others instead of orders"):
+        backup_config.file_of(SAVED, Path("topics.yaml"))

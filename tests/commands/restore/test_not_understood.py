@@ -1,8 +1,6 @@
-"""Objects that are not understood: no plan gives a set up, and no log start follows from an absence.
+"""Objects that are not understood: no plan gives a set up, and no log start follows from an absence."""
 
-One table: each mutation of an object, as each command meets it that decides from objects.
-"""
-
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,9 +11,10 @@ from typing import Any, BinaryIO
 
 import pytest
 from tierctl.errors import AuthenticationError, ExitCode, ObjectArchived, TierctlError
+from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.stores.local_store import LocalStore
 
-from tests.cli.shell import Ran
+from tests.cli.shell import Ran, tierctl
 from tests.commands.restore.unread import (
     COMMANDS,
     LAYOUTS,
@@ -30,6 +29,7 @@ from tests.commands.restore.unread import (
     mutations,
     verify,
 )
+from tests.hostile.worlds import World, joined, plain_batch
 from tests.support.lacking_store import BUCKET, LackingStore
 
 GIVING_UP = {"discard_segment", "delete_segment", "delete_partition", "write_checkpoints"}
@@ -215,3 +215,18 @@ def test_sets_without_their_key_that_disagree_with_the_lineage(
         with tier.changed(stem, Mutation("another leader epoch", ".rsm-manifest", change)):
             ran, plan = commands(tier)[command]()
         assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=False)
+
+
+def test_a_file_size_that_contradicts_the_stored_chunks(tmp_path: Path) -> None:
+    """Without compression the stored chunks have the log's bytes: the size of the log can't be another."""
+    world = World(tmp_path)
+    for number, start in enumerate((0, 50)):
+        log = joined([plain_batch(start + offset, b"value") for offset in range(50)])
+        world.segment(number, log, start_offset=start, end_offset=start + 49, layout=AivenLayout())
+    manifest = min(world.remote.rglob("*.rsm-manifest"))
+    document = json.loads(manifest.read_text())
+    document["chunkIndex"]["originalFileSize"] -= 1
+    manifest.write_text(json.dumps(document))
+    ran = tierctl(*("rebuild", "--metadata", tmp_path / "new", "--remote", world.remote, "--layout", "aiven"))
+    assert (ran.code, f"its manifest has {len(log) - 1} bytes in chunks of" in ran.err) == (7, True), ran.err
+    assert "publish_segment" not in ran.out

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,8 +149,16 @@ Check = Callable[..., tuple[Ran, list[Any]]]
 
 @pytest.fixture
 def cluster(served: Cluster) -> Cluster:
-    """Return a copy of the cluster, which a test may change."""
-    return deepcopy(served)
+    """Return a copy of the cluster, which a test may change; its records and facts are immutable."""
+    return replace(
+        served,
+        ids=dict(served.ids),
+        partitions=dict(served.partitions),
+        records={level: {key: [*own] for key, own in all_.items()} for level, all_ in served.records.items()},
+        epochs=dict(served.epochs),
+        offsets=dict(served.offsets),
+        stalls_at=set(),
+    )
 
 
 @pytest.fixture

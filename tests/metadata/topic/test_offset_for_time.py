@@ -1,4 +1,4 @@
-"""The offset from which a metadata log must be read for a time: it is never too high."""
+"""The offset from which a metadata log must be read for a time, and positions of its batches."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.metadata.topic import open_topic
+from tierctl.metadata.topic import base, open_topic
 from tierctl.metadata.topic.base import PartitionLog
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
-from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
 
 from tests.metadata.topics import at
 from tests.spark.metadata_logs import topic_folders
@@ -96,3 +96,25 @@ def test_of_captured_logs(capture: Callable[[str], Path]) -> None:
                 assert all(ms < time_ms for offset, ms in times.items() if offset < found)
                 spared += found
     assert spared > 100
+
+
+BASE = 5
+POSITIONS = st.lists(st.integers(1, 200), max_size=30, unique=True).map(sorted)
+
+
+@given(POSITIONS)
+def test_marks_are_apart_and_end_with_the_last_entry(positions: list[int]) -> None:
+    entries = [OffsetPosition(BASE + at, position) for at, position in enumerate(positions, start=1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "_MARK_BYTES", 50)
+        marks = list(base._marks_in(BASE, OffsetIndex.encode(BASE, entries).data))
+    expected: list[tuple[int, int]] = []
+    for entry in entries:
+        if not expected or entry.position >= expected[-1][1] + 50 or entry is entries[-1]:
+            expected.append((entry.offset, entry.position))
+    assert marks == expected
+
+
+def test_a_damaged_index_has_no_marks() -> None:
+    falling = [OffsetPosition(BASE + 2, 9), OffsetPosition(BASE + 1, 4)]
+    assert list(base._marks_in(BASE, OffsetIndex.encode(BASE, falling).data)) == []

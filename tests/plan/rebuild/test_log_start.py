@@ -1,4 +1,4 @@
-"""The log start: what the checkpoint files state, whether a broker raised it, and what is refused."""
+"""The log start: what files state, whether a broker raised it, what is refused; events since the plan."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,7 +10,9 @@ from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, LocalSegment, ObjectSet, RemoteLogSegmentState
 from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
+from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set
@@ -237,3 +239,24 @@ def test_every_replica_tells_the_log_start_to_every_target(raised_on: str) -> No
     logs = [replace(local_log(each), directory=Path(f"/{name}/orders-3")) for name, each in starts_of.items()]
     decision = decide_partition(inputs_of(PARTITION, FIVE, logs=DecidingLogs.newest([PARTITION], logs)))
     assert decision.log_start.offset == 250
+
+
+NO_LOG = ((0, 0),)
+WHOLE_SETS = [object_set(1, 0, 99, NO_LOG), object_set(2, 100, 299, NO_LOG)]
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_copy_that_another_writer_began_is_not_discarded(is_started: bool) -> None:
+    state = TierState()
+    state.read[0] = 0
+    sets = [*WHOLE_SETS, object_set(3, 200, 0, NO_LOG, half=True)]
+    plan = plan_rebuild(state, [PartitionInputs(partition=PARTITION, sets=sets)]).plan
+    assert [step.action for step in plan.steps][-1] is Action.DISCARD_SEGMENT
+    copied = object_set(3, 200, 299, NO_LOG).segment
+    assert copied is not None
+    if is_started:
+        fold_event(replace(copied, broker_id=2), state, metadata_partition=0, metadata_offset=0)
+    checked = recheck(plan, state)
+    kept = [step.action for step in checked.plan.steps]
+    assert kept == [Action.PUBLISH_SEGMENT] * 2 + [Action.DISCARD_SEGMENT] * (not is_started)
+    assert [dropped.is_done for dropped in checked.dropped] == [False] * is_started

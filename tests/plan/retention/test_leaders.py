@@ -20,23 +20,15 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.state.log_start import extended_below
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier
+from tests.support.fake_cluster import cluster_log
 
 Epochs = Sequence[tuple[int, int]]
 
 
 def leader_log(start: int = 0, end: int = 350, epochs: Epochs = ((0, 0),)) -> ClusterLog:
-    return ClusterLog(
-        topic_id_partition=PARTITION,
-        leader=1,
-        leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
-        log_start_offset=start,
-        local_log_start_offset=start,
-        high_watermark=end,
-        last_stable_offset=end,
-        log_end_offset=end,
-        latest_tiered_offset=None,
-        local_log_bytes=None,
-    )
+    ends = dict.fromkeys(("high_watermark", "last_stable_offset", "log_end_offset"), end)
+    starts = {"log_start_offset": start, "local_log_start_offset": start, "latest_tiered_offset": None}
+    return cluster_log(PARTITION, leader_epochs=tuple(EpochEntry(*each) for each in epochs), **starts, **ends)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,19 @@
-"""Unfinished copies below the log start are deleted, as by brokers, once they certainly no longer run."""
+"""What a sweep is not certain of: its clock, copies that may still run, and epochs of no leader."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.model import Selection
+from tierctl.errors import SafetyRefusal
+from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicPartition
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.steps import check_not_ahead
 
-from tests.plan.retention.test_sweep import numbers
+from tests.cli.shell import tierctl
+from tests.plan.retention.test_sweep import numbers, sweep
 from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, tier
 
 YOUNG_MS = NOW_MS - DAY_MS
@@ -86,3 +91,92 @@ def test_a_copy_that_began_after_every_other_one_may_run() -> None:
     log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
     plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
     assert numbers(plan) == [2]
+
+
+SECOND_MS = 1000
+SKEW_MS = 300 * SECOND_MS
+EVENT_MS = NOW_MS - DAY_MS
+OLD = segment(1, 0, 99, max_timestamp_ms=EVENT_MS)
+LOG = local_log([100], 150)
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "is_ahead"),
+    [
+        (NOW_MS - 10 * DAY_MS, False),
+        (NOW_MS, False),
+        (NOW_MS + SKEW_MS, False),
+        (NOW_MS + SKEW_MS + 1, True),
+        (NOW_MS + 10 * DAY_MS, True),
+    ],
+)
+def test_ahead(now_ms: int, is_ahead: bool) -> None:
+    if not is_ahead:
+        check_not_ahead(now_ms, clock_ms=NOW_MS)
+        return
+    with pytest.raises(SafetyRefusal, match="s ahead of the clock"):
+        check_not_ahead(now_ms, clock_ms=NOW_MS)
+
+
+def test_a_plan_may_look_ahead_and_is_not_carried_out(
+    writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    logs, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    configs, kept = tmp_path / "configs", tmp_path / "plan.json"
+    configs.write_text("orders.retention.ms=86400000\n")
+    where = ("--metadata", logs, "--remote", remote, "--log-dir", logs)
+    sweep = ("sweep", *where, "--topic-configs", configs, "--topic", "orders", "--max-fraction", 1)
+    ahead = (*sweep, "--now", 1 << 45, "--plan-out", kept)
+    planned = tierctl(*ahead, "--detailed-exitcode")
+    assert (planned.code, "--apply would refuse this" in planned.err) == (9, True)
+    before = sorted(path.name for path in remote.rglob("*"))
+    for command in (ahead, ("apply", kept, *where, "--topic-configs", configs, "--max-fraction", 1)):
+        ran = tierctl(*command, "--apply")
+        assert (ran.code, "ahead of the clock" in ran.err) == (4, True), ran.err
+    assert sorted(path.name for path in remote.rglob("*")) == before
+
+
+def _diverged() -> list[RemoteLogSegmentMetadata]:
+    """Return epochs 0 and 2 of the first leader, and epoch 4 of the second from 150 on (unclean election)."""
+    return [
+        segment(1, 0, 99),
+        segment(2, 100, 199),
+        segment(3, 200, 299, (0, 200), (2, 250)),
+        segment(4, 100, 199, (0, 100), (4, 150)),
+        segment(5, 200, 299, (4, 200)),
+        segment(6, 300, 399, (4, 300), (5, 350)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("log_start", "epochs", "arguments", "wanted"),
+    [
+        # The log still knows and references the epochs that diverged.
+        (0, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, []),
+        (120, ((0, 120), (4, 150), (5, 350)), {"off_lineage": True}, [1]),
+        # The log start passes these epochs now, in a lineage that knows them.
+        (200, ((0, 0), (4, 150), (5, 350)), {}, [1, 4]),
+        (200, ((0, 0), (4, 150), (5, 350)), {"unreferenced_epochs": True}, [1, 4]),
+        (200, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, [1, 4, 2, 3]),
+        # The log no longer has the epochs, so diverged segments look like deleted ones. By default only those
+        # wholly below the log start are deleted, as by brokers.
+        (200, ((4, 200), (5, 350)), {}, [4, 1, 2]),
+        (199, ((4, 199), (5, 350)), {}, [1]),
+        (200, ((4, 200), (5, 350)), {"unreferenced_epochs": True}, [4, 1, 2, 3]),
+        (200, ((4, 200), (5, 350)), {"off_lineage": True}, [4, 1, 2, 3]),
+    ],
+)
+def test_segments_off_the_lineage(
+    log_start: int, epochs: Any, arguments: dict[str, Any], wanted: list[int]
+) -> None:
+    log = local_log([400], 450, epochs=epochs, log_start_offset=log_start)
+    assert numbers(sweep(tier(*_diverged()), logs=[log], **arguments)) == wanted
+
+
+def test_off_lineage_deletes_wait_for_the_log_start() -> None:
+    log = local_log([400], 450, epochs=((0, 0), (4, 150), (5, 350)))
+    raised = {TopicPartition("orders", 0): 200}
+    plan = sweep(tier(*_diverged()), logs=[log], log_start_offsets=raised, off_lineage=True)
+    off = [step for step in plan.steps if step.details["breach"] == "off_lineage"]
+    assert [step.details["new_log_start_offset"] for step in off] == [200, 200]
+    assert [step.details["earliest_epoch"] for step in off] == [4, 4]

@@ -1,8 +1,12 @@
-"""Formatters compared with the output of Kafka's classes, and with the scalar codec."""
+"""Formatters compared with Kafka's classes and the scalar codec, plugins, and bytes that arrive late."""
 
+import io
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +15,12 @@ from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
 from tierctl.report.formatters.records import Records, load
+from tierctl.report.formatters.sources import arriving_bytes
 from tierctl.wire.metadata.schema import json_fields
 from tierctl.wire.metadata.values import decode, encode
 
+from tests.cli.shell import environment, tierctl_process
+from tests.cli.test_format import value
 from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string
 
@@ -217,3 +224,87 @@ def test_json_marks_what_is_no_event() -> None:
 def test_unknown_properties_are_refused(style: str, properties: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         load(style, properties)
+
+
+def plugin(folder: Path, code: str, *, names: Sequence[str] = ("shout",)) -> dict[str, str]:
+    """Install a package with formatters into this environment."""
+    (folder / "plugged.py").write_text(code)
+    info = folder / "plugged-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
+    points = "".join(f"{name} = plugged:make\n" for name in names)
+    (info / "entry_points.txt").write_text(f"[tierctl.formatters]\n{points}")
+    return environment(PYTHONPATH=str(folder))
+
+
+def test_a_formatter_of_a_plugin(tmp_path: Path) -> None:
+    env = plugin(
+        tmp_path,
+        "class Shout:\n"
+        "    def __init__(self, properties):\n"
+        "        self.end = properties.get('sep', '!')\n"
+        "    def lines(self, records):\n"
+        "        for record in records.rows():\n"
+        "            yield f'{record.metadata_offset}{self.end} {record.event.topic.upper()}'\n"
+        "make = Shout\n",
+    )
+    stdin = value().encode()
+    assert (
+        tierctl_process("format", "--input", "hex", "--style", "shout", stdin=stdin, env=env).out
+        == "0! _INTERNAL\n"
+    )
+    ran = tierctl_process("format", "--input", "hex", "--style", "shout", "--sep", "?", stdin=stdin, env=env)
+    assert ran.out == "0? _INTERNAL\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "names", "message"),
+    [
+        ("def make(properties): raise KeyError('x')\n", ["shout"], "can't be loaded: KeyError"),
+        ("def make(properties): return 3\n", ["shout"], "is no formatter"),
+        ("make = None\n", ["kafka"], "is claimed by plugged, tierctl"),
+    ],
+)
+def test_a_broken_plugin_is_named(code: str, names: list[str], message: str, tmp_path: Path) -> None:
+    env = plugin(tmp_path, code, names=names)
+    ran = tierctl_process("format", "--input", "hex", "--style", names[0], stdin=value().encode(), env=env)
+    assert ran.code == 2
+    assert message in ran.err
+    assert "plugged" in ran.err
+
+
+WAIT_S = 20
+
+# `fileno` sends the signal and returns 0, the descriptor of stdin. No Python code runs between the signal and
+# the system call, so that Python does not handle the signal before the call.
+_SIGNAL_BEFORE_THE_CALL = """
+import ctypes, functools, io, signal
+from tierctl.report.formatters.sources import arriving_bytes
+
+class Late(io.BufferedReader):
+    fileno = functools.partial(ctypes.PyDLL(None)["raise"], signal.SIGINT)
+
+try:
+    next(arriving_bytes(Late(io.FileIO(0))))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_signal_just_before_the_wait_ends_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SIGNAL_BEFORE_THE_CALL], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            # `communicate` would close stdin, which ends the wait, too.
+            assert process.wait(WAIT_S) == 0
+            assert process.stdout is not None
+            assert process.stdout.read() == b"interrupted\n"
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20])
+def test_all_bytes_of_a_stream_without_a_descriptor(size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    assert b"".join(arriving_bytes(io.BytesIO(data[:size]))) == data[:size]

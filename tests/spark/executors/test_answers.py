@@ -1,9 +1,10 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from csv import DictReader
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tierctl.model import (
     TopicIdPartition,
     TopicPartition,
 )
-from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.model.local import ClusterLog
 from tierctl.spark.executors.checked_segments import SparkRunner
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
@@ -44,6 +45,7 @@ from tests.spark.executors.bulk import (
 )
 from tests.spark.worlds import NOW_MS as PAST_MS
 from tests.support.amounts import rest_in_matrix
+from tests.support.fake_cluster import FakeCluster, cluster_log, topic_facts
 from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -64,13 +66,14 @@ OTHERS = tuple(each for each in METADATA if each not in SOME)
 @pytest.mark.parametrize(
     ("place", "command"),
     [
-        (SOME[0], "status"),
+        # test_spoilt and test_a_sample_that_is_recorded run these in `make test`, with more to report.
+        pytest.param(SOME[0], "status", marks=pytest.mark.matrix),
+        pytest.param(SOME[0], "verify --sample 40% --seed 5", marks=pytest.mark.matrix),
         (SOME[1], "verify"),
         (SOME[0], "verify --remote"),
         (SOME[1], "verify --deep"),
         *(pytest.param(each, "verify --deep", marks=pytest.mark.matrix) for each in OTHERS),
         (SOME[0], "verify --sample 40% --budget 8MB --seed 5"),
-        (SOME[0], "verify --sample 40% --seed 5"),
     ],
 )
 def test_captures(place: str, command: str, capture: Capture, tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_changed_settings(
     configs.write_text("".join(f"{name}.retention.bytes=2097152\n" for name in BESIDE[place]))
     where: list[object] = ["--metadata", within(capture, place), "--remote", remote]
     if sources == "brokers":
-        cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], False, [])
+        cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], forgets=False)
         monkeypatch.setattr(Resources, "cluster", cluster)
         where += ["--bootstrap-server", "broker1:9092"]
     else:
@@ -277,45 +280,19 @@ def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Pat
     assert not more or len(said.lines) > 1
 
 
-@dataclass
-class LoggedCluster:
+class LoggedCluster(FakeCluster):
     """Implement the calls of `Cluster` that a plan of sweep uses, over the logs of log directories.
 
     Leaders report the local log start as the log start if `forgets`, as brokers do that no longer tier.
     """
 
-    found: Sequence[LocalLog]
-    configs: dict[str, TopicConfig]
-    forgets: bool
-    measured: list[tuple[TopicPartition, int]]
-
-    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
-        return (BrokerFacts(broker_id=1, host="b", port=1, tiers=not self.forgets),) if ids != set() else ()
-
-    def broker_ids(self) -> tuple[int, ...]:
-        return (1,)
-
-    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        topics: dict[str, list[TopicIdPartition]] = {}
-        for log in self.found:
-            if log.topic_id_partition.topic in names:
-                topics.setdefault(log.topic_id_partition.topic, []).append(log.topic_id_partition)
-        return {
-            name: TopicFacts(
-                topic=name,
-                topic_id=own[0].topic_id,
-                partitions=tuple(
-                    PartitionFacts(partition=each.partition, leader=1, replicas=(1,), in_sync=(1,))
-                    for each in own
-                ),
-                is_internal=False,
-            )
-            for name, own in topics.items()
-        }
-
-    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
-        default = TopicConfig(remote_storage_enable=True)
-        return {name: self.configs.get(name, default) for name in names}
+    def __init__(self, found: Sequence[LocalLog], configs: dict[str, TopicConfig], *, forgets: bool) -> None:
+        ids = {log.topic_id_partition.topic: log.topic_id_partition.topic_id for log in found}
+        counts = Counter(log.topic_id_partition.topic for log in found)
+        facts = {name: topic_facts(name, ids[name], [1] * counts[name]) for name in ids}
+        super().__init__(facts=facts, tiering=[] if forgets else [1], configs=configs)
+        self.found, self.forgets = found, forgets
+        self.measured: list[tuple[TopicPartition, int]] = []
 
     def logs(self, partitions: Collection[TopicIdPartition]) -> list[ClusterLog]:
         return [self._log(log) for log in self.found if log.topic_id_partition in partitions]
@@ -325,9 +302,8 @@ class LoggedCluster:
         if self.forgets:
             start = log.local_log_start_offset
             entries = tuple(EpochEntry(*each) for each in Lineage(entries).truncate_from_start(start).entries)
-        return ClusterLog(
-            topic_id_partition=log.topic_id_partition,
-            leader=1,
+        return cluster_log(
+            log.topic_id_partition,
             leader_epochs=entries,
             log_start_offset=start,
             local_log_start_offset=log.local_log_start_offset,
@@ -363,7 +339,7 @@ def test_plans_of_sweep_beside_brokers(
     place: str, forgets: bool, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote, logs = (within(capture, each) for each in TIERS[place])
-    cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], forgets, [])
+    cluster = LoggedCluster(read_log_dirs([logs]), BESIDE[place], forgets=forgets)
     monkeypatch.setattr(Resources, "cluster", cluster)
     where = ("--metadata", within(capture, place), "--remote", remote, "--bootstrap-server", "broker1:9092")
     said = assert_same("sweep", *where, "--now", PAST_MS, "-o", "csv")

@@ -1,12 +1,18 @@
-"""Checkpoint files: captured ones byte for byte, and the errors of damaged ones; the id of a cluster."""
+"""Checkpoint files and committed offsets: captured ones byte for byte, damage, and round trips."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import DATA
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import EpochEntry, TopicPartition, Uuid
+from tierctl.wire.files import checkpoints
 from tierctl.wire.files.checkpoints import (
+    CommittedOffsets,
+    OffsetsForm,
     read_cluster_id,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
@@ -119,3 +125,126 @@ def test_cluster_id(data: bytes, expected: str | None) -> None:
     assert read_cluster_id(data) == expected
     with pytest.raises(CorruptInputError, match="line 1"):
         read_cluster_id(b"cluster.id=\\u12\n" + data)
+
+
+def read(data: bytes) -> CommittedOffsets:
+    """Decode a file without damage; raise the first error of another."""
+    found = checkpoints.read_committed_offsets(data)
+    for error in found.damage:
+        raise error
+    return found
+
+
+OFFSETS = (DATA / "vectors/kafka-3.6/_rlmm_committed_offsets").read_bytes()
+
+
+def test_kafkas_own_offsets_are_read_and_written_back() -> None:
+    found = read(OFFSETS)
+    assert found.form is OffsetsForm.CHECKPOINT
+    assert len(found.offsets) == 21
+    assert found.offsets[0] == 779487
+    assert checkpoints.write_committed_offsets(found.offsets, found.form) == OFFSETS
+
+
+@pytest.mark.parametrize(
+    ("data", "offsets", "form"),
+    [
+        (b"", {}, OffsetsForm.KIP),
+        (b"0 2022\n4 104\n2 498", {0: 2022, 4: 104, 2: 498}, OffsetsForm.KIP),
+        (b"0 2022\n4 104\n", {0: 2022, 4: 104}, OffsetsForm.KIP),
+        (b"0\t2022\r\n", {0: 2022}, OffsetsForm.KIP),
+        (b"0\n0\n", {}, OffsetsForm.CHECKPOINT),
+        (b"0\n1\n7 9223372036854775807\n", {7: 2**63 - 1}, OffsetsForm.CHECKPOINT),
+    ],
+)
+def test_both_forms(data: bytes, offsets: dict[int, int], form: OffsetsForm) -> None:
+    found = read(data)
+    assert (dict(found.offsets), found.form) == (offsets, form)
+    assert list(found.offsets) == list(offsets)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "at"),
+    [
+        (b"0\n", "line 2.*number of entries, found the end", 2),
+        (b"1\n0\n", "line 1.*version 0, found version 1", 0),
+        (b"0\nx\n", "line 2.*number of entries", 2),
+        (b"0\n3\n0 1\n1 2\n", "line 2.*2 entries, as many as follow, found 3", 2),
+        (b"0\n1\n0 1\n1 2\n", "line 2.*2 entries, as many as follow, found 1", 2),
+        (b"0\n2\n0 1\n1 2", "line 4.*line feed", 8),
+        (b"0\n2\n0 1\n1 x\n", "line 4.*<partition> <offset>, found '1 x'", 8),
+        (b"0 1\n0 2\n", "line 2.*one entry for partition 0", 4),
+        (b"0 1\n-1 2\n", "line 2.*<partition> <offset>", 4),
+        (b"0 1\n\n1 2\n", "line 2", 4),
+        (b"0 1\n2147483648 2\n", "line 2.*32 and 64 bits", 4),
+        (b"0 9223372036854775808\n", "line 1.*32 and 64 bits", 0),
+        (b"\x00\x01\x02", "line 1", 0),
+        ("٠ ١\n".encode(), "line 1", 0),
+    ],
+)
+def test_offsets_that_are_wrong_say_the_line_and_byte(data: bytes, message: str, at: int) -> None:
+    with pytest.raises(CorruptInputError, match=message) as caught:
+        read(data)
+    assert caught.value.at == at
+
+
+def test_every_truncation_of_kafkas_offsets_is_an_error() -> None:
+    for length in range(1, len(OFFSETS)):
+        with pytest.raises(CorruptInputError):
+            read(OFFSETS[:length])
+
+
+def test_a_cut_in_the_kips_form_only_lowers_offsets() -> None:
+    offsets = dict(read(OFFSETS).offsets)
+    data = checkpoints.write_committed_offsets(offsets, OffsetsForm.KIP)
+    for length in range(len(data)):
+        try:
+            found = read(data[:length]).offsets
+        except CorruptInputError:
+            continue
+        assert all(offset <= offsets[partition] for partition, offset in found.items())
+
+
+@given(
+    st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), max_size=6),
+    st.sampled_from(OffsetsForm),
+)
+def test_offsets_survive(offsets: dict[int, int], form: OffsetsForm) -> None:
+    found = read(checkpoints.write_committed_offsets(offsets, form))
+    assert dict(found.offsets) == offsets
+    assert found.form is form or not offsets
+
+
+@given(st.one_of(st.binary(max_size=60), st.text(alphabet="01 \n\t-", max_size=20).map(str.encode)))
+def test_any_bytes_are_offsets_or_an_error(data: bytes) -> None:
+    try:
+        found: Any = read(data)
+    except CorruptInputError:
+        return
+    assert read(checkpoints.write_committed_offsets(found.offsets, found.form)).offsets == found.offsets
+
+
+LINES = OFFSETS.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("form", OffsetsForm)
+@pytest.mark.parametrize("bad", [b"", b"\x00\x00\x00\n", b"7 seven\n", b"garbage\n", b"-1 2\n", b"3\n"])
+def test_every_good_line_of_a_file_with_one_bad_line_is_read(form: OffsetsForm, bad: bytes) -> None:
+    offsets = read(OFFSETS).offsets
+    lines = LINES if form is OffsetsForm.CHECKPOINT else LINES[2:]
+    for at, line in enumerate(lines):
+        if (line, bad) == (b"0\n", b"3\n"):
+            # The head of version 3.
+            continue
+        found = checkpoints.read_committed_offsets(b"".join([*lines[:at], bad, *lines[at + 1 :]]))
+        lost = {int(line.split()[0])} if b" " in line else set()
+        assert found.offsets == {each: offsets[each] for each in offsets if each not in lost}, (at, bad)
+        assert found.damage or (form is OffsetsForm.KIP and not bad)
+        assert found.form is form or (form is OffsetsForm.KIP and at == 0 and bad == b"3\n")
+
+
+def test_of_two_lines_for_a_partition_the_lower_offset_is_kept() -> None:
+    for data in (b"1 5\n1 6\n2 3\n", b"1 6\n1 5\n2 3\n"):
+        found = checkpoints.read_committed_offsets(data)
+        assert (found.offsets, found.form) == ({1: 5, 2: 3}, OffsetsForm.KIP)
+        assert "line 2" in found.damage[0].message

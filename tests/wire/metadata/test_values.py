@@ -1,16 +1,18 @@
-"""The scalar codec: golden values, refused values, and only expected exceptions."""
+"""The scalar codec: golden values, refused values, only expected exceptions, and Kafka's text."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from tests.conftest import vectors
+from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import ANY_BYTES, EVENTS, KAFKA_EVENTS, KIP405_EVENTS, golden
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.wire.metadata.schema import json_fields
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata.values import decode, encode, metadata_partition, metadata_partitions_of
 
 SEGMENT = next(v for v in golden("kafka") if v[1] == 0 and v[-1] == 0 and len(v) < 200)
 UPDATE = next(v for v in golden("kafka") if v[1] == 1)
@@ -235,3 +237,20 @@ def test_a_name_that_no_kafka_record_could_begin_with_is_a_name(topic: str) -> N
     update = next(e for e in map(decode, golden("kip405")) if isinstance(e, RemoteLogSegmentMetadataUpdate))
     event = replace(update, topic=topic)
     assert decode(encode(event, "kip405")) == event
+
+
+def test_events_print_as_the_jvm_prints_them() -> None:
+    for row in vectors("serde-kafka.jsonl"):
+        assert to_string(decode(bytes.fromhex(row["hex"]))) == row["to_string"]
+
+
+def test_partitions_are_where_kafka_puts_them() -> None:
+    rows = list(vectors("partitioner.jsonl"))
+    for row in rows:
+        home = metadata_partition(Uuid(row["topic_id"]), row["partition"], row["metadata_partitions"])
+        assert home == row["metadata_partition"]
+    for count in {row["metadata_partitions"] for row in rows}:
+        own = [row for row in rows if row["metadata_partitions"] == count]
+        raws = np.frombuffer(b"".join(Uuid(row["topic_id"]).bytes for row in own), np.uint8)
+        homes = metadata_partitions_of(raws, np.array([row["partition"] for row in own]), count)
+        assert homes.tolist() == [row["metadata_partition"] for row in own]

@@ -1,0 +1,229 @@
+"""Pipes in place of files, and files that options name: a full disk, a wrong path, a lock."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import gettempdir
+from types import FrameType
+
+import pytest
+from tierctl.commands import BuildCacheRequest, build_cache
+from tierctl.errors import LockedError, OutputError, SpoolError, UsageError, output_error
+from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement
+from tierctl.metadata.state_dir import LOCK
+
+from tests.cli.shell import Ran, environment, tierctl
+
+ROOT, STATE = "{root}", "{state}"
+METADATA, REMOTE = "--metadata={root}/before", "--remote={root}/before-remote"
+LOGS, KEPT = "--log-dir={root}/before", "--state-dir={state}"
+READING: dict[str, Sequence[str]] = {
+    "segments": ("segments", METADATA),
+    "format": ("format", METADATA),
+    "verify": ("verify", METADATA, REMOTE, LOGS),
+    "status": ("status", METADATA, REMOTE, LOGS),
+    "explain": ("explain", METADATA, REMOTE, LOGS),
+    "sweep": ("sweep", METADATA, REMOTE, LOGS, "--topic-configs={root}/topics.properties"),
+    "copy": ("copy", METADATA, REMOTE, LOGS),
+    "rebuild": ("rebuild", METADATA, REMOTE, LOGS),
+    "fetch": ("fetch", METADATA, REMOTE, LOGS, "--topic=orders", "--partition=0", "--limit=1"),
+    "doctor": ("doctor", METADATA, REMOTE, LOGS),
+}
+FOUND = (
+    "before/__remote_log_metadata-0/*.log",
+    "before/__remote_log_metadata-0/leader-epoch-checkpoint",
+    "before/__remote_log_metadata-0/partition.metadata",
+    "before/orders-0/*.log",
+    "before/orders-0/*.index",
+    "before/orders-0/*.snapshot",
+    "before/orders-0/leader-epoch-checkpoint",
+    "before/orders-0/partition.metadata",
+    "before/log-start-offset-checkpoint",
+    "before/replication-offset-checkpoint",
+    "before-remote/*/orders-0-*/*.log",
+    "before-remote/*/orders-0-*/*.leader_epoch_checkpoint",
+)
+
+
+def run(words: Sequence[object]) -> Ran:
+    """Run a command in this process; raise TimeoutError if it takes longer than 30 s."""
+
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"{words}: blocked")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(30)
+    try:
+        ran = tierctl(*words)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert ran.code != 1, ran.err
+    assert "internal" not in ran.err
+    return ran
+
+
+@pytest.mark.parametrize("pattern", FOUND)
+def test_a_pipe_in_place_of_a_file_blocks_no_command(
+    pattern: str, writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = writable("tiered-cluster")
+    path = min(root.glob(pattern))
+    path.unlink()
+    os.mkfifo(path)
+    for words in list(READING.values())[FOUND.index(pattern) % 2 :: 2]:
+        run([word.format(root=root, state=tmp_path / "state") for word in words])
+
+
+def test_a_pipe_in_the_state_directory_blocks_no_command(
+    capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = capture("tiered-cluster")
+    places = {"root": root, "state": tmp_path / "state"}
+    made = ("sweep", METADATA, REMOTE, LOGS, KEPT, "--apply")
+    assert run([word.format(**places) for word in made]).code == 0
+    names = [path for path in sorted((tmp_path / "state").rglob("*")) if path.is_file()]
+    assert names
+    for path in names:
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        for command in (
+            f"segments {METADATA}",
+            *(f"status {METADATA} {REMOTE}", f"sweep {METADATA} {REMOTE} {LOGS}"),
+        ):
+            run([word.format(**places) for word in [*command.split(), KEPT]])
+        path.unlink()
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_plan_that_is_no_file_is_refused(kind: str, capture: Callable[[str], Path], tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    if kind == "pipe":
+        os.mkfifo(plan)
+    else:
+        plan = Path("/dev/zero")
+    root = capture("tiered-cluster")
+    ran = run(["apply", plan, "--metadata", root / "before", "--remote", root / "before-remote"])
+    assert ran.code in {2, 4}, ran.err
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EIO, OutputError),
+        (errno.EACCES, UsageError),
+        (errno.ENOENT, UsageError),
+    ],
+)
+def test_the_error_of_a_file(number: int, kind: type) -> None:
+    error = output_error("--html x", OSError(number, "why"))
+    assert (type(error), error.message) == (kind, "--html x: why")
+    assert error.hint
+
+
+@pytest.mark.parametrize("args", [("sweep", "--plan-out"), ("report", "--html")], ids=lambda args: args[1])
+def test_a_full_disk_ends_with_5(
+    args: tuple[str, str], capture: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = capture("tiered-cluster") / "before"
+    write = FileSystem.write
+
+    def fill(self: FileSystem, fd: int, data: bytes | memoryview, path: Path) -> None:
+        if path.name.startswith("asked-for"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, fd, data, path)
+
+    monkeypatch.setattr(FileSystem, "write", fill)
+    remote = ("--remote", root.with_name("before-remote")) if args[0] == "sweep" else ()
+    where = ("--metadata", root, "--log-dir", root, *remote)
+    ran = tierctl(args[0], *where, args[1], tmp_path / "asked-for")
+    assert ran.code == 5, ran.err
+    assert f"{args[1]} {tmp_path / 'asked-for'}: No space left on device" in ran.err
+
+
+def test_a_second_build_of_caches_says_that_another_runs(
+    capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    metadata = str(capture("tiered-cluster") / "before")
+    with exclusive(tmp_path, LOCK), pytest.raises(LockedError, match=str(tmp_path)):
+        build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))
+    assert {each.name for each in tmp_path.iterdir()} == {LOCK}
+    assert build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path)).rows
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from tierctl.files import exclusive_replacement
+path = Path(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    with exclusive_replacement(path, timeout_s=60):
+        path.write_text(str(int(path.read_text()) + 1))
+"""
+
+
+def test_processes_exclude_each_other_and_leave_no_lock(tmp_path: Path) -> None:
+    path, rounds = tmp_path / "count", 200
+    path.write_text("0")
+    command = [sys.executable, "-c", COUNT, str(path), str(rounds)]
+    runs = [subprocess.Popen(command) for _ in range(4)]
+    assert [run.wait(timeout=120) for run in runs] == [0] * 4
+    assert path.read_text() == str(4 * rounds)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_of_a_killed_run_is_taken_over_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    (tmp_path / ".page.lock").touch()
+    with exclusive_replacement(path, timeout_s=0), pytest.raises(LockedError, match=str(tmp_path)):  # noqa: SIM117
+        with exclusive_replacement(path, timeout_s=0):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("args", [("segments", "--metadata"), ("format", "--metadata"), ("--help",)])
+def test_a_full_standard_output_is_named(
+    args: tuple[str, ...], unbuffered: str, capture: Callable[[str], Path]
+) -> None:
+    where = [capture("tiered-cluster") / "before"] if "--metadata" in args else []
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tierctl", *args, *where],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(PYTHONUNBUFFERED=unbuffered),
+            check=False,
+        )
+    assert done.returncode == 5
+    assert done.stderr.endswith("error: standard output: No space left on device\n")
+
+
+def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    for act in (
+        lambda: PLAIN.write(full, b"x", tmp_path / "named"),
+        lambda: PLAIN.truncate(full, 1, tmp_path / "named"),
+    ):
+        with pytest.raises(OSError, match="named"):
+            act()
+    os.close(full)
+
+
+def test_a_full_folder_for_temporary_files_is_named(
+    capture: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_self: FileSystem, _fd: int, _data: bytes | memoryview, _path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FileSystem, "write", fill)
+    metadata = str(capture("tiered-cluster") / "before")
+    with pytest.raises(SpoolError, match=f"temporary file in {gettempdir()}: No space left on device"):
+        build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))

@@ -1,0 +1,215 @@
+"""Values that every option refuses: URIs with credentials, and settings files of another kind."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl import commands
+from tierctl.errors import UsageError
+
+from tests.cli.shell import environment, tierctl
+
+SECRET = "wJalrXUtnFEMI"
+URIS = (
+    f"s3://AKIAEXAMPLE:{SECRET}@bucket/tier",
+    f"s3://AKIAEXAMPLE:{SECRET}/with/slashes@bucket/tier",
+    f"s3://{SECRET}@bucket/tier",
+    f"kafka://user:{SECRET}@broker:9092",
+    f"abfs://container@account/folder?sv=2024&sig={SECRET}",
+    f"abfs://container:{SECRET}@account/folder",
+    f"s3://bucket/tier?X-Amz-Signature={SECRET}",
+    f"https://user:{SECRET}@host/x",
+)
+PLACES: dict[str, tuple[str, ...]] = {
+    "metadata": ("segments", "--metadata", "{uri}"),
+    "remote": ("verify", "--metadata", "/m", "--remote", "{uri}"),
+    "source tier": ("copy", "--metadata", "/m", "--remote", "/t", "--from-remote", "{uri}"),
+    "target metadata": ("copy", "--metadata", "/m", "--remote", "/t", "--to-metadata", "{uri}"),
+    "log directory": ("verify", "--metadata", "/m", "--log-dir", "{uri}"),
+    "state directory": ("status", "--metadata", "/m", "--state-dir", "{uri}"),
+    "servers": ("status", "--bootstrap-server", "{uri}"),
+    "warehouse": ("pipeline", "run", "--metadata", "/m", "--warehouse", "{uri}"),
+    "config show": ("config", "show", "status", "--metadata", "{uri}"),
+    "schedule": ("schedule", "--cron", "--no-check", "status", "--metadata", "{uri}"),
+    "submit": ("submit", "--print", "verify", "--metadata", "/m", "--remote", "{uri}"),
+    "Spark": ("verify", "--metadata", "/m", "--engine", "spark", "--spark-conf", "spark.x={uri}"),
+    "file": ("format", "{uri}"),
+    "plan": ("apply", "{uri}"),
+    "no command": ("{uri}",),
+    "no option": ("verify", "--remot={uri}"),
+    "too many": ("verify", "{uri}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "uri"), [*((place, URIS[0]) for place in PLACES), *(("remote", uri) for uri in URIS[1:])]
+)
+def test_credentials_are_refused_and_never_printed(place: str, uri: str, tmp_path: Path) -> None:
+    log = tmp_path / "t.log"
+    for more in (("--output", "json"), ()):
+        ran = tierctl(
+            *(word.format(uri=uri) for word in PLACES[place]), *more, "--log-file", log, cwd=tmp_path
+        )
+        assert ran.code == 2
+        assert SECRET not in ran.out + ran.err + (log.read_text() if log.exists() else "")
+
+
+@pytest.mark.parametrize("uri", URIS[:1])
+def test_credentials_in_the_environment_and_a_profile_are_refused(uri: str, tmp_path: Path) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text(f'[profiles.default]\nremote = "{uri}"\n')
+    file.chmod(0o600)
+    for args, more in ((("--config-file", file), {}), ((), {"TIERCTL_REMOTE": uri})):
+        for command in (("verify", "--metadata", "/m"), ("doctor",)):
+            ran = tierctl(*command, *args, env=environment(**more), cwd=tmp_path)
+            # doctor goes on after a wrong line of tierctl.toml, and reports it.
+            code = 3 if command == ("doctor",) and args else 2
+            assert (ran.code, SECRET in ran.out + ran.err) == (code, False), command
+
+
+@pytest.mark.parametrize(("uri", "field"), [(URIS[0], "metadata"), (URIS[4], "remote")])
+def test_requests_refuse_credentials(uri: str, field: str, capture: Callable[[str], Path]) -> None:
+    places = {"metadata": str(capture("tiered-cluster") / "before"), "remote": "/t"}
+    request = commands.SweepRequest(**(places | {field: uri}))
+    with pytest.raises(UsageError) as refused:
+        commands.sweep(request)
+    assert SECRET not in f"{refused.value} {refused.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://bucket/folder@2024", "hdfs://nn:8020/a@b", "abfs://container@account/folder", "/a@b:c"]
+)
+def test_other_uris_are_accepted(uri: str, capture: Callable[[str], Path]) -> None:
+    where = ("--metadata", capture("tiered-cluster") / "before", "--remote", uri)
+    ran = tierctl("schedule", "--cron", "--no-check", "verify", *where)
+    assert (ran.code, uri in ran.out) == (0, True)
+
+
+FILES = {
+    "--broker-config": "process.roles=broker,controller\nnode.id=1\nlog.dirs=d\nssl.truststore.location=/t\n",
+    "--command-config": "# of an operator\nbootstrap.servers=b:9092\nsecurity.protocol=SASL_SSL\n",
+    "--topic-configs": "orders.retention.ms=5\norders.local.retention.ms=1\n",
+    "--topics-file": "version: 1\ntopics:\n  orders:\n    topic_id: 2QZ5FAXaQrqgUzsReWnweA\n"
+    "    partitions: 1\n    settings:\n      local.retention.ms: '5'\n",
+    "--config-file": '[profiles.default]\nremote = "s3://archive/tier"\nbroker-config = "properties"\n',
+}
+"""A file for each option."""
+
+LINES = {
+    "--broker-config": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
+    "--command-config": ("segments", "--metadata={root}"),
+    "--topic-configs": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
+    "--topics-file": ("restore", "into", "{tmp}", "--log-dir={tmp}", "--remote={tier}"),
+    "--config-file": ("segments", "--metadata={root}"),
+}
+"""A command line that takes each option."""
+
+
+@pytest.fixture
+def words(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    for option, text in FILES.items():
+        (tmp_path / option).write_text(text)
+    root = capture("tiered-cluster")
+    return {"root": str(root / "before"), "tier": str(root / "before-remote"), "tmp": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [*itertools.pairwise([*FILES, "--broker-config"]), *itertools.pairwise([*reversed(FILES)])],
+)
+def test_a_file_for_another_option_is_refused(option: str, other: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], other)
+    ran = tierctl(*(word.format(**words) for word in LINES[option]), f"{option}={file}")
+    assert ran.code == 2
+    assert f"error: {file}, line " in ran.err
+    assert f"hint: give this file with {other}; {option} takes " in ran.err
+
+
+@pytest.mark.parametrize("command", ["doctor", "config show"])
+def test_commands_about_settings_refuse_it_too(command: str, words: dict[str, str]) -> None:
+    ran = tierctl(*command.split(), f"--topic-configs={words['tmp']}/--broker-config")
+    assert ran.code == 2
+    assert "give this file with --broker-config" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--broker-config", ""),
+        ("--broker-config", "log.retention.ms=5\nmy.own.plugin=5\n"),
+        ("--broker-config", "node.id=1\nbootstrap.servers=b:9092\norders.retention.ms=5\n"),
+        ("--command-config", "request.timeout.ms=5\nssl.truststore.location=/t\n"),
+        ("--command-config", "bootstrap.servers=b:9092\nnode.id=1\nprocess.roles=broker\n"),
+        ("--topic-configs", "log.retention.ms=5\norders.retention.ms=5\nmetadata.log.segment.bytes=500\n"),
+    ],
+)
+def test_a_file_that_shows_no_kind_or_its_own_is_accepted(
+    option: str, text: str, words: dict[str, str]
+) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_text(text)
+    assert tierctl("config", "show", f"{option}={file}").code == 0
+
+
+def test_the_file_of_a_profile(words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "tierctl.toml")
+    file.write_text(f'[profiles.default]\nbroker-config = "{words["tmp"]}/--command-config"\n')
+    ran = tierctl("segments", f"--config-file={file}", f"--metadata={words['root']}")
+    assert ran.code == 2
+    assert (
+        "line 2: expected a broker's server.properties, found client settings: bootstrap.servers" in ran.err
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "segments --metadata {root} --state-dir {file}",
+        "status --metadata {root} --state-dir {file}/below",
+        "sweep --metadata {root} --remote {tier} --state-dir {file}",
+        "verify --metadata {root} --remote {file}",
+        "pipeline run --metadata {root} --warehouse {file}",
+    ],
+)
+def test_a_file_in_the_place_of_a_folder(line: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "--topics-file")
+    option = line.split()[-2]
+    ran = tierctl(*line.format(**words, file=file).split())
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: {option} {file}" in ran.err
+    assert f": expected a folder, found the file {file}\nhint: name a folder with {option}" in ran.err
+
+
+FOREIGN = {
+    "binary data": b"\0\0\0\0\0\0\x0b\xb8\0\x04\x9e\xc1\0\0\0\2\2",
+    "a PEM file": b"-----BEGIN PRIVATE KEY-----\nMIICdwIBADANBgkqhkiG9w0BAQEFAASC\n",
+    "JSON": b'{"topics": {"orders": {"partitions": 1}}}\n',
+    "XML": b"<configuration><property/></configuration>\n",
+    "none of the": b"topics:\n  - name: orders\n    config:\n      retention.ms: 5\n",
+    "none of the ": b"hello world\nthis is text\n",
+}
+
+
+@pytest.mark.parametrize("option", ["--broker-config", "--command-config", "--topic-configs"])
+@pytest.mark.parametrize("found", FOREIGN)
+def test_a_file_that_has_no_settings_is_refused(option: str, found: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_bytes(FOREIGN[found])
+    ran = tierctl(*(word.format(**words) for word in LINES[option]), f"{option}={file}")
+    assert (ran.code, ran.out) == (2, "")
+    if option == "--topic-configs" and found.startswith("none"):
+        assert "unknown topic setting" in ran.err
+        return
+    assert f"error: {file}: expected " in ran.err
+    assert f", found {found}" in ran.err
+    assert f"hint: name another file with {option}\n" in ran.err
+
+
+def test_no_key_is_printed_where_topics_are_expected(words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_bytes(FOREIGN["a PEM file"])
+    ran = tierctl(*(word.format(**words) for word in LINES["--topics-file"]), f"--topics-file={file}")
+    assert (ran.code, ran.out) == (2, "")
+    assert "found a PEM file" in ran.err
+    assert "MIIC" not in ran.err

@@ -1,0 +1,184 @@
+"""Options with times, durations and rates: the forms that they accept, and the effect of a limit."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.cli.docs.messages import command_tree
+
+from tests.cli.shell import environment, tierctl
+
+TIMES = {"--now", "--time", "--from-time", "--to-time", "--until"}
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("segments --sizes --now", "2026-11-21T10:30:00Z"),
+        ("segments --sizes --now", "1795257000000"),
+        ("verify --now", "-1h"),
+        ("format --limit 1 --to-time", "-3000d"),
+        ("fetch --remote {root}/before-remote --limit 1 --to-time", "now"),
+    ],
+)
+def test_every_form_is_accepted(line: str, time: str, capture: Callable[[str], Path]) -> None:
+    root = capture("tiered-cluster")
+    command, *args = line.format(root=root).split()
+    ran = tierctl(command, "--metadata", root / "before", *args, time)
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("time", ["noon", "-5"])
+def test_others_are_refused_with_the_forms(time: str, capture: Callable[[str], Path]) -> None:
+    ran = tierctl("segments", "--metadata", capture("tiered-cluster") / "before", "--now", time)
+    assert (ran.code, ran.out) == (2, "")
+    assert "-2h" in ran.err
+
+
+def test_every_option_of_a_time_says_what_it_accepts() -> None:
+    options = [option for node in command_tree().walk() for option in node.options]
+    found = [option for option in options if "TIME" in (option.metavar or "").split("|")]
+    assert {name for option in found for name in option.names} == TIMES
+    # fetch and format end before an offset, restore before a time.
+    others = [each for each in options if TIMES & {*each.names} and each not in found]
+    assert {each.names for each in others} == {("--until",)}
+    for option in found:
+        assert "-2h" in option.help or "--to-time" in option.names
+
+
+DURATIONS = [
+    ("--copy-limit", "status"),
+    ("--election-timeout", "restore check"),
+    ("--interval", "delete"),
+    ("--interval", "format"),
+    ("--interval", "pipeline run"),
+    ("--lock-timeout", "segments"),
+    ("--max-age", "apply {tmp}/none.json"),
+    ("--orphan-age", "verify"),
+    ("--watch", "status"),
+]
+"""The options whose values are durations, each with a command."""
+NAMES_OF_DURATIONS = re.compile(r"-(ms|s|timeout|interval|age|watch|wait|delay|seconds|days)\Z")
+
+
+def test_every_option_of_a_duration_says_what_it_accepts() -> None:
+    options = [option for node in command_tree().walk() for option in node.options]
+    found = [option for option in options if "DURATION" in (option.metavar or "")]
+    names = {name for name, _ in DURATIONS}
+    assert {name for option in found for name in option.names} == names
+    for option in found:
+        assert "500ms, 90s, 1h30m, 7d, or PT90S (ISO 8601)" in option.help, option.names
+    # The console consumer's option has its unit in its name.
+    others = {name for option in options for name in option.names} - names - {"--timeout-ms"}
+    assert not [name for name in others if NAMES_OF_DURATIONS.search(name)]
+
+
+@pytest.mark.parametrize(("option", "words"), DURATIONS)
+def test_every_form_of_a_duration_is_accepted(option: str, words: str, tmp_path: Path) -> None:
+    command = words.format(tmp=tmp_path).split()
+    for duration in ("2s", "PT2S", "25", "+30", "soon"):
+        ran = tierctl(*command, "--metadata", tmp_path / "none", f"{option}={duration}", cwd=tmp_path)
+        is_refused = f"{option}: not a duration: {duration!r}" in ran.err
+        assert is_refused is (duration in {"25", "+30", "soon"}), ran.err
+        assert ("a unit is missing: 25s or 25ms" in ran.err) is (duration == "25")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "bounds"),
+    [
+        ("format", "--interval", "9ms", "from 10 to 60000"),
+        ("format", "--interval", "2m", "from 10 to 60000"),
+        ("pipeline run", "--interval", "500ms", "at least 1"),
+        ("status", "--watch", "PT0.05S", "at least 0.1"),
+    ],
+)
+def test_a_duration_out_of_bounds_is_refused(command: str, option: str, value: str, bounds: str) -> None:
+    ran = tierctl(*command.split(), option, value)
+    assert ran.code == 2
+    assert f"'{option}': {value} is not {bounds}" in ran.err
+
+
+Capture = Callable[[str], Path]
+
+
+@pytest.fixture
+def copy(capture: Capture, tmp_path: Path) -> tuple[str, ...]:
+    for name in ("metadata", "tier"):
+        (tmp_path / name).mkdir()
+    places = ("--metadata", str(tmp_path / "metadata"), "--remote", str(tmp_path / "tier"))
+    logs = str(capture("untiered-broker") / "local")
+    return ("copy", *places, "--log-dir", logs, "--topic", "ledger", "--assume-enabled", "--apply")
+
+
+def test_a_limited_copy_says_how_long_it_waited(copy: tuple[str, ...], tmp_path: Path) -> None:
+    metrics = tmp_path / "x.prom"
+    begun_s = time.monotonic()
+    ran = tierctl(*copy, "--throttle-copy", "2M", "--metrics-file", metrics)
+    # 3.9 MiB minus the burst of one second.
+    assert time.monotonic() - begun_s > 0.9
+    assert (ran.code, ", throttled 1 s (" in ran.summary) == (0, True), ran.summary
+    values = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if line[0] != "#")
+    name = "kafka_server_remotelogmanager_remote_copy_throttle_time_"
+    assert 0 < float(values[f"{name}avg"]) <= float(values[f"{name}max"]) <= 1000
+    assert not any("fetch_throttle" in each for each in values)
+    places = copy[1:5]
+    (tmp_path / "server.properties").write_text(
+        "remote.log.manager.fetch.max.bytes.per.second=2000000\nremote.log.manager.fetch.quota.window.num=2\n"
+    )
+    for limit in (("--broker-config", tmp_path / "server.properties"), ("--throttle-fetch", "2M")):
+        ran = tierctl("verify", *places, "--deep", *limit)
+        assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
+
+
+def test_two_tiers_of_a_run_share_the_limits(copy: tuple[str, ...], tmp_path: Path) -> None:
+    assert tierctl(*copy).code == 0
+    for name in ("metadata2", "tier2"):
+        (tmp_path / name).mkdir()
+    ran = tierctl(
+        *("copy", "--from-remote", copy[4], "--metadata", copy[2], "--remote", tmp_path / "tier2", "--apply"),
+        *("--to-metadata", tmp_path / "metadata2", "--throttle-fetch", "4M", "--throttle-copy", "4M"),
+    )
+    assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.err
+
+
+@pytest.mark.parametrize(("command", "number"), [("copy", signal.SIGTERM), ("verify", signal.SIGINT)])
+def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[str, ...]) -> None:
+    args: tuple[str, ...] = (*copy, "--throttle-copy", "50K", "--threads", "1", "--wave-size", "1")
+    if command == "verify":
+        assert tierctl(*copy).code == 0
+        args = ("verify", *copy[1:5], "--deep", "--throttle-fetch", "50K")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *args, "-v"], stderr=subprocess.PIPE, env=environment(), text=True
+    )
+    assert process.stderr is not None
+    assert any(line.startswith("metadata topic: ") for line in process.stderr)
+    time.sleep(2)
+    assert process.poll() is None, process.stderr.read()
+    begun_s = time.monotonic()
+    process.send_signal(number)
+    process.wait(20)
+    assert time.monotonic() - begun_s < 3
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err
+    same = shlex.join(["tierctl", *map(str, args), "-v"])
+    if command == "verify":
+        assert f"\nverify: stopped by {signal.Signals(number).name}; nothing was changed (" in err
+    assert err.endswith(f"; next: {same}\n")
+    if command == "copy":
+        # The next run completes the copy that was stopped.
+        summary = err.splitlines()[-1]
+        listed = tierctl("segments", *copy[1:3], "--output", "jsonl").out
+        begun = listed.count('"COPY_SEGMENT_STARTED"')
+        assert 0 < begun < 4
+        assert re.search(rf": 4 pending, .*; {begun} cop(y|ies) begun and not finished: the next ", summary)
+        ran = tierctl(*copy)
+        assert ran.code == 0, ran.err
+        assert tierctl("verify", *copy[1:5], "--deep").code in {0, 3}

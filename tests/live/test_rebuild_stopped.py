@@ -1,0 +1,288 @@
+"""Stopped brokers lose folders of the metadata topic, the whole topic, or leader epochs."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
+
+from tests.cli.shell import Ran
+from tests.live.commands import plan, tierctl
+from tests.live.history import (
+    ISOLATIONS,
+    TOPICS,
+    Cluster,
+    batch_ends,
+    check_everything,
+    enable_copying,
+    lose_metadata,
+    served,
+    tier,
+)
+from tests.live.replicas import TOPIC, check_served, in_sync, leader_of, made_history, raised_on, start, stop
+from tests.live.test_rebuild import offline
+from tests.live.test_rebuild_online import rebuild_on_cluster
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
+
+
+def lose_folders(*log_dirs: Path) -> None:
+    for log_dir in log_dirs:
+        for folder in log_dir.glob(f"{METADATA_TOPIC}-*"):
+            shutil.rmtree(folder)
+
+
+def test_all_folders_are_lost(cluster: Cluster, twin: Broker) -> None:
+    """Carried out as a saved plan: what the plan says, and no more, is written."""
+    before, saved = tier(twin), twin.folder / "rebuild.plan"
+    lose_folders(twin.log_dir)
+    preview = tierctl(*offline(twin, "--plan-out", saved))
+    assert (preview.code, f"{METADATA_TOPIC}-0, " in preview.err) == (0, True), preview.err
+    assert partitions_in(twin.log_dir) == []
+    where = ("--metadata", twin.log_dir, "--remote", twin.remote_dir, "--log-dir", twin.log_dir)
+    done = plan("apply", saved, *where, "--apply")
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    assert partitions_in(twin.log_dir) == list(range(METADATA_PARTITIONS))
+    assert plan(*offline(twin))["steps"] == []
+    assert tier(twin) == before
+    twin.start()
+    check_everything(twin, cluster, before)
+
+
+def used_logs(broker: Broker) -> list[Path]:
+    """Return the log files of the metadata partitions that have events."""
+    found = sorted(broker.log_dir.glob(f"{METADATA_TOPIC}-*/*.log"))
+    return [log for log in found if log.stat().st_size]
+
+
+def damage(log: Path) -> None:
+    """Overwrite bytes of the second batch."""
+    data = log.read_bytes()
+    at = batch_ends(data)[1] + 90
+    log.write_bytes(data[:at] + b"\xff" * 8 + data[at + 8 :])
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "no folder": lambda log: shutil.rmtree(log.parent),
+    "damaged": damage,
+}
+"""tests/commands/test_lost_folders.py has all of them, without a broker."""
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_partition_is_lost(cluster: Cluster, twin: Broker, name: str) -> None:
+    """The others stay as they are, byte for byte."""
+    before = tier(twin)
+    lost, *others = used_logs(twin)
+    kept = {log: log.read_bytes() for log in others}
+    LOSSES[name](lost)
+    done = plan(*offline(twin, "--apply"))
+    assert done["steps"]
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    assert {log: log.read_bytes() for log in others} == kept
+    assert plan(*offline(twin))["steps"] == []
+    twin.start()
+    check_everything(twin, cluster, before)
+
+
+def test_a_broker_with_two_disks(brokers: Brokers) -> None:
+    """Each folder is made in the directory that the controller assigned to the partition."""
+    broker = brokers.own(start=False)
+    disks = [broker.log_dir, broker.folder / "second"]
+    broker.settings["log.dirs"] = ",".join(map(str, disks))
+    broker.start()
+    broker.create_topic("plain", 3, tiered=True)
+    for number in range(3):
+        broker.produce("plain", 2500, partition=number, seed=number)
+    broker.await_idle()
+    records = {
+        (number, how): broker.records("plain", number, isolation=how)
+        for number in range(3)
+        for how in ISOLATIONS
+    }
+    broker.stop()
+    placed = [partitions_in(disk) for disk in disks]
+    assert all(placed)
+    lose_folders(*disks)
+
+    rebuild = ("rebuild", "--metadata", disks[0], "--remote", broker.remote_dir, "--log-dir", disks[0])
+    refused = tierctl(*rebuild, "--apply")
+    assert (refused.code, "which is none of" in refused.err) == (4, True), refused.err
+    done = plan(*rebuild, "--log-dir", disks[1], "--apply")
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    assert [partitions_in(disk) for disk in disks] == placed
+    assert plan(*rebuild, "--log-dir", disks[1])["steps"] == []
+    broker.start()
+    broker.await_idle()
+    for (number, how), expected in records.items():
+        assert broker.records("plain", number, isolation=how) == expected
+    said = broker.said()
+    assert "Deleted remote log segment" not in said
+    assert "has been moved" not in said
+    broker.stop()
+
+
+def test_without_the_clusters_metadata_the_printed_steps_lead_through_the_controller(
+    cluster: Cluster, twin: Broker
+) -> None:
+    """`--log-dir` names no copy of KRaft's metadata: the refusal prints the steps that this test does."""
+    before = tier(twin)
+    lose_folders(twin.log_dir)
+    elsewhere = twin.folder / "__cluster_metadata-0"
+    (twin.log_dir / "__cluster_metadata-0").rename(elsewhere)
+    refused = tierctl(*offline(twin, "--apply"))
+    assert (refused.code, "nothing here states the topic's id" in refused.err) == (4, True), refused.err
+    elsewhere.rename(twin.log_dir / "__cluster_metadata-0")
+
+    steps = [line.removeprefix("note:").strip() for line in refused.raw_err.splitlines()]
+    commands = [line.split()[1:] for line in steps if line.startswith("kafka-configs.sh ")]
+    assert [words[words.index("--entity-name") + 1] for words in commands] == sorted(TOPICS)
+    twin.roles = "controller"
+    twin.launch()
+    for words in commands:
+        own = [word.replace("CONTROLLER:9093", f"localhost:{twin.ports[1]}") for word in words]
+        assert "Completed updating config" in twin.release.with_tools.run("kafka.admin.ConfigCommand", *own)
+    twin.stop()
+    twin.roles = "broker,controller"
+    twin.start()
+    twin.await_idle()
+    assert twin.offsets("earliest", *TOPICS) == cluster.starts
+    rebuild_on_cluster(twin)
+    twin.restart()
+    assert served(twin) == cluster.records
+    enable_copying(twin)
+    check_everything(twin, cluster, before)
+
+
+def own(node: Broker) -> tuple[object, ...]:
+    """Return the options of a host that has one broker's log directory."""
+    return ("--metadata", node.log_dir, "--remote", node.remote_dir, "--log-dir", node.log_dir)
+
+
+def metadata_logs(node: Broker) -> dict[str, bytes]:
+    found = sorted(node.log_dir.glob(f"{METADATA_TOPIC}-*/*"))
+    files = (path for path in found if path.name.endswith((".log", "leader-epoch-checkpoint")))
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
+
+
+def led_by(asked: Broker, node: Broker) -> bool:
+    """Return whether a broker leads the topic, or a partition of the metadata topic."""
+    leaders = {leader_of(asked, METADATA_TOPIC, number) for number in range(METADATA_PARTITIONS)}
+    return node.node_id in leaders | {leader_of(asked, TOPIC, 0)}
+
+
+@pytest.mark.parametrize("ran_without", [False, True], ids=["none started since", "all ran without events"])
+def test_each_host_applies_the_plan(brokers: Brokers, ran_without: bool) -> None:
+    nodes = made_history(brokers)
+    records = {how: nodes[0].records(TOPIC, isolation=how) for how in ISOLATIONS}
+    stop(nodes)
+    for node in nodes:
+        lose_metadata(node)
+    more: tuple[str, ...] = ()
+    raised: list[Broker] = []
+    if ran_without:
+        start(nodes)
+        nodes[0].wait_for("a raised log start", lambda: nodes[0].offsets("earliest", TOPIC)[TOPIC, 0] > 0)
+        nodes[0].await_idle()
+        time.sleep(5)  # The followers learn of the log start with their next fetch.
+        stop(nodes)
+        raised = raised_on(nodes)
+        for node in nodes:
+            lose_metadata(node)
+        more = ("--log-start", "tier")
+    shutil.rmtree(nodes[1].log_dir / f"{METADATA_TOPIC}-{METADATA_PARTITIONS - 1}")
+
+    refused = tierctl("rebuild", *own(nodes[0]), *more, "--apply")
+    assert (refused.code, "--plan-out" in refused.err) == (4, True), refused.err
+    saved = nodes[0].folder / "rebuild.plan"
+    planned = tierctl("rebuild", *own(nodes[0]), *more, "--plan-out", saved)
+    assert (planned.code, "brokers 1, 2, 3 have replicas" in planned.err) == (0, True), planned.err
+    for node in reversed(nodes):
+        done = plan("apply", saved, *own(node), "--apply")
+        assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+        put_back = [step["log_dir"] for step in done["steps"] if step["action"] == "write_checkpoints"]
+        assert put_back == ([str(node.log_dir)] if node in raised else [])
+    logs = [metadata_logs(node) for node in nodes]
+    assert logs[0] == logs[1] == logs[2]
+    assert any(logs[0].values())
+
+    start(nodes)
+    check_served(nodes, records)
+    for node in nodes:
+        others = [each for each in nodes if each is not node]
+        node.stop(kill=True)
+        others[0].wait_for("other leaders", lambda node=node, asked=others[0]: not led_by(asked, node))
+        check_served(others, records)
+        node.start()
+        for topic in (TOPIC, METADATA_TOPIC):
+            asked = others[0]
+            asked.wait_for("replicas in sync", lambda t=topic, asked=asked: in_sync(asked, t) == 3, 120)
+    stop(nodes)
+
+
+def checkpoint(broker: Broker) -> Path:
+    return broker.log_dir / "plain-0" / "leader-epoch-checkpoint"
+
+
+def in_tier(broker: Broker) -> list[int]:
+    """Return the start offsets of the tiered segments of plain-0."""
+    return sorted(
+        int(log.name[:20]) for log in broker.remote_dir.glob("kafka-tiered-storage/plain-0-*/*.log")
+    )
+
+
+def cut_epochs(broker: Broker) -> None:
+    """Keep only the last entry, as a defect of Kafka in a follower and an operator's hand do."""
+    entries = read_leader_epoch_checkpoint(checkpoint(broker).read_bytes())
+    assert len(entries) >= 3
+    checkpoint(broker).write_bytes(write_leader_epoch_checkpoint(entries[-1:]))
+
+
+def asked(broker: Broker, *words: object) -> Ran:
+    where = ("--metadata", broker.log_dir, "--log-dir", broker.log_dir, "--output", "jsonl")
+    return tierctl(*words, *where)
+
+
+def of_plain(ran: Ran) -> list[dict[str, Any]]:
+    found = ran.rows
+    return [row for row in found if row["topic"] == "plain" and row["partition"] == 0]
+
+
+def predicted(broker: Broker) -> list[int]:
+    """Return the start offsets of the segments that the broker would delete, says `explain`."""
+    deleted = [
+        row for row in of_plain(asked(broker, "explain", "plain", 0)) if row["next_action"] == "delete"
+    ]
+    assert all("once it leads with the cut leader epochs" in row["reason"] for row in deleted)
+    return sorted(row["start_offset"] for row in deleted)
+
+
+def test_a_broker_deletes_what_explain_predicts(twin: Broker) -> None:
+    assert predicted(twin) == []
+    cut_epochs(twin)
+    lost, whole = predicted(twin), in_tier(twin)
+    assert lost
+    twin.start()
+    twin.wait_for("the deletes", lambda: in_tier(twin) == [at for at in whole if at not in lost])
+    twin.await_idle()
+    assert in_tier(twin) == [at for at in whole if at not in lost]
+
+
+def test_a_repaired_checkpoint_loses_nothing(cluster: Cluster, twin: Broker) -> None:
+    before, whole = tier(twin), checkpoint(twin).read_bytes()
+    cut_epochs(twin)
+    refused = tierctl(*offline(twin, "--apply"))
+    assert (refused.code, "plain-0: " in refused.err) == (4, True), refused.err
+    done = plan(*offline(twin, "--log-start", "tier", "--apply"))
+    assert [(o["status"], o["action"]) for o in done["outcomes"]] == [("done", "write_checkpoints")]
+    assert checkpoint(twin).read_bytes() == whole
+    assert plan(*offline(twin))["steps"] == []
+    assert predicted(twin) == []
+    twin.start()
+    check_everything(twin, cluster, before)

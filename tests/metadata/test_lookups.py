@@ -1,0 +1,120 @@
+"""Bytes by day, recent writers of a partition, and the entry of a cache file that serves an offset."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata import daily_changes
+from tierctl.metadata.cache_files import entry_rows, found_rows
+from tierctl.metadata.daily_changes import (
+    DAY_MS,
+    DailyChanges,
+    DayChanges,
+    others,
+    read_daily_changes,
+    recent_writers,
+)
+from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.metadata.values import encode
+
+from tests.conftest import DATA
+from tests.metadata.events import TOPIC_ID, repeated_and_lost, started
+from tests.metadata.topics import topic_in
+
+Row = dict[str, Any]
+FILES = ("flat-named.flat", "flat-unnamed.flat", "kafka-3.6/remote_log_snapshot")
+
+
+def spans(row: Row) -> Iterator[tuple[int, int, int]]:
+    """Yield the leader epochs of a segment, each with its first and last offset."""
+    pairs = row["segment_leader_epochs"]
+    ends = [*(start - 1 for _, start in pairs[1:]), row["end_offset"]]
+    yield from ((epoch, start, end) for (epoch, start), end in zip(pairs, ends, strict=True) if start <= end)
+
+
+def serving(rows: list[Row], epoch: int, offset: int) -> Row | None:
+    """Return the last entry of the finished segment with the offset in which the epoch starts last."""
+    last: dict[str, Row] = {}
+    for row in rows:
+        last.pop(row["segment_id"], None)
+        last[row["segment_id"]] = row
+    found = [
+        (start, number)
+        for number, row in enumerate(last.values())
+        if row["state"] == "COPY_SEGMENT_FINISHED"
+        for each, start, end in spans(row)
+        if each == epoch and start <= offset <= end
+    ]
+    return list(last.values())[max(found)[1]] if found else None
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_entry_is_that_of_a_search_of_all_entries(name: str) -> None:
+    path = DATA / "vectors" / name
+    rows = [row for row in entry_rows(path).rows if row.get("segment_id")]
+    asked = [(epoch, offset) for row in rows[::9] for epoch, *ends in spans(row) for offset in ends]
+    answers = [serving(rows, epoch, offset) for epoch, offset in asked]
+    assert len([answer for answer in answers if answer is not None]) > 3
+    assert None in answers
+    for (epoch, offset), answer in zip(asked, answers, strict=True):
+        found = list(found_rows(path, epoch=epoch, offset=offset, position=None).rows)
+        assert found == ([] if answer is None else [answer]), (epoch, offset)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_entry_is_found_by_its_position_and_nothing_else_is(name: str) -> None:
+    path = DATA / "vectors" / name
+    rows = {row["position"]: row for row in entry_rows(path).rows}
+    for position, row in rows.items():
+        assert list(found_rows(path, epoch=None, offset=None, position=position).rows) == [row]
+        assert not found_rows(path, epoch=None, offset=None, position=position + 3).rows
+
+
+TODAY = 1_700_000_200_000 // DAY_MS
+
+
+def a_chunk_per_record(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
+    """Read the topic in many chunks, like a large topic."""
+    for partition, end in end_offsets.items():
+        for offset in range(end):
+            yield from topic.read(partition, offset, offset + 1)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_each_state_of_a_segment_counts_once(
+    is_cut: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_cut:
+        monkeypatch.setattr(daily_changes, "record_chunks", a_chunk_per_record)
+    topic = topic_in(tmp_path, writable=True)
+    topic.append([(4, encode(event)) for event in repeated_and_lost()])
+    topic.append([(4, b"no record")])
+    found = read_daily_changes(topic, topic.end_offsets(), lambda _: True)
+    day = DayChanges(copied_segments=2, copied_bytes=1001 + 1002, deleted_segments=1, deleted_bytes=1001)
+    assert dict(found.days) == {("orders", TOPIC_ID, TODAY): day}
+    assert found.unknown_segments == 1
+    assert read_daily_changes(topic, topic.end_offsets(), lambda _: False) == DailyChanges()
+    topic.close()
+
+
+@pytest.mark.parametrize("before", [0, 600])
+def test_recent_writers(tmp_path: Path, before: int) -> None:
+    topic = topic_in(tmp_path, writable=True)
+    old = [encode(replace(started(number), broker_id=5)) for number in range(before)]
+    events = [replace(started(9000 + broker_id), broker_id=broker_id) for broker_id in (7, -1, 8)]
+    topic.append([(3, value) for value in [*old, b"not an event", *map(encode, events)]])
+    end = topic.end_offsets()[3]
+    written_ms = next(iter(topic.read(3, end - 1, end))).timestamps_ms.tolist()[0]
+    found = recent_writers(topic, 3, 0, end, written_ms - 60_000)
+    # The records were written just now, whatever times the events state.
+    assert set(found) == {7, -1, 8} | ({5} if before else set())
+    assert set(others(found, {-1, 5})) == {7, 8}
+    assert recent_writers(topic, 3, 0, end, written_ms + 60_000) == {}
+    later = replace(started(1), broker_id=6, event_timestamp_ms=written_ms + 120_000)
+    topic.append([(3, encode(later))])
+    assert recent_writers(topic, 3, 0, end + 1, written_ms + 60_000) == {6: later.event_timestamp_ms}
+    assert recent_writers(topic, 4, 0, 0, 0) == {}
+    topic.close()

@@ -1,0 +1,61 @@
+"""A cluster for tests without brokers: it answers as `Cluster` from facts that a test sets."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+
+
+def topic_facts(name: str, topic_id: Uuid, leaders: Sequence[int | None]) -> TopicFacts:
+    """Return a topic whose partition n has the only replica on broker `leaders[n]`, or has no leader."""
+    partitions = tuple(
+        PartitionFacts(partition=n, leader=leader, replicas=own, in_sync=own)
+        for n, leader in enumerate(leaders)
+        for own in [() if leader is None else (leader,)]
+    )
+    return TopicFacts(topic=name, topic_id=topic_id, partitions=partitions, is_internal=name[:2] == "__")
+
+
+def cluster_log(partition: TopicIdPartition, leader: int = 1, **more: Any) -> ClusterLog:
+    """Return a leader's log from offset 0 to 100, of which offsets 50 and higher are local."""
+    facts = {
+        "leader_epochs": (EpochEntry(0, 0),),
+        "log_start_offset": 0,
+        "local_log_start_offset": 50,
+        "high_watermark": 100,
+        "last_stable_offset": 100,
+        "log_end_offset": 100,
+        "latest_tiered_offset": 79,
+        "local_log_bytes": None,
+    }
+    return ClusterLog(topic_id_partition=partition, leader=leader, **facts | more)  # type: ignore[arg-type]
+
+
+@dataclass(kw_only=True)
+class FakeCluster:
+    """Answers about topics and brokers; `tiering` are the brokers that tier, and None stands for all.
+
+    Topics without an entry in `configs` have tiering enabled.
+    """
+
+    facts: dict[str, TopicFacts] = field(default_factory=dict)
+    tiering: Collection[int] | None = None
+    configs: dict[str, TopicConfig] = field(default_factory=dict)
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        return {name: facts for name, facts in self.facts.items() if name in set(names)}
+
+    def broker_ids(self) -> tuple[int, ...]:
+        partitions = (each for facts in self.facts.values() for each in facts.partitions)
+        return tuple(sorted({each.leader for each in partitions if each.leader is not None}))
+
+    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
+        chosen = self.broker_ids() if ids is None else sorted(ids)
+        is_tiering = self.tiering.__contains__ if self.tiering is not None else lambda _: True
+        return tuple(BrokerFacts(broker_id=n, host="b", port=1, tiers=is_tiering(n)) for n in chosen)
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        default = TopicConfig(remote_storage_enable=True)
+        return {name: self.configs.get(name, default) for name in names}
