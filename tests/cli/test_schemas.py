@@ -227,7 +227,7 @@ ELSEWHERE = {
     "error": "tests/cli/test_messages.py",
     "message": "tests/cli/test_messages.py",
     "saved-topics": "tests/live/test_backup_config.py",
-    "group-losses": "tests/live/test_sweeping.py",
+    "group-losses": "tests/live/test_what_if.py",
 }
 """Schemas that the commands of READ do not cover, and the test that checks each."""
 
