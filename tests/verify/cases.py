@@ -305,7 +305,7 @@ CASES = {
     "index is a pipe": Case(_replaced(os.mkfifo, ".timeindex"), UNREADABLE),
     "log is a folder": Case(
         _replaced(Path.mkdir),
-        MISSING,
+        UNREADABLE,
         says="a folder has the name of an object",
     ),
     "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),

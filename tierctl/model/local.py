@@ -308,7 +308,8 @@ class SegmentObjectName:
 class ListedSet:
     """The objects in a tier that have one segment id: their sizes by part, as a listing showed them.
 
-    `modified_ms` is the newest object's; None if the store does not report it.
+    `modified_ms` is the newest object's; None if the store does not report it. `problem` says why an entry
+    with the name of one of the objects, or the folder with all of them, can't be read.
     """
 
     partition: TopicIdPartition
@@ -317,6 +318,7 @@ class ListedSet:
     sizes_bytes: Mapping[int, int]
     """Size of each object by the number of its `ObjectPart`."""
     modified_ms: int | None = None
+    problem: str | None = None
 
     @property
     def parts(self) -> ObjectPart:

@@ -32,6 +32,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.layouts.kafka import (
     LogFacts,
@@ -44,7 +45,7 @@ from tierctl.storage.layouts.kafka import (
     split_key,
 )
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
-from tierctl.storage.stores.base import RemoteObject, plain_objects
+from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -56,28 +57,37 @@ def stored_segment_ids(
 ) -> dict[_Key, frozenset[Uuid]]:
     """Return the ids of the segments that have an object in the folders of `partitions`, by partition.
 
-    A partition without a folder has no ids. Raise RemoteStorageError if the store fails.
+    A partition without a folder has no ids; one whose folder can't be listed is left out. Raise
+    RemoteStorageError if the store fails.
     """
     wanted = frozenset(partitions)
     found: dict[_Key, set[Uuid]] = {key: set() for key in wanted}
+    unlisted: set[tuple[Uuid, int | None] | None] = set()
     for folder in folders_of(remote, wanted):
         for listed in remote.list_objects(folder):
             name = segment_object_name(listed.key)
             if name is not None and (name.topic_id, name.partition) in found:
                 found[name.topic_id, name.partition].add(name.segment_id)
-    return {key: frozenset(ids) for key, ids in found.items()}
+            elif listed.key.endswith("/"):
+                unlisted.add(owner_of_folder(listed.key))
+    return {key: frozenset(ids) for key, ids in found.items() if unlisted.isdisjoint({key, (key[0], None)})}
 
 
 def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str = "") -> Iterator[str]:
-    """Yield the folders below `parent` that contain objects of the `wanted` partitions."""
+    """Yield the folders below `parent` that contain objects of the `wanted` partitions.
+
+    An entry that is no folder and has the name of one is included: to list it is an error.
+    """
     topic_ids = {topic_id for topic_id, _ in wanted}
-    for folder in remote.list_folder(parent).folders:
+    listing = remote.list_folder(parent)
+    unreadable = {f"{each.key}/" for each in listing.objects if each.problem is not None}
+    for folder in (*listing.folders, *sorted(unreadable)):
         owner = owner_of_folder(folder)
         if owner is None or owner[0] not in topic_ids:
             continue
-        if owner[1] is None:
+        if owner[1] is None and folder not in unreadable:
             yield from folders_of(remote, wanted, folder)
-        elif (owner[0], owner[1]) in wanted:
+        elif owner[1] is None or (owner[0], owner[1]) in wanted:
             yield folder
 
 
@@ -95,8 +105,12 @@ class _Growing:
     topic: str
     sizes_bytes: dict[int, int] = field(default_factory=dict)
     modified_ms: int | None = None
+    problem: str | None = None
 
     def add(self, suffix: str, found: RemoteObject) -> None:
+        if found.problem is not None:
+            self.problem = f"{found.key}: {found.problem}"
+            return
         self.sizes_bytes[self.stem.parts[suffix]] = found.size_bytes
         if found.modified_ms is not None:
             self.modified_ms = max(found.modified_ms, self.modified_ms or 0)
@@ -108,6 +122,7 @@ class _Growing:
             start_offset=self.stem.start_offset,
             sizes_bytes=self.sizes_bytes,
             modified_ms=self.modified_ms,
+            problem=self.problem,
         )
 
 
@@ -148,13 +163,22 @@ def sets_among(
 ) -> list[ListedSet]:
     """Return the sets that `objects`, the listing of whole folders of `remote`, belong to.
 
-    `others` receives what belongs to no set: objects that no layout names, and links. `advance` receives the
-    number of objects listed since the last call. Raise RemoteStorageError for a folder that can't be listed.
+    An entry that can't be read, such as a link, belongs to the set that its name states. Where the folder of
+    a partition can't be read, the partition has one set, with that problem. `others` receives the entries
+    that belong to no set. `advance` receives the number of objects listed since the last call. Raise
+    RemoteStorageError for another folder that can't be listed.
     """
     base = remote.layout.base
     found: dict[str, _Growing] = {}
-    for each in plain_objects(objects, others):
-        advance(1)
+    unlisted: list[ListedSet] = []
+    for each in objects:
+        if each.problem is None:
+            advance(1)
+        elif (unread := _unread_folder(each, base)) is not None:
+            unlisted.append(unread)
+            continue
+        elif each.key.endswith("/"):
+            raise RemoteStorageError(f"{each.key}: {each.problem}")
         stem, suffix = split_key(each.key)
         if stem not in found:
             parsed = segment_stem(stem)
@@ -167,7 +191,27 @@ def sets_among(
             found[stem].add(suffix, each)
         else:
             others(each)
-    return [growing.listed() for growing in found.values()]
+    return [*(growing.listed() for growing in found.values()), *unlisted]
+
+
+def _unread_folder(found: RemoteObject, base: str) -> ListedSet | None:
+    """Return the folder `found`, which can't be read, as one set, because any set may be in it.
+
+    Return None if it does not have the name of a folder of a partition or topic; which partitions of a topic
+    are in its folder is unknown, so that its first one has the set.
+    """
+    path = f"{found.key.removesuffix('/')}/"
+    owner, name = owner_of_folder(path), path.removeprefix(base)
+    match = _KAFKA_TOPIC.match(name) or _AIVEN_TOPIC.match(name)
+    if owner is None or match is None or not is_legal_topic_name(match["topic"]):
+        return None
+    return ListedSet(
+        partition=TopicIdPartition(owner[0], match["topic"], owner[1] or 0),
+        segment_id=ZERO_UUID,
+        start_offset=0,
+        sizes_bytes={},
+        problem=f"{found.key}: {found.problem}",
+    )
 
 
 def _topic_of(parsed: SegmentStem, path: str) -> str | None:
@@ -183,6 +227,8 @@ def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
     A set whose objects can't be read, although the store responds, is not understood. Raise what the tier
     raises about itself.
     """
+    if listed.problem is not None:
+        return ObjectSet(listed=listed, why_not_understood=listed.problem)
     try:
         return remote.derived(listed)
     except (RemoteTierMissing, TransferStopped):

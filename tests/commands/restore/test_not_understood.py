@@ -1,6 +1,7 @@
 """Objects that are not understood: no plan gives a set up, and no log start follows from an absence."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from tests.commands.restore.unread import (
     COMMANDS,
     LAYOUTS,
     SHARE,
+    TWINNED,
     Capture,
     Mutation,
     Plan,
@@ -230,3 +232,48 @@ def test_a_file_size_that_contradicts_the_stored_chunks(tmp_path: Path) -> None:
     ran = tierctl(*("rebuild", "--metadata", tmp_path / "new", "--remote", world.remote, "--layout", "aiven"))
     assert (ran.code, f"its manifest has {len(log) - 1} bytes in chunks of" in ran.err) == (7, True), ran.err
     assert "publish_segment" not in ran.out
+
+
+ENTRIES: dict[str, Callable[[Path, Path], None]] = {
+    "link": lambda path, target: path.symlink_to(target),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "folder": lambda path, _: path.mkdir(),
+}
+"""What has the name of an object, or of its folder, and can't be read in its place."""
+
+
+@contextmanager
+def replaced(path: Path, aside: Path, make: Callable[[Path, Path], None]) -> Iterator[None]:
+    """Set `path` aside during the block, and make another entry with its name."""
+    path.rename(aside)
+    make(path, aside)
+    try:
+        yield
+    finally:
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        aside.rename(path)
+
+
+@pytest.mark.parametrize("command", [*SERVED, "restore new-ids"])
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_entries_that_are_no_objects(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
+) -> None:
+    """Records whose object, or whose folder, can't be read are not taken to be lost."""
+    tier, wanted = world(layout)
+    run, stem = commands(tier)[command], tier.sets[TWINNED + 1]
+    path = tier.path(stem, ".log")
+    for entry, make in ENTRIES.items():
+        with replaced(path, tier.folder / "aside", make):
+            ran, plan = run()
+        assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=True)
+        assert "records are lost" not in ran.err, (entry, ran.err)
+        if not command.startswith("verify"):
+            assert (ran.code, path.name in ran.err) == (ExitCode.CORRUPT, True), (entry, ran.err)
+    folder = path.parent
+    for entry in ("link", "pipe"):
+        with replaced(folder, tier.folder / "aside", ENTRIES[entry]):
+            ran, plan = run()
+        assert not facts(tier, plan), (entry, plan)
+        if not command.startswith("verify"):
+            assert (ran.code, folder.name in ran.err) == (ExitCode.CORRUPT, True), (entry, ran.err)

@@ -161,7 +161,11 @@ def _segments(tier: TierSets, counts: Counter[str]) -> list[_Segment]:
         (partition for partition, _ in known),
         list_partitions(resources.request.log_dir),
     )
-    chosen = [each for each in listed if each.partition in selection and each.sizes_bytes.get(ObjectPart.LOG)]
+    chosen = [
+        each
+        for each in listed
+        if each.partition in selection and (each.sizes_bytes.get(ObjectPart.LOG) or each.problem)
+    ]
     found = list(_remote_segments(tier, chosen, known))
     found += [
         _Segment(

@@ -2,6 +2,7 @@
 
 import difflib
 import io
+import re
 import shutil
 import socket
 import tempfile
@@ -23,6 +24,7 @@ from tierctl.errors import (
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
+    SafetyRefusal,
     StoreWriteFailed,
     TierctlError,
     UsageError,
@@ -319,6 +321,9 @@ def source_crc32c(source: Source) -> int:
     return crc32c(source) if isinstance(source, bytes) else source.crc32c
 
 
+_OBJECT = re.compile(r"(?:^|/)\d{20}-[A-Za-z0-9_-]{22}\.[a-z_-]+/\Z")
+
+
 def walk(
     list_folder: Callable[[str], FolderListing],
     prefix: str,
@@ -328,13 +333,13 @@ def walk(
     """Yield the objects that `ObjectStore.list_objects` yields, by listing one folder at a time.
 
     A folder that can't be listed is an entry with a problem if `is_tolerated(folder, error)`; otherwise the
-    error is raised.
+    error is raised. A folder with the name of a segment's object is an entry with a problem, too.
     """
 
     def listed(folder: str) -> FolderListing:
         try:
             return list_folder(folder)
-        except (RemoteStorageError, AuthenticationError) as e:
+        except (RemoteStorageError, AuthenticationError, SafetyRefusal) as e:
             if not is_tolerated(folder, e):
                 raise
             problem = f"the folder can't be listed: {e.message}"
@@ -345,6 +350,9 @@ def walk(
         for found in depths[-1]:
             if not isinstance(found, str):
                 yield found
+                continue
+            if _OBJECT.search(found):
+                yield RemoteObject(found.removesuffix("/"), 0, problem="a folder has the name of an object")
                 continue
             listing = listed(found)
             if listing.folders:

@@ -190,10 +190,15 @@ class LocalStore(ObjectStore):
         )
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """Implement `ObjectStore.list_folder`; a link, a device or a pipe has a problem."""
+        """Implement `ObjectStore.list_folder`; a link, a device or a pipe has a problem.
+
+        Raise SafetyRefusal if the folder, or one that it is in, is a link.
+        """
         self._require_base()
         folder, slash, begin = prefix.rpartition("/")
         folders, objects = [], []
+        if not self._is_plain(self._path_of(folder)):
+            return FolderListing((), ())
         with (
             _translated(f"listing {self._root / folder}"),
             # Another run may delete the folder with its last object at this moment.
