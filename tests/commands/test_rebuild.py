@@ -316,6 +316,35 @@ def test_a_damaged_index_is_named_where_its_segment_is_published(
         assert f"its {name} can't be decoded: brokers fail to read it" in told[path.name[21:43]]
 
 
+TRANSACTION_INDEXES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
+    "missing": (lambda _: None, "there is no transaction index, though 4 transactions were aborted"),
+    "empty": (lambda _: b"", "there is no transaction index, though 4 transactions were aborted"),
+    "cut within an entry": (lambda data: data[:-3], "transaction index"),
+    "cut after an entry": (lambda data: data[: len(data) // 2], "was aborted at"),
+    "of another segment": (lambda data: data[:25] + b"\7" + data[26:], "its transaction index is wrong"),
+}
+
+
+@pytest.mark.parametrize("case", TRANSACTION_INDEXES)
+def test_a_segment_with_a_wrong_transaction_index_is_not_published(
+    writable: Writable, tmp_path: Path, case: str
+) -> None:
+    """With such an index, brokers serve records of aborted transactions as committed, without an error."""
+    change, why = TRANSACTION_INDEXES[case]
+    remote = writable("tiered-cluster/after-remote")
+    path = next(remote.rglob("payments-0-*/*697-*.txnindex"))
+    data = change(path.read_bytes())
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+    where = ("--metadata", tmp_path / "new", "--remote", remote, "--topic", "payments", "--partition", 0)
+    ran = tierctl("rebuild", *where, "--apply")
+    assert (ran.code, why in ran.err, "verify --deep --plan-out" in ran.err) == (7, True, True), ran.err
+    assert segments_at(tmp_path / "new") == []
+    read = tierctl("fetch", "--rebuild", *where[2:], "--isolation", "read_committed")
+    assert (read.code, why in read.err) == (7, True), read.err
+
+
 def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writable) -> None:
     """The newest set is damaged, and there is a hole between the local log and the others."""
     root = writable("tiered-cluster")

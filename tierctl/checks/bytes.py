@@ -15,12 +15,12 @@ from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
-from tierctl.wire.batches.batch_head import MAGIC, TRANSACTIONAL, BatchHead, Buffer
-from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
+from tierctl.wire.batches.batch_head import MAGIC
 from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.transactions import SegmentTransactions
 
 Int64s = npt.NDArray[np.int64]
 
@@ -48,12 +48,7 @@ class _Batches:
     bases: Int64s = field(default_factory=_no_rows)
     lasts: Int64s = field(default_factory=_no_rows)
     max_timestamps: Int64s = field(default_factory=_no_rows)
-    begun: dict[int, int] = field(default_factory=dict)
-    """First offset in this segment of each open transaction, by producer id."""
-    aborts: dict[int, int] = field(default_factory=dict)
-    """Producer id of each abort marker, by the marker's offset."""
-    undone: dict[int, int] = field(default_factory=dict)
-    """First offset in this segment of each aborted transaction, by the offset of its abort marker."""
+    transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
     is_damaged: bool = False
 
     def set_columns(self, windows: Sequence[tuple[Int64s, Int64s, Int64s, Int64s]]) -> None:
@@ -96,9 +91,8 @@ def check_segment_bytes(
             yield from _check_index(metadata, index_type, data, batches)
         elif index_type is not IndexType.TRANSACTION:
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, f"there is no {index_type.value} index")
-        elif batches.undone:
-            message = f"there is no transaction index, though {len(batches.undone)} transactions were aborted"
-            yield Problem(_K.MISSING_OBJECT, Severity.ERROR, message)
+        elif (why := batches.transactions.why_missing()) is not None:
+            yield Problem(_K.MISSING_OBJECT, Severity.ERROR, why)
 
 
 def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batches) -> Iterator[Problem]:
@@ -121,8 +115,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
             wrong_epoch = _wrong_epoch(lineage, bases[has_epoch], epochs)
             if wrong_epoch is not None:
                 yield wrong_epoch
-        for row in np.flatnonzero(heads.fields["attributes"] & TRANSACTIONAL).tolist():
-            _follow_transaction(window.data, heads.head(row), batches)
+        batches.transactions.follow(window)
     batches.set_columns(columns)
 
 
@@ -159,21 +152,6 @@ def _wrong_epoch(lineage: Lineage, bases: Int64s, epochs: npt.NDArray[np.int32])
         f"the batch at offset {bases[row]} was written in leader epoch {epochs[row]}, "
         f"the metadata say {expected[row]}",
     )
-
-
-def _follow_transaction(data: Buffer, head: BatchHead, batches: _Batches) -> None:
-    if not head.is_control:
-        batches.begun.setdefault(head.producer_id, head.base_offset)
-        return
-    first = batches.begun.pop(head.producer_id, None)
-    try:
-        kinds = [control_record(record).type for record in batch_at(data, head).records()]
-    except CorruptInputError:
-        return
-    if ControlType.ABORT in kinds:
-        batches.aborts[head.base_offset] = head.producer_id
-        if first is not None:
-            batches.undone[head.base_offset] = first
 
 
 def _check_range(metadata: RemoteLogSegmentMetadata, batches: _Batches) -> Iterator[Problem]:
@@ -255,19 +233,8 @@ def _check_transactions(
 ) -> Iterator[str]:
     if index.entries and metadata.txn_index_empty:
         yield f"there are {len(index.entries)} entries, but the metadata say that the index is empty"
-    if batches.is_damaged:
-        return
-    known = {entry.last_offset: entry for entry in index.entries}
-    for entry in index.entries:
-        # The last stable offset may be any lower value, because older transactions may have been open then.
-        stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
-        if batches.aborts.get(entry.last_offset) != entry.producer_id or not stable:
-            yield f"the log has no aborted transaction for the entry {tuple(entry)}"
-    for marker, first in batches.undone.items():
-        if marker not in known:
-            yield f"the transaction from {first} that was aborted at {marker} is missing"
-        elif known[marker].first_offset > first:
-            yield f"the entry of the transaction aborted at {marker} begins after {first}"
+    if not batches.is_damaged:
+        yield from batches.transactions.differences(index)
 
 
 def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes) -> Iterator[str]:

@@ -38,9 +38,16 @@ from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
-from tierctl.wire.batches.segment_file import scan_windows
+from tierctl.wire.batches.segment_file import Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
+from tierctl.wire.files.indexes import (
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    TransactionIndex,
+)
+from tierctl.wire.files.transactions import SegmentTransactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,16 +222,26 @@ class _StoredLog:
         """Implement `LogBytes.close`; no file or stream is open between reads."""
 
 
-def read_log_facts(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> LogFacts:
+def read_log_facts(
+    open_range: OpenRange,
+    key: str,
+    size_bytes: int,
+    start_offset: int,
+    transactions: SegmentTransactions | None = None,
+) -> LogFacts:
     """Read a whole log, the object `key`, and check every batch with its CRC.
 
     The last offset is the last batch's, control batches included; the largest timestamp is that of all
     batches. The first batch may begin above `start_offset`: compaction removes records, also at the head of a
-    segment. Raise TruncatedInputError if the log is empty or ends within a batch, and CorruptInputError if it
-    begins below `start_offset`, or has bytes that are no good batch.
+    segment. `transactions`, if given, follow the log. Raise TruncatedInputError if the log is empty or ends
+    within a batch, and CorruptInputError if it begins below `start_offset`, or has bytes that are no good
+    batch.
     """
     end_offset, last_base, producer_id, latest_ms, has_gaps = -1, -1, -1, -1, False
-    for heads in _heads(open_range, key, size_bytes, start_offset):
+    for window in _windows(open_range, key, size_bytes, start_offset):
+        heads = window.heads
+        if transactions is not None:
+            transactions.follow(window)
         bases, following = heads.base_offsets, heads.next_offsets
         if end_offset < 0 and bases[0] < start_offset:
             raise CorruptInputError(
@@ -243,7 +260,7 @@ def read_log_facts(open_range: OpenRange, key: str, size_bytes: int, start_offse
     return LogFacts(end_offset, last_base, producer_id, latest_ms, has_gaps)
 
 
-def _heads(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[HeadColumns]:
+def _windows(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[Window]:
     log = _StoredLog(open_range, size_bytes)
     for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES):
         heads = window.heads
@@ -258,13 +275,18 @@ def _heads(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) 
                 source=key,
             )
         if len(heads):
-            yield heads
+            yield window
 
 
 def _lacks_records(heads: HeadColumns) -> bool:
     """Return whether a batch has fewer records than offsets: compaction keeps a batch's offsets."""
     return bool((heads.fields["record_count"] != heads.fields["last_offset_delta"] + 1).any())
 
+
+_ABORTED_SERVED = (
+    "brokers would serve records of aborted transactions as committed; tierctl verify --deep --plan-out "
+    "derives the index from the log, if a metadata topic or a copy of it has this segment"
+)
 
 ROOT_FOLDER = "kafka-tiered-storage"
 
@@ -377,11 +399,16 @@ class KafkaLayout:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         key = key_stem(named) + LOG_SUFFIX
-        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset)
+        transactions = SegmentTransactions()
+        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, transactions)
         indexed, timed, damaged = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
+        reason = self._why_wrong_transactions(store, listed, transactions)
+        if reason is not None:
+            why = f"{reason}: {_ABORTED_SERVED}"
+            return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs or epochs[0].start_offset != listed.start_offset:
             return ObjectSet(
@@ -418,6 +445,20 @@ class KafkaLayout:
         key = key_stem(unknown_segment(listed)) + LOG_SUFFIX
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         return read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset).end_offset
+
+    def _why_wrong_transactions(
+        self, store: ObjectStore, listed: ListedSet, transactions: SegmentTransactions
+    ) -> str | None:
+        """Return how the transaction index contradicts the `transactions` of the log; None if it does not."""
+        if not listed.sizes_bytes.get(ObjectPart.TRANSACTION):
+            return transactions.why_missing()
+        try:
+            with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
+                index = TransactionIndex.decode(stream.read())
+        except CorruptInputError as e:
+            return e.message
+        difference = next(transactions.differences(index), None)
+        return None if difference is None else f"its transaction index is wrong: {difference}"
 
     def _last_entries(
         self, store: ObjectStore, named: RemoteLogSegmentMetadata
