@@ -316,6 +316,28 @@ def test_a_damaged_index_is_named_where_its_segment_is_published(
         assert f"its {name} can't be decoded: brokers fail to read it" in told[path.name[21:43]]
 
 
+def test_a_tier_that_was_copied_while_the_log_began_within_a_segment(
+    writable: Writable, tmp_path: Path
+) -> None:
+    """DeleteRecords raises the log start within a segment; brokers copy the whole segment then."""
+    logs = writable("untiered-broker/local")
+    (logs / "log-start-offset-checkpoint").write_text("0\n1\nbills 0 300\n")
+    (logs / "bills-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 300\n2 2000\n")
+    settings = tmp_path / "topics.properties"
+    settings.write_text("bills.remote.storage.enable=true\n")
+    remote, copied, rebuilt = tmp_path / "tier", tmp_path / "copied", tmp_path / "rebuilt"
+    options = ("--log-dir", logs, "--topic-configs", settings, "--topic", "bills", "--partition", 0)
+    tierctl("copy", "--metadata", copied, "--remote", remote, *options, "--apply").ok()
+    tierctl("rebuild", "--metadata", rebuilt, "--remote", remote, "--apply").ok()
+    assert segments_of("--metadata", rebuilt) == segments_of("--metadata", copied)
+    found = [
+        rows("fetch", *where, "--remote", remote)
+        for where in (("--metadata", copied), ("--metadata", rebuilt), ("--rebuild",))
+    ]
+    assert found[0][0]["offset"] == 300
+    assert found[0] == found[1] == found[2]
+
+
 TRANSACTION_INDEXES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
     "missing": (lambda _: None, "there is no transaction index, though 4 transactions were aborted"),
     "empty": (lambda _: b"", "there is no transaction index, though 4 transactions were aborted"),

@@ -117,6 +117,15 @@ def test_an_encrypted_bucket_without_the_key_lacks_only_the_lineages(capture: Ca
         assert each.lineage is None
 
 
+def test_a_manifest_of_a_segment_within_which_the_log_began(writable: Callable[[str], Path]) -> None:
+    """Brokers cut the leader epochs of such a segment at the log start; its start offset stays."""
+    bucket = writable("aiven-encrypted/bucket")
+    manifest = min(bucket.rglob("00000000000000000000-*.rsm-manifest"))
+    _edit(manifest, segmentLeaderEpochs={"0": 10})
+    (found,) = (s for each in derived(bucket) if (s := each.segment) and s.segment_id in manifest.name)
+    assert (found.start_offset, found.segment_leader_epochs) == (0, ((0, 10),))
+
+
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -141,7 +150,7 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "epochs begin later": (
         ".leader_epoch_checkpoint",
         lambda p: p.write_bytes(write_leader_epoch_checkpoint([(9, 1 << 40)])) and None,
-        "do not reach down",
+        "no entry for its offsets",
     ),
 }
 

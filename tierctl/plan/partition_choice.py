@@ -125,6 +125,28 @@ def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[Ob
     return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
 
 
+def without_cut(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
+    """Return the sets without those whose leader epochs begin above their start, within the lineage.
+
+    These come second, as not understood. Only the first segment of a log has such epochs: the log start was
+    raised within it before it was copied, and brokers cut the leader epochs there (RLMCopyTask). A lineage
+    that reaches further down shows that the epochs of the set lost entries.
+    """
+    cut = [
+        s
+        for s in sets
+        if (own := s.segment) is not None
+        and own.segment_leader_epochs[0][1] > own.start_offset
+        and not agrees(own, lineage)
+    ]
+    kept = [each for each in sets if each not in cut]
+    return kept, [replace(s, segment=None, why_not_understood=_cut_reason(s)) for s in cut]
+
+
+def _cut_reason(each: ObjectSet) -> str:
+    return f"its leader epochs do not reach down to offset {each.listed.start_offset}, those of the log do"
+
+
 def beside(reason: str, unsound: Mapping[Uuid, str]) -> Reason:
     """Return why a set that would be given up for `reason` is not, beside one that is not understood.
 
@@ -342,7 +364,8 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
     usable, sealed = without_sealed(usable, lineage)
-    unclear += sealed
+    usable, cut = without_cut(usable, lineage)
+    unclear += [*sealed, *cut]
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
     log = inputs.leader
     local = None

@@ -173,13 +173,16 @@ def is_start_unknown(log: Log) -> bool:
 def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:
     """Return the log start within the `first` segment of a log whose newest leader-epoch index is known.
 
-    That is the start of the segment, unless DeleteRecords raised the first entry of the index, which begins
-    at `index_start`, within it. An index that begins at the start of an epoch may be a copy of a checkpoint
-    that lost entries, as one that begins above the segment: no segment is left out for what an index lacks.
+    That is the start of the segment, or of its first leader epoch: if the log start was raised within the
+    segment before it was copied, its epochs begin there. DeleteRecords may have raised the first entry of the
+    index further, to `index_start` within the segment. An index that begins at the start of a later epoch may
+    be a copy of a checkpoint that lost entries, as one that begins above the segment: no segment is left out
+    for what an index lacks.
     """
-    is_within = first.start_offset < index_start <= first.end_offset
-    is_epoch_start = any(start == index_start for _, start in first.segment_leader_epochs)
-    return index_start if is_within and not is_epoch_start else first.start_offset
+    starts = [start for _, start in first.segment_leader_epochs]
+    own_start = max([first.start_offset, *starts[:1]])
+    is_within = own_start < index_start <= first.end_offset
+    return index_start if is_within and index_start not in starts else own_start
 
 
 def with_tier_start(log: LocalLog, segments: PartitionSegments, *, adjoining: bool = False) -> LocalLog:

@@ -144,6 +144,24 @@ def test_the_tier_remembers_a_log_start_that_was_raised_lawfully_before() -> Non
     assert decided(without_brokers, None).start_offset == 130
 
 
+def test_the_first_segment_was_copied_after_the_log_start_was_raised_within_it() -> None:
+    """Brokers cut its leader epochs at the log start; the segment keeps its start offset."""
+    cut = ((0, 50), (2, 150), (4, 300))
+    sets = [object_set(n + 1, 100 * n, 100 * n + 99, cut) for n in range(5)]
+    for log in (None, disk(50, 400, *cut)):
+        found = decided(sets, log)
+        assert (found.refused, found.start_offset, starts(found)) == (None, 50, [0, 100, 200, 300, 400])
+        assert found.choice.chain[0].segment_leader_epochs == ((0, 50),)
+
+
+def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understood() -> None:
+    """The log has epochs down to the segment's start, so those of the segment lost entries."""
+    second = object_set(2, 100, 199, ((0, 120), (2, 150), (4, 300)))
+    found = decided([FIVE[0], second, *FIVE[2:]], None)
+    assert "its leader epochs do not reach down to offset 100" in (found.refused or "")
+    assert found.choice.discarded == ()
+
+
 def test_a_set_that_is_being_deleted_serves_nothing() -> None:
     known = {FIVE[4].listed.segment_id: RemoteLogSegmentState.DELETE_SEGMENT_STARTED}
     inputs = PartitionInputs(partition=PARTITION, sets=FIVE, known=known, leader=disk(0, 400, *WHOLE))

@@ -410,10 +410,10 @@ class KafkaLayout:
             why = f"{reason}: {_ABORTED_SERVED}"
             return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
-        if not epochs or epochs[0].start_offset != listed.start_offset:
+        if not epochs:
             return ObjectSet(
                 listed=listed,
-                why_not_understood=f"its leader epochs do not reach down to offset {listed.start_offset}",
+                why_not_understood="its leader-epoch index has no entry for its offsets",
             )
         # Without timestamps a broker uses the modification time of the file (LogSegment.largestTimestamp).
         timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms

@@ -138,7 +138,7 @@ def why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMet
     if stored.end_offset < stored.start_offset or not stored.segment_leader_epochs:
         return "its manifest has no offsets or no leader epochs"
     starts = [start for _, start in stored.segment_leader_epochs]
-    if starts[0] != stored.start_offset or starts != sorted(starts) or starts[-1] > stored.end_offset:
+    if starts[0] < stored.start_offset or starts != sorted(starts) or starts[-1] > stored.end_offset:
         return f"its manifest has leader epochs from the offsets {starts}, which are not those of its records"
     chunks, encrypted = manifest.chunk_index, manifest.encryption is not None
     added = len(chunks.stored_sizes) * ENCRYPTION_BYTES if encrypted else 0
