@@ -377,8 +377,11 @@ class AivenLayout:
         lineage, is_sealed = None, not self._has_key(manifest)
         if not is_sealed:
             lineage, reason = compared_indexes(segment, self._segment(store, named))
-            if reason is not None:
-                return ObjectSet(listed=listed, why_not_understood=reason)
+        elif (first := segment.segment_leader_epochs[0][1]) > segment.start_offset:
+            # The log start may have been raised within the segment; only its leader-epoch index can prove it.
+            reason = f"its manifest has leader epochs from offset {first} on, and its key is not given"
+        if reason is not None:
+            return ObjectSet(listed=listed, why_not_understood=reason)
         segment = replace(segment, custom_metadata=custom)
         return ObjectSet(listed=listed, segment=segment, lineage=lineage, is_sealed=is_sealed)
 
