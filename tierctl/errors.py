@@ -10,7 +10,8 @@ TierctlError                         1  internal
 │   ├── RemoteObjectDiffers          5  an object differs from its source; a retry does not help
 │   ├── StoreRefused                 3  the store refuses or lacks the operation; a retry does not help
 │   │   ├── ConditionsRefused        3  the store has no writes on a condition
-│   │   └── ObjectArchived           7  the object can't be read before it is restored from an archive class
+│   │   └── ObjectUnreadable         7  a link or a folder has the name of the object
+│   │       └── ObjectArchived       7  the object can't be read before it is restored from an archive class
 │   ├── TransferStopped              5  the run was stopped while a limit of bytes per second was waited for
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  the object may or may not be stored; check before any clean-up
@@ -166,10 +167,14 @@ class ConditionsRefused(StoreRefused):
     """The store does not implement writes on a condition (If-None-Match, If-Match)."""
 
 
-class ObjectArchived(StoreRefused):
-    """The object is in an archive class, and can't be read before it is restored."""
+class ObjectUnreadable(StoreRefused):
+    """The entry with the object's name can't be read as an object, as a link or a folder; others can."""
 
     exit_code = ExitCode.CORRUPT
+
+
+class ObjectArchived(ObjectUnreadable):
+    """The object is in an archive class, and can't be read before it is restored."""
 
 
 class TransferStopped(RemoteStorageError):

@@ -1,6 +1,7 @@
 """Segments that can't be read, tiers of Aiven's plugin, and facts that prove a complete history."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,33 @@ def test_errors_of_refused_objects(
         assert ran.err.count("error: ") == errors, ran.err
         assert ran.err.count("the first 5 objects are all refused") == (errors if errors < 3 else 0)
         assert unread != PARTITIONS or store.count(f"GET /{BUCKET}/a/kafka-tiered-storage/") <= 10
+
+
+@pytest.mark.parametrize("entry", ["link", "pipe", "folder", "linked folder"])
+@pytest.mark.parametrize("suffix", [".log", ".index", ".snapshot", ".leader_epoch_checkpoint"])
+def test_an_entry_that_is_no_object(capture: Capture, tmp_path: Path, suffix: str, entry: str) -> None:
+    """The records before and after it are read, and those of the other partitions."""
+    root = capture("tiered-cluster")
+    remote = Path(shutil.copytree(root / "after-remote", tmp_path / "remote"))
+    *_, path = sorted(remote.rglob(f"clicks-0-*/*{suffix}"))
+    path = path.parent if entry == "linked folder" else path
+    path.rename(tmp_path / "aside")
+    if entry == "pipe":
+        os.mkfifo(path)
+    elif entry == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "aside")
+    # Which transactions of a partition were aborted is unknown if no object of it can be read.
+    isolation = "read_uncommitted" if entry == "linked folder" else "read_committed"
+    words = ("--isolation", isolation, "--columns", "offset", "--output", "csv", "--no-header")
+    ran = tierctl("fetch", "--metadata", root / "after", "--remote", remote, *words)
+    whole = tierctl("fetch", "--metadata", root / "after", "--remote", root / "after-remote", *words)
+    lost = {"linked folder": 1600}.get(entry, 800 if suffix == ".log" else 0)
+    assert len(ran.lines) == len(whole.lines) - lost, ran.err
+    # An offset index is not needed to read from the begin of a segment.
+    if lost or suffix != ".index":
+        assert (ran.code, str(path) in ran.err) == (ExitCode.CORRUPT, True), ran.err
 
 
 def test_the_damaged_end_of_a_log(capture: Capture, tmp_path: Path) -> None:

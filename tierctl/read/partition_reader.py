@@ -10,7 +10,7 @@ from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
     NotFoundError,
-    ObjectArchived,
+    ObjectUnreadable,
     SafetyRefusal,
     UsageError,
 )
@@ -128,7 +128,7 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None
-        except (AuthenticationError, ObjectArchived) as e:
+        except (AuthenticationError, ObjectUnreadable) as e:
             self._report(e)
             return None
         # A local segment without index has no aborts; by its metadata, a remote one has an index.
@@ -149,7 +149,7 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the producer snapshot of {segment_range.segment.name}"))
             return None
-        except (AuthenticationError, ObjectArchived) as e:
+        except (AuthenticationError, ObjectUnreadable) as e:
             self._report(e)
             return None
         if entries is None:

@@ -12,7 +12,7 @@ from tierctl.errors import (
     LimitExceeded,
     MissingEventsError,
     NotFoundError,
-    ObjectArchived,
+    ObjectUnreadable,
     RemoteResourceNotFound,
     SafetyRefusal,
     TierctlError,
@@ -124,7 +124,7 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
         report(_not_of(newest, lineage, source))
     except CorruptInputError as e:
         report(e.within(source))
-    except (AuthenticationError, ObjectArchived) as e:
+    except (AuthenticationError, ObjectUnreadable) as e:
         report(e)
     except RemoteResourceNotFound:
         pass
@@ -370,7 +370,7 @@ class RangeReader:
                     epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
                     yield batch
                     done = batch.head.last_offset
-        except (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectArchived) as e:
+        except (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectUnreadable) as e:
             # Of the objects, not of the log's batches: a manifest or a chunk, or a name in the metadata.
             self._report_lost(e, max(done + 1, first), last)
         except RemoteResourceNotFound as e:
@@ -421,7 +421,7 @@ class RangeReader:
 
 def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
     """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
-    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectArchived):
+    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectUnreadable):
         way_out = "" if error.hint is None else f"{error.hint}; "
         error.hint = f"{way_out}offsets {first} to {last} were not read, and reading continued after them"
         return error

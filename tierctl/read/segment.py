@@ -13,7 +13,7 @@ from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
     NotFoundError,
-    ObjectArchived,
+    ObjectUnreadable,
     RemoteResourceNotFound,
     TierctlError,
 )
@@ -414,7 +414,7 @@ class Indexes:
             return None if data is None else decode(data, segment.start_offset)
         except CorruptInputError as e:
             self._report(e.within(f"the {index_type.value} index of {segment.name}"))
-        except (AuthenticationError, ObjectArchived) as e:
+        except (AuthenticationError, ObjectUnreadable) as e:
             self._report(e)
         return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import (
+    ObjectUnreadable,
     RemoteStorageError,
     SafetyRefusal,
     StoreWriteUnknown,
@@ -249,11 +250,12 @@ class TestLinks:
         for call in (
             lambda: delete_segment(store, metadata_of()),
             lambda: store.copy_log_segment_data(metadata_of(), data),
-            lambda: store.fetch_index(metadata_of(), IndexType.OFFSET),
             lambda: store.objects_of(metadata_of()),
         ):
             with pytest.raises(SafetyRefusal, match="not a plain folder"):
                 call()
+        with pytest.raises(ObjectUnreadable, match="not a plain folder"):
+            store.fetch_index(metadata_of(), IndexType.OFFSET)
         (link,) = store.list_objects()
         assert "a symbolic link" in (link.problem or "")
         outside.verify_log_segment_data(metadata_of(), data)

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from tierctl.errors import (
     NOT_ALLOWED,
     AuthenticationError,
+    ObjectUnreadable,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -51,6 +52,10 @@ _HINTS = {
 }
 
 
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
+"""Errors of opening a symbolic link or a socket."""
+
+
 @contextmanager
 def _translated(
     doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
@@ -65,8 +70,11 @@ def _translated(
         is_read = error is RemoteStorageError
         if is_read and isinstance(e, PermissionError):
             raise AuthenticationError(_message(doing, e), hint=NOT_ALLOWED) from e
-        missing = is_read and isinstance(e, FileNotFoundError)
-        raise _error_of(doing, e, RemoteResourceNotFound if missing else error, hint) from e
+        if is_read and isinstance(e, FileNotFoundError):
+            error = RemoteResourceNotFound
+        elif is_read and e.errno in _NO_FILE:
+            error = ObjectUnreadable
+        raise _error_of(doing, e, error, hint) from e
 
 
 def _error_of(
@@ -126,13 +134,17 @@ class LocalStore(ObjectStore):
         copy_file(self, self._root / key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """Implement `ObjectStore.open`."""
+        """Implement `ObjectStore.open`; raise ObjectUnreadable for a link, a folder, a pipe or a device."""
         self._require_base()
         # Strings: operations of Path objects would take half of the time of a small read.
         path = self._path_of(key)
         folder = path.rpartition("/")[0]
         with _translated(f"reading {path}"):
-            if not self._is_plain(folder):
+            try:
+                is_there = self._is_plain(folder)
+            except SafetyRefusal as e:
+                raise ObjectUnreadable(f"reading {path}: {e.message}", hint=e.hint) from e
+            if not is_there:
                 raise FileNotFoundError(errno.ENOENT, "no such folder in the tier", folder)
             # Without O_NONBLOCK, opening a pipe waits for a writer.
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -140,7 +152,7 @@ class LocalStore(ObjectStore):
         size_bytes, problem = facts.st_size, _why_not_plain(facts.st_mode)
         if problem is not None:
             os.close(fd)
-            raise RemoteStorageError(f"reading {path}: {problem}", hint="look at the path, and remove it")
+            raise ObjectUnreadable(f"reading {path}: {problem}", hint="look at the path, and remove it")
         last = size_bytes if end is None else min(end, size_bytes)
         return io.BufferedReader(_Range(fd, path, min(start, last), last, self._throttle))
 
@@ -328,7 +340,10 @@ def _names_in(folder: Path, count_max: int) -> list[str]:
 
 
 def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
-    """Return the size of each file that exists; a Path for each key would take longer than its size."""
+    """Return the size of each entry that exists; a Path for each key would take longer than its size.
+
+    An entry that is no file counts as one that is still there.
+    """
     sizes, prefix = {}, _prefix(root)
     for key in keys:
         path = f"{prefix}{key}"
@@ -336,8 +351,6 @@ def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
             facts = os.lstat(path)
         except FileNotFoundError:
             continue
-        if stat.S_ISDIR(facts.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "a folder has the name of an object", path)
         sizes[key] = facts.st_size
     return sizes
 
