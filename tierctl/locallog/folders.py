@@ -16,7 +16,7 @@ from pathlib import Path
 from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.model.events import TopicIdPartition, TopicPartition, is_legal_topic_name
+from tierctl.model.events import PARTITION_MAX, TopicIdPartition, TopicPartition, is_legal_topic_name
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.wire.batches.batch_head import Buffer
@@ -40,7 +40,6 @@ _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LISTINGS_MAX = 10
 _OFFSET_MAX = (1 << 63) - 1
-_PARTITION_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     do not end with a partition number.
     """
     match = _PARTITION.match(name)
-    if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > _PARTITION_MAX:
+    if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > PARTITION_MAX:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

@@ -24,7 +24,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.events import StoredRecord
+from tierctl.model.events import PARTITION_MAX, StoredRecord
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile
@@ -65,7 +65,7 @@ def cache_name(partition: TopicIdPartition) -> str | None:
 def partition_of(name: str) -> TopicIdPartition | None:
     """Return the user partition that a file name states, None if it is no name of a flat file."""
     match = _NAME.match(name)
-    if match is None or not is_legal_topic_name(match["topic"]):
+    if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > PARTITION_MAX:
         return None
     return TopicIdPartition(Uuid(match["id"]), match["topic"], int(match["partition"]))
 

@@ -22,6 +22,9 @@ def is_legal_topic_name(name: str) -> bool:
     return _LEGAL_TOPIC.match(name) is not None and name not in {".", ".."}
 
 
+PARTITION_MAX = (1 << 31) - 1
+"""The largest number of a partition."""
+
 INTERNAL_TOPICS = frozenset(
     {
         "__cluster_metadata",

@@ -202,8 +202,11 @@ def _unread_folder(found: RemoteObject, base: str) -> ListedSet | None:
     """
     path = f"{found.key.removesuffix('/')}/"
     owner, name = owner_of_folder(path), path.removeprefix(base)
-    match = _KAFKA_TOPIC.match(name) or _AIVEN_TOPIC.match(name)
-    if owner is None or match is None or not is_legal_topic_name(match["topic"]):
+    if owner is None:
+        return None
+    match = None if owner[1] is None else _KAFKA_TOPIC.fullmatch(name)
+    match = match or _AIVEN_TOPIC.match(name)
+    if match is None or not is_legal_topic_name(match["topic"]):
         return None
     return ListedSet(
         partition=TopicIdPartition(owner[0], match["topic"], owner[1] or 0),

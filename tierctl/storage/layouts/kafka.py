@@ -34,6 +34,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
+from tierctl.model.events import PARTITION_MAX
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage
 from tierctl.storage.stores.base import ObjectStore, Source
@@ -510,17 +511,21 @@ def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:
     }
 
 
-# Parse the keys of listed objects and folders, in every layout.
+# Parse the keys of listed objects and folders, in every layout. No layout gives names with a number that
+# Kafka can't have, or with an id that is not in Kafka's form.
 #
 # `kafka`: `…/<topic>-<partition>-<topicId>/<start %020d>-<segmentId><suffix>`;
 # `aiven`: `{prefix}<topic>-<topicId>/<partition>/<start %020d>-<segmentId>.{log|indexes|rsm-manifest}`.
 
-_FILE = r"/(\d{20})-([A-Za-z0-9_-]{22})\Z"
-_KAFKA = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-(\d{1,10})-([A-Za-z0-9_-]{22})" + _FILE)
-_AIVEN = re.compile(r".*[a-zA-Z0-9._-]-([A-Za-z0-9_-]{22})/(\d{1,10})" + _FILE)
+_UUID = r"([A-Za-z0-9_-]{21}[AQgw])"
+"""22 characters of base64url have four bits more than 16 bytes; in Kafka's form these are 0."""
+_NUMBER = r"(0|[1-9][0-9]{0,9})"
+_FILE = r"/([0-9]{20})-" + _UUID + r"\Z"
+_KAFKA = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + _UUID + _FILE)
+_AIVEN = re.compile(r".*[a-zA-Z0-9._-]-" + _UUID + "/" + _NUMBER + _FILE)
 
-_KAFKA_FOLDER = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-(\d{1,10})-([A-Za-z0-9_-]{22})/\Z")
-_AIVEN_FOLDER = re.compile(r".*[a-zA-Z0-9._-]-([A-Za-z0-9_-]{22})/(?:(\d{1,10})/)?\Z")
+_KAFKA_FOLDER = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + _UUID + r"/\Z")
+_AIVEN_FOLDER = re.compile(r".*[a-zA-Z0-9._-]-" + _UUID + "/(?:" + _NUMBER + r"/)?\Z")
 
 _KAFKA_PARTS: Mapping[str, int] = {
     LOG_SUFFIX: int(ObjectPart.LOG),
@@ -559,15 +564,18 @@ def split_key(key: str) -> tuple[str, str]:
 
 def segment_stem(stem: str) -> SegmentStem | None:
     """Parse the stem of a key; return None if no layout gives such keys to the objects of a segment."""
-    found = _KAFKA.match(stem)
+    found, parts = _KAFKA.match(stem), _KAFKA_PARTS
     if found is not None:
-        partition, topic_id, start, segment_id = found.groups()
-        return SegmentStem(Uuid(topic_id), int(partition), int(start), Uuid(segment_id), _KAFKA_PARTS)
-    found = _AIVEN.match(stem)
-    if found is None:
+        number, topic_id, start, segment_id = found.groups()
+    else:
+        found, parts = _AIVEN.match(stem), _AIVEN_PARTS
+        if found is None:
+            return None
+        topic_id, number, start, segment_id = found.groups()
+    partition, start_offset = int(number), int(start)
+    if partition > PARTITION_MAX or start_offset > LARGEST_OFFSET:
         return None
-    topic_id, partition, start, segment_id = found.groups()
-    return SegmentStem(Uuid(topic_id), int(partition), int(start), Uuid(segment_id), _AIVEN_PARTS)
+    return SegmentStem(Uuid(topic_id), partition, start_offset, Uuid(segment_id), parts)
 
 
 def segment_object_name(key: str) -> SegmentObjectName | None:
@@ -594,10 +602,11 @@ def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
     `folder` may still have the ids of other topics in their names.
     """
     found = _KAFKA_FOLDER.match(folder)
-    if found is not None:
+    if found is not None and int(found[1]) <= PARTITION_MAX:
         return Uuid(found[2]), int(found[1])
+    # The name of a topic may end with a larger number.
     found = _AIVEN_FOLDER.match(folder)
-    if found is None:
+    if found is None or (found[2] is not None and int(found[2]) > PARTITION_MAX):
         return None
     return Uuid(found[1]), None if found[2] is None else int(found[2])
 
