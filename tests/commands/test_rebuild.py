@@ -367,6 +367,18 @@ def test_a_segment_with_a_wrong_transaction_index_is_not_published(
     assert (read.code, why in read.err) == (7, True), read.err
 
 
+def test_a_segment_with_an_older_producer_snapshot_is_not_published(
+    writable: Writable, tmp_path: Path
+) -> None:
+    remote = writable("tiered-cluster/after-remote")
+    older, newer = (next(remote.rglob(f"payments-0-*/*{start}-*.snapshot")) for start in (697, 2788))
+    shutil.copyfile(older, newer)
+    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--topic", "payments")
+    assert (ran.code, "its producer snapshot is wrong: producer 1 wrote last" in ran.err) == (7, True), (
+        ran.err
+    )
+
+
 def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writable) -> None:
     """The newest set is damaged, and there is a hole between the local log and the others."""
     root = writable("tiered-cluster")

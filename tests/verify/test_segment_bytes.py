@@ -95,6 +95,7 @@ def test_sound() -> None:
     assert problems() == []
 
 
+SNAPSHOT_BEHIND = encode_producer_snapshot([ProducerEntry(7, 0, 4, 3, 3, 1, 0, -1)])
 SNAPSHOT_AHEAD = encode_producer_snapshot([ProducerEntry(7, 0, 4, 25, 4, 1, 0, -1)])
 T = IndexType.TRANSACTION
 
@@ -141,6 +142,16 @@ T = IndexType.TRANSACTION
             "corrupt_index",
             "wrote last at 25",
         ),
+        (
+            lambda: problems(indexes={IndexType.PRODUCER_SNAPSHOT: SNAPSHOT_BEHIND}),
+            "corrupt_index",
+            "producer 7 wrote last at 3, the log has a batch of it up to 9",
+        ),
+        (
+            lambda: problems(indexes={IndexType.TIMESTAMP: b""}),
+            "corrupt_index",
+            "it has no entry, the log's largest timestamp is 1019",
+        ),
         (lambda: problems(indexes={IndexType.OFFSET: None}), "missing_object", "no offset index"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -149,6 +160,13 @@ def test_not_sound(look: Callable[[], list[tuple[str, str]]], kind: str, says: s
     found = look()
     assert {each for each, _ in found} == {kind}, found
     assert any(says in message for _, message in found), found
+
+
+def test_a_snapshot_may_lack_producers_that_expired() -> None:
+    """A marker with a new producer epoch removes the last batch of the producer, too."""
+    assert problems(indexes={IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([])}) == []
+    bumped = encode_producer_snapshot([ProducerEntry(7, 1, -1, -1, 0, 1, 0, -1)])
+    assert problems(indexes={IndexType.PRODUCER_SNAPSHOT: bumped}) == []
 
 
 def test_an_abort_of_a_transaction_that_began_before_the_segment_needs_an_entry_only_if_it_had_records() -> (

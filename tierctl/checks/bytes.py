@@ -20,6 +20,7 @@ from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.producers import SegmentProducers
 from tierctl.wire.files.transactions import SegmentTransactions
 
 Int64s = npt.NDArray[np.int64]
@@ -49,6 +50,7 @@ class _Batches:
     lasts: Int64s = field(default_factory=_no_rows)
     max_timestamps: Int64s = field(default_factory=_no_rows)
     transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
+    producers: SegmentProducers = field(default_factory=SegmentProducers)
     is_damaged: bool = False
 
     def set_columns(self, windows: Sequence[tuple[Int64s, Int64s, Int64s, Int64s]]) -> None:
@@ -116,6 +118,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
             if wrong_epoch is not None:
                 yield wrong_epoch
         batches.transactions.follow(window)
+        batches.producers.follow(heads)
     batches.set_columns(columns)
 
 
@@ -194,7 +197,7 @@ def _check_index(
             case IndexType.TRANSACTION:
                 found = _check_transactions(metadata, TransactionIndex.decode(data), batches)
             case IndexType.PRODUCER_SNAPSHOT:
-                found = _check_producers(metadata, data)
+                found = _check_producers(metadata, data, batches)
             case IndexType.LEADER_EPOCH:
                 yield from _check_epochs(metadata, data)
                 return
@@ -224,6 +227,9 @@ def _check_time_index(index: TimeIndex, batches: _Batches) -> Iterator[str]:
     for at in np.flatnonzero(~good):
         yield f"the batch at offset {offsets[at]} does not have the timestamp {timestamps[at]}"
     latest = int(batches.max_timestamps.max())
+    if not len(index) and latest >= 0:
+        # A broker appends the largest timestamp when it rolls a segment (LogSegment.onBecomeInactiveSegment).
+        yield f"it has no entry, the log's largest timestamp is {latest}"
     if len(index) and index.last.timestamp_ms != latest:
         yield f"the last timestamp is {index.last.timestamp_ms}, the log's largest timestamp is {latest}"
 
@@ -237,8 +243,11 @@ def _check_transactions(
         yield from batches.transactions.differences(index)
 
 
-def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes) -> Iterator[str]:
-    for producer in decode_producer_snapshot(data):
+def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes, batches: _Batches) -> Iterator[str]:
+    producers = decode_producer_snapshot(data)
+    if not batches.is_damaged:
+        yield from batches.producers.older_entries(producers)
+    for producer in producers:
         if producer.last_offset > metadata.end_offset:
             yield (
                 f"producer {producer.producer_id} wrote last at {producer.last_offset}, "

@@ -5,9 +5,9 @@ layout `kafka`, which LocalTieredStorage writes: one unchanged object per file o
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 
@@ -40,7 +40,11 @@ from tierctl.state.lineage import Lineage
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
 from tierctl.wire.batches.segment_file import Window, scan_windows
-from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    decode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+)
 from tierctl.wire.files.indexes import (
     OffsetIndex,
     OffsetPosition,
@@ -48,6 +52,7 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
+from tierctl.wire.files.producers import SegmentProducers
 from tierctl.wire.files.transactions import SegmentTransactions
 
 
@@ -228,21 +233,21 @@ def read_log_facts(
     key: str,
     size_bytes: int,
     start_offset: int,
-    transactions: SegmentTransactions | None = None,
+    follow: Callable[[Window], None] | None = None,
 ) -> LogFacts:
     """Read a whole log, the object `key`, and check every batch with its CRC.
 
     The last offset is the last batch's, control batches included; the largest timestamp is that of all
     batches. The first batch may begin above `start_offset`: compaction removes records, also at the head of a
-    segment. `transactions`, if given, follow the log. Raise TruncatedInputError if the log is empty or ends
-    within a batch, and CorruptInputError if it begins below `start_offset`, or has bytes that are no good
-    batch.
+    segment. `follow`, if given, receives each window of the log. Raise TruncatedInputError if the log is
+    empty or ends within a batch, and CorruptInputError if it begins below `start_offset`, or has bytes that
+    are no good batch.
     """
     end_offset, last_base, producer_id, latest_ms, has_gaps = -1, -1, -1, -1, False
     for window in _windows(open_range, key, size_bytes, start_offset):
         heads = window.heads
-        if transactions is not None:
-            transactions.follow(window)
+        if follow is not None:
+            follow(window)
         bases, following = heads.base_offsets, heads.next_offsets
         if end_offset < 0 and bases[0] < start_offset:
             raise CorruptInputError(
@@ -284,9 +289,10 @@ def _lacks_records(heads: HeadColumns) -> bool:
     return bool((heads.fields["record_count"] != heads.fields["last_offset_delta"] + 1).any())
 
 
-_ABORTED_SERVED = (
-    "brokers would serve records of aborted transactions as committed; tierctl verify --deep --plan-out "
-    "derives the index from the log, if a metadata topic or a copy of it has this segment"
+_ABORTED = "brokers would serve records of aborted transactions as committed"
+_DERIVES = (
+    "tierctl verify --deep --plan-out derives it from the log, if a metadata topic or a copy of it has this "
+    "segment"
 )
 
 ROOT_FOLDER = "kafka-tiered-storage"
@@ -330,6 +336,19 @@ def keys_of(metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
     """Return every key that an object of the segment can have, in the order of SUFFIXES."""
     stem = key_stem(metadata)
     return tuple(stem + suffix for suffix in SUFFIXES)
+
+
+@dataclass(slots=True)
+class _Written:
+    """The transactions and the producers of a log, by which its indexes are judged."""
+
+    transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
+    producers: SegmentProducers = field(default_factory=SegmentProducers)
+
+    def follow(self, window: Window) -> None:
+        """Apply the batches of the next window."""
+        self.transactions.follow(window)
+        self.producers.follow(window.heads)
 
 
 class KafkaLayout:
@@ -400,22 +419,19 @@ class KafkaLayout:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         key = key_stem(named) + LOG_SUFFIX
-        transactions = SegmentTransactions()
-        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, transactions)
+        written = _Written()
+        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, written.follow)
         indexed, timed, damaged = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
-        reason = self._why_wrong_transactions(store, listed, transactions)
-        if reason is not None:
-            why = f"{reason}: {_ABORTED_SERVED}"
+        why = self._why_wrong_index(store, listed, producers, written)
+        if why is not None:
             return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs:
-            return ObjectSet(
-                listed=listed,
-                why_not_understood="its leader-epoch index has no entry for its offsets",
-            )
+            why = "its leader-epoch index has no entry for its offsets"
+            return ObjectSet(listed=listed, why_not_understood=why)
         # Without timestamps a broker uses the modification time of the file (LogSegment.largestTimestamp).
         timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms
         segment = replace(
@@ -447,20 +463,37 @@ class KafkaLayout:
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         return read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset).end_offset
 
+    def _why_wrong_index(
+        self,
+        store: ObjectStore,
+        listed: ListedSet,
+        producers: Sequence[ProducerEntry],
+        written: _Written,
+    ) -> str | None:
+        """Return how the transaction index or the producer snapshot contradicts the log; None if not."""
+        reason = self._why_wrong_transactions(store, listed, written.transactions)
+        older = next(written.producers.older_entries(producers), None)
+        if reason is not None or older is None:
+            return reason
+        return f"its producer snapshot is wrong: {older}; {_DERIVES}"
+
     def _why_wrong_transactions(
         self, store: ObjectStore, listed: ListedSet, transactions: SegmentTransactions
     ) -> str | None:
         """Return how the transaction index contradicts the `transactions` of the log; None if it does not."""
+        reason = None
         if not listed.sizes_bytes.get(ObjectPart.TRANSACTION):
-            return transactions.why_missing()
-        try:
-            with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
-                index = TransactionIndex.decode(stream.read())
-        except CorruptInputError as e:
-            return e.message
-        # An entry without its marker in the log may be that of records which were cut off or compacted.
-        lacking = next(transactions.lacking(index), None)
-        return None if lacking is None else f"its transaction index is wrong: {lacking}"
+            reason = transactions.why_missing()
+        else:
+            try:
+                with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
+                    index = TransactionIndex.decode(stream.read())
+                # An entry without a marker in the log may be that of records which were cut off or compacted.
+                lacking = next(transactions.lacking(index), None)
+            except CorruptInputError as e:
+                lacking = e.message
+            reason = lacking and f"its transaction index is wrong: {lacking}"
+        return None if reason is None else f"{reason}; {_ABORTED}; {_DERIVES}"
 
     def _last_entries(
         self, store: ObjectStore, named: RemoteLogSegmentMetadata
