@@ -52,6 +52,24 @@ def test_copy_stores_what_the_broker_stored(
         assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
 
 
+def test_a_copy_says_which_offsets_of_a_segment_have_no_record(
+    tierctl: Tierctl, writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A broker copies the segment before a lost one up to the next one that is left (RLMCopyTask)."""
+    logs = writable("untiered-broker/local")
+    for file in (logs / "bills-0").glob("00000000000000001200.*"):
+        file.unlink()
+    world = World(tmp_path / "metadata", tmp_path / "remote", logs, tmp_path / "state")
+    options = ("--layout", "kafka", "--log-dir", logs, *enabled(logs), "--topic", "bills", "--partition", 0)
+    ran = tierctl("copy", *world.where, *options, "--state-dir", world.state_dir, "-o", "json", "--apply")
+    assert ran.code == 0, ran.err
+    notes = {each["start_offset"]: each["why"] for each in ran.json["outcomes"]}
+    assert list(notes) == [0, 600, 1800, 2400]
+    assert [start for start, note in notes.items() if note is not None] == [600]
+    assert "the log holds offsets 600 to 1199, the metadata say 600 to 1799" in notes[600]
+    assert "the topic was compacted once, or a part of its log was lost" in notes[600]
+
+
 @pytest.fixture
 def cluster(writable: Callable[[str], Path], tmp_path: Path) -> World:
     """The captured tiered cluster before the broker deleted any segment."""

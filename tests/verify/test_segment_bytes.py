@@ -108,7 +108,7 @@ T = IndexType.TRANSACTION
             "segment_offsets",
             "holds offsets 1 to 19, the metadata",
         ),
-        (lambda: problems(end_offset=25), "segment_offsets", "the metadata say 0 to 25"),
+        (lambda: problems(end_offset=25), "segment_offsets", "or a part of its log was lost"),
         (lambda: problems((*ABORTED[:3], batch(12, 8))), "segment_offsets", "the first from 11 to 11"),
         (lambda: problems(max_timestamp_ms=5), "metadata_differs", "1019, the metadata say 5"),
         (lambda: problems((*ABORTED[:3], batch(11, 9, epoch=3))), "epochs_differ", "leader epoch 3"),

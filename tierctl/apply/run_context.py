@@ -55,7 +55,7 @@ class Outcome:
     """The outcome of `step`.
 
     `segment_id` is the id that a copy was stored under. `reason` states why a step was dropped
-    or is pending.
+    or is pending, or what is unusual about a segment that was copied.
     """
 
     step: Step
@@ -285,7 +285,7 @@ class SideEffectResult:
     that. If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the
     outcome is unknown. `errors` has one entry per segment of a deletion: the error of this segment, or None.
     `custom_metadata` belongs to the copied segment (KIP-917); `written` are the files of a segment of a local
-    log.
+    log. `note` says what is unusual about a copied segment.
     """
 
     begun: bool = False
@@ -294,6 +294,7 @@ class SideEffectResult:
     errors: Sequence[TierctlError | None] = ()
     custom_metadata: bytes | None = None
     written: WrittenSegment | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

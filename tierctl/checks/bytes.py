@@ -27,6 +27,7 @@ Int64s = npt.NDArray[np.int64]
 
 _K = FindingKind
 _INDEX_PROBLEMS_MAX = 3
+_COMPACTED_OR_LOST = "the topic was compacted once, or a part of its log was lost"
 
 
 class Problem(NamedTuple):
@@ -166,17 +167,17 @@ def _check_range(metadata: RemoteLogSegmentMetadata, batches: _Batches) -> Itera
     if first != metadata.start_offset or last != metadata.end_offset:
         outside = first < metadata.start_offset or last > metadata.end_offset
         other = first > metadata.end_offset
-        # Compaction also removes records at the head and at the end; a log that was cut has another size, or
-        # an index of what was cut off.
+        # Compaction also removes records at the head and at the end. A log that was cut has another size, or
+        # an index of what was cut off; but a segment that was lost after this one leaves no trace.
         severity = Severity.ERROR if outside or other else Severity.INFO
-        once = "" if outside or other else ": the topic was compacted once"
-        yield Problem(_K.SEGMENT_OFFSETS, severity, f"the log holds offsets {first} to {last}, {said}{once}")
+        why = "" if outside or other else f"; the other offsets have no record: {_COMPACTED_OR_LOST}"
+        yield Problem(_K.SEGMENT_OFFSETS, severity, f"the log holds offsets {first} to {last}, {said}{why}")
     holes = np.flatnonzero(batches.bases[1:] != batches.lasts[:-1] + 1) + 1
     if len(holes):
         at = holes[0]
         message = (
             f"{len(holes)} holes between batches, the first from {batches.lasts[at - 1] + 1} to "
-            f"{batches.bases[at] - 1}: the topic was compacted once"
+            f"{batches.bases[at] - 1}: {_COMPACTED_OR_LOST}"
         )
         yield Problem(_K.SEGMENT_OFFSETS, Severity.INFO, message)
     latest = int(batches.max_timestamps.max())

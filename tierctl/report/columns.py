@@ -237,7 +237,7 @@ STATUS = Field(Kind.WORD, "outcome of the step, or of the check of the file")
 DETAIL = Field(Kind.SENTENCE, "what is wrong")
 ACTION = Field(Kind.WORD, "what the step does")
 REASON = Field(Kind.SENTENCE, "why")
-WHY = Field(Kind.SENTENCE, "why the step was dropped, or is pending; of a check, why it matters")
+WHY = Field(Kind.SENTENCE, "why the step was dropped, or is pending, or a note; of a check, why it matters")
 CHECK = Field(Kind.WORD, "what was checked, as the man page of the command lists it")
 SUBJECT = Field(
     Kind.NAME, "the broker, topic, partition, store or file that was checked; empty for all of them"

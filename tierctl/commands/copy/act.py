@@ -82,7 +82,7 @@ def _store_and_verify(context: SideEffectContext, work: CopyInput, opened: Opene
     error = _why_not_finished(context, work, stored, opened)
     if error is None:
         context.advance(metadata.segment_size_in_bytes)
-    return SideEffectResult(begun=True, custom_metadata=custom, error=error)
+    return SideEffectResult(begun=True, custom_metadata=custom, error=error, note=opened.note)
 
 
 def _why_not_finished(
@@ -312,7 +312,8 @@ class _Copier:
                 failed = [a for a in stored if a not in good]
                 cleaned = self._clean_up(failed) if failed else {}
                 ended = [
-                    a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored
+                    a.outcome(Status.DONE, a.result.note) if a in good else cleaned[a.metadata.segment_id]
+                    for a in stored
                 ]
         wave.outcomes |= dict(zip(wave.attempts, ended, strict=True))
         return [wave.outcomes[at] for at in range(len(wave.steps))]

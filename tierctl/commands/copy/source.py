@@ -57,11 +57,12 @@ class OpenedSource:
     """The contents of a segment's files, which were sound when they were opened.
 
     `is_unchanged` returns whether the files still have these bytes; a store refuses bytes of the log that
-    have another checksum.
+    have another checksum. `note` says which offsets have no record: brokers copy such segments, too.
     """
 
     data: LogSegmentData
     is_unchanged: Callable[[], bool]
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,17 +133,28 @@ class HashingFile(FileBytes):
         return HashedFile(path=self._path, size_bytes=self._read_bytes, crc32c=self._crc32c)
 
 
-def check_and_hash(
-    metadata: RemoteLogSegmentMetadata, log: Path, indexes: Indexes
-) -> tuple[HashedFile, Problem | None]:
-    """Check the bytes of a segment and hash its log, in one pass; return the hashed log and the first error.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedLog:
+    """A log that was checked and hashed in one pass, with the first error, and a note on missing offsets."""
+
+    log: HashedFile
+    error: Problem | None
+    note: str | None
+
+
+def check_and_hash(metadata: RemoteLogSegmentMetadata, log: Path, indexes: Indexes) -> CheckedLog:
+    """Check the bytes of a segment up to the first error, and hash its log, in one pass.
 
     Raise OSError if the log cannot be read.
     """
+    notes: list[str] = []
     with HashingFile(log) as file:
-        problems = check_segment_bytes(metadata, file, indexes)
-        error = next((problem for problem in problems if problem.severity is Severity.ERROR), None)
-        return file.hashed(), error
+        for problem in check_segment_bytes(metadata, file, indexes):
+            if problem.severity is Severity.ERROR:
+                return CheckedLog(log=file.hashed(), error=problem, note=None)
+            if problem.severity is Severity.INFO:
+                notes.append(problem.message)
+        return CheckedLog(log=file.hashed(), error=None, note="; ".join(notes) or None)
 
 
 def contents(log: HashedFile, indexes: Indexes) -> LogSegmentData:
@@ -216,11 +228,12 @@ class LogSource(Source):
         Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
         """
         data: LogSegmentData | None = None
+        note: str | None = None
         try:
             indexes = self._indexes()
-            log, error = check_and_hash(self.metadata, self.files.log, indexes)
-            data = contents(log, indexes)
-            damage = None if error is None else error.message
+            checked = check_and_hash(self.metadata, self.files.log, indexes)
+            data, note = contents(checked.log, indexes), checked.note
+            damage = None if checked.error is None else checked.error.message
         except FileNotFoundError:
             damage = "a file is gone"
         if damage is not None and (data is None or not self._has(data)):
@@ -233,7 +246,7 @@ class LogSource(Source):
                 hint="this segment and later ones are not copied; the --log-dir of another replica may have "
                 "an undamaged one",
             )
-        yield OpenedSource(data=data, is_unchanged=partial(self._has, data))
+        yield OpenedSource(data=data, is_unchanged=partial(self._has, data), note=note)
 
     def _indexes(self) -> Indexes:
         return self.files.index_bytes() | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
@@ -379,17 +392,21 @@ class TierSource(Source):
         source, segment = context.source_tier, self.segment
         with spooled(source.remote, segment, source.spool) as files:
             indexes = files.index_bytes()
-            log, error = check_and_hash(segment, files.log, indexes)
-            if error is not None:
+            checked = check_and_hash(segment, files.log, indexes)
+            if checked.error is not None:
                 raise CorruptInputError(
                     f"remote segment {segment.segment_id} of {segment.topic}-{segment.partition} from offset "
                     f"{segment.start_offset}",
                     expected="what its metadata say",
-                    found=error.message,
+                    found=checked.error.message,
                     hint="this segment and later ones are not copied; tierctl verify --deep lists all "
                     "problems",
                 )
             if self.metadata.txn_index_empty:
                 indexes[IndexType.TRANSACTION] = None
             known = fingerprint(files)
-            yield OpenedSource(data=contents(log, indexes), is_unchanged=lambda: fingerprint(files) == known)
+            yield OpenedSource(
+                data=contents(checked.log, indexes),
+                is_unchanged=lambda: fingerprint(files) == known,
+                note=checked.note,
+            )

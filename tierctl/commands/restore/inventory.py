@@ -84,7 +84,7 @@ def why_unsound(
             indexes = files.index_bytes()
             if may_lack_indexes:
                 indexes = {kind: data for kind, data in indexes.items() if data is not None}
-            _, problem = check_and_hash(segment, files.log, indexes)
+            problem = check_and_hash(segment, files.log, indexes).error
     except (CorruptInputError, RemoteResourceNotFound) as e:
         return _damaged(e.message)
     except RemoteTierMissing:
