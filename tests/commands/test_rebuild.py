@@ -114,6 +114,17 @@ def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, tmp_pat
     assert "it was deleted" in reasons["shortlived"]
 
 
+def test_a_topic_whose_folder_can_not_be_read_may_exist(writable: Writable, tmp_path: Path) -> None:
+    root = writable("tiered-cluster")
+    (root / "after" / "shortlived-0").symlink_to(tmp_path / "unmounted")
+    ran = tierctl(
+        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "before-remote"),
+        *("--log-dir", root / "after", "--topic", "shortlived", "--output", "json"),
+    )
+    assert ran.json["steps"] == []
+    assert all("shortlived-0 can't be read" in skip["reason"] for skip in ran.json["skipped"])
+
+
 def test_a_partition_without_its_log_directory_is_refused(writable: Writable, tmp_path: Path) -> None:
     """Another partition of the topic shows that it exists: the missing replicas are on other brokers."""
     root = writable("tiered-cluster")

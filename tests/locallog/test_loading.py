@@ -134,7 +134,6 @@ def test_foreign_files_and_folders_on_their_way_are_none_of_ours(tmp_path: Path)
         "..-0", "made-99999999999",
     ):  # fmt: skip
         (tmp_path / name).mkdir()
-    (tmp_path / "file-3").write_text("a file")
     (tmp_path / ".lock").touch()
     for name in ("notes.txt", "00000000000000000000.log.deleted", "00000000000000000007.log.swap", "1.log",
                  "99999999999999999999.log", "leader-epoch-checkpoint.tmp"):  # fmt: skip

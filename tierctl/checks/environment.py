@@ -416,7 +416,7 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
 
 def _unreadable(partition: Path) -> Path | None:
     """Return the folder, or the first file in it, that can't be read; None if all can be."""
-    if not os.access(partition, os.R_OK | os.X_OK):
+    if not partition.is_dir() or not os.access(partition, os.R_OK | os.X_OK):
         return partition
     files = (file for file in sorted(partition.iterdir()) if file.is_file())
     return next((file for file in files if not os.access(file, os.R_OK)), None)

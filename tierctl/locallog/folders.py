@@ -171,7 +171,7 @@ def left_out_folders(
     for directory in distinct_dirs(dirs):
         for path in directory.iterdir() if directory.is_dir() else ():
             folder = parse_left_out_folder(path)
-            if folder is None or folder.partition.topic.startswith("__") or not path.is_dir():
+            if folder is None or folder.partition.topic.startswith("__"):
                 continue
             if select is None or select(folder.partition):
                 found.append(folder)
@@ -316,7 +316,8 @@ def ensure_stopped(directory: Path) -> None:
 def read_log_dir_facts(directory: Path) -> LogDirFacts:
     """Return the cluster of a log directory and the topics that have a folder in it; raise nothing.
 
-    A directory that can't be read is returned with the reason in `why_unreadable`.
+    A directory that can't be read is returned with the reason in `why_unreadable`. An entry with the name of
+    a partition's folder that is no folder, as a link to a disk that is not mounted, is an unreadable one.
     """
     topic_ids: dict[Uuid, str] = {}
     unreadable: dict[str, str] = {}
@@ -326,7 +327,7 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
         for folder in sorted(directory.iterdir()):
             left_out = parse_left_out_folder(folder)
             partition = left_out.partition if left_out else parse_partition_folder(folder.name)
-            if partition is None or not folder.is_dir():
+            if partition is None:
                 continue
             try:
                 topic_id = read_partition_metadata(read_regular(folder / PARTITION_METADATA_FILE))

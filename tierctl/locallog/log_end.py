@@ -6,6 +6,7 @@ file is changed.
 Index files are read by position: Kafka preallocates those of an active segment with zeros, 10 MiB by default.
 """
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -463,11 +464,14 @@ def read_log_dirs(
             checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
             for partition, folder in folders:
                 try:
-                    if checkpoints is not None:
+                    if checkpoints is None:
+                        # The error of the checkpoint names no topic of a folder without a readable topic id.
+                        require_topic_id(folder)
+                    else:
                         logs.append(read_log(partition, folder, checkpoints))
                 except TierctlError as error:
                     # A topic may be deleted while it is read: a running broker has then renamed its folder.
-                    if folder.is_dir():
+                    if os.path.lexists(folder):
                         report(folder, error)
                 advance(1)
     return sorted(without_duplicates(logs, report), key=lambda log: log.topic_partition)
@@ -497,7 +501,7 @@ def _partition_folders(
     found = []
     for folder in directory.iterdir():
         partition = parse_partition_folder(folder.name)
-        if partition is None or not folder.is_dir():
+        if partition is None:
             continue
         if partition.topic.startswith("__") and not include_internal:
             continue
@@ -526,6 +530,14 @@ def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) 
             with suppress(FileNotFoundError):
                 return _read_log(partition, folder, checkpoints)
         return _read_log(partition, folder, checkpoints)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def require_topic_id(folder: Path) -> None:
+    """Raise as `read_log` if the topic id of a partition's folder can't be read."""
+    try:
+        _parsed(folder / PARTITION_METADATA_FILE, read_partition_metadata)
     except OSError as error:
         raise unreadable(folder, error) from error
 

@@ -256,6 +256,9 @@ REFUSALS = {
     ),
     "a copy that lacks an object": refused("differs in 1 objects", **NO_PROOF, copy_of_objects="COPY"),
     "a folder of another topic": refused("has a folder of", folder_of("bills-0", OTHER_ID)),
+    "a folder that can't be read": refused(
+        "folder bills-0 already", lambda s: (s.node / "bills-0").symlink_to(s.node / "unmounted")
+    ),
     "a folder of another log": refused("other files than the log", folder_of("sensors-0")),
     "a hole": refused("--after-hole begins the log", lose_a_segment),
     "a partition too many": refused(

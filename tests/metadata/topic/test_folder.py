@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,13 @@ class TestMaking:
             for writable in (False, True):
                 with pytest.raises(CorruptInputError, match=f"none numbered {missing}"):
                     open_log(copy, writable=writable)
+
+    def test_a_link_to_a_disk_that_is_not_mounted_is_no_missing_partition(self, folder: Path) -> None:
+        """Of the last one it would otherwise change the number of partitions."""
+        shutil.rmtree(segment(folder, partition=2).parent)
+        (folder / "__remote_log_metadata-2").symlink_to(folder / "unmounted")
+        with pytest.raises(MetadataError, match="metadata-2"), closing(open_log(folder)) as log:
+            log.end_offsets()
 
     def test_rebuild_is_named_where_metadata_may_be_lost(self, folder: Path, tmp_path: Path) -> None:
         broker, empty, cut = tmp_path / "broker", tmp_path / "empty", folder

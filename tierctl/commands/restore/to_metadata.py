@@ -29,7 +29,7 @@ from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
+from tierctl.locallog import ensure_stopped, list_partitions, read_log_dir_facts, require_own_log_dirs
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
@@ -49,7 +49,6 @@ from tierctl.plan.partition_choice import (
     unclear_skips,
     why_undecided,
 )
-from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
@@ -638,18 +637,29 @@ def _untraceable(request: RebuildRequest, resources: Resources) -> SafetyRefusal
 
 
 def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
-    """Return the partitions whose topic was deleted, each with the evidence."""
+    """Return the partitions whose topic was deleted, or may have been, each with the reason."""
     if run.cluster is not None:
         current = run.cluster.current_topics({partition.topic for partition in partitions})
         reasons = {partition: current.why_not_current(partition) for partition in partitions}
     elif run.request.log_dir:
         there = {partition.topic_id for partition in list_partitions(run.request.log_dir)}
-        current = CurrentTopics({})
-        reason = "no log directory has a partition of this topic id: it was deleted, and sweep removes leaks"
-        reasons = {partition: None if partition.topic_id in there else reason for partition in partitions}
+        facts = [read_log_dir_facts(log_dir) for log_dir in run.request.log_dir]
+        unreadable = {topic: name for each in facts for topic, name in each.unreadable_topics.items()}
+        reasons = {
+            partition: _why_left_out(unreadable.get(partition.topic))
+            for partition in partitions
+            if partition.topic_id not in there
+        }
     else:
         return {}
     return {partition: reason for partition, reason in reasons.items() if reason is not None}
+
+
+def _why_left_out(unreadable: str | None) -> str:
+    """Return why a topic without a log is left out; `unreadable` is a folder that may be a log of it."""
+    if unreadable is None:
+        return "no log directory has a partition of this topic id: it was deleted, and sweep removes leaks"
+    return f"the topic id of folder {unreadable} can't be read: whether this topic exists is not known"
 
 
 def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:

@@ -36,7 +36,7 @@ from tierctl.commands.restore.new_node import (
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
-from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node
+from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node, read_log_dir_facts
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.events import INTERNAL_TOPICS
@@ -516,6 +516,13 @@ class Restore(Change[RestoreIntoRequest]):
                 f"a log directory has a folder of {others[0]} already",
                 hint="the node must have no partition: format new directories",
             )
+        for facts in map(read_log_dir_facts, self.request.log_dir):
+            folders = [name for topic, name in facts.unreadable_topics.items() if not topic.startswith("__")]
+            if folders:
+                raise SafetyRefusal(
+                    f"{facts.path} has a folder {folders[0]} already, whose topic id can't be read",
+                    hint="the node must have no partition: format new directories",
+                )
 
     def _warn(self) -> None:
         """Warn of segments that retention will delete as soon as the node runs."""

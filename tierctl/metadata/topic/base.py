@@ -155,7 +155,8 @@ class LocalFiles:
 
     def folders(self, folder: Path) -> list[str]:
         """Implement `LogFiles.folders`."""
-        return [entry.name for entry in os.scandir(folder) if entry.is_dir()] if folder.is_dir() else []
+        # An entry that is no folder, as a link to a disk that is not mounted, must not be missing here.
+        return os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are wanted, not paths
 
     def names(self, folder: Path) -> list[str]:
         """Implement `LogFiles.names`."""

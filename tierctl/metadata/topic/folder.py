@@ -5,6 +5,7 @@ file:///dir/__remote_log_metadata-0/00000000000000000000.log
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -241,7 +242,7 @@ def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:
 
 def _placed_log(placement: TopicPlacement, number: int, log_start_offset: int) -> PartitionLog:
     folder = partition_folder(placement.homes[number], number)
-    if not folder.is_dir():
+    if not os.path.lexists(folder):
         # The recorded log start of a lost log is that of records which are gone.
         return PartitionLog(folder, number, may_be_missing=True)
     limit = placement.damaged.get(folder.resolve())
