@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.plan.copy import Dangling, plan_copy_from_tier
+from tierctl.plan.copy import plan_copy_from_tier
+from tierctl.plan.dangling import Dangling
 from tierctl.plan.steps import Plan
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import Quarantined, TierState

@@ -134,6 +134,18 @@ def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt
     assert (steps(plan), "first seen at" in found.err) == ([], True), found.err
 
 
+def test_a_copy_that_may_be_the_only_one_is_repaired_and_not_cleaned(tier: Spoilt, tmp_path: Path) -> None:
+    lost_finished(1)(tier)
+    configs = tmp_path / "topics.properties"
+    configs.write_text(f"{CLICKS}.remote.storage.enable=true\n")
+    ran = tierctl("status", *where(tier))
+    assert "next: tierctl verify --plan-out" in ran.summary, ran.summary
+    objects = {path for path in tier.remote.rglob("*") if path.is_file()}
+    ran = tierctl("copy", *where(tier), "--topic-configs", configs, "--clean-dangling", "--apply")
+    assert (ran.code, "verify --plan-out plans to finish it" in ran.err) == (0, True), ran.err
+    assert {path for path in tier.remote.rglob("*") if path.is_file()} >= objects
+
+
 def test_without_the_log_no_object_is_judged(tier: Spoilt) -> None:
     lost_finished(1)(tier)
     plan = tier.remote.parent / "plan.json"

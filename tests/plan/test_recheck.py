@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import IndexType, TopicConfig
-from tierctl.plan.copy import Dangling, plan_copy
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.dangling import Dangling
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
@@ -224,7 +225,7 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
     advance(state, segment(1, 0, 99, event_timestamp_ms=1))
     plan = plan_copy(
         state,
-        [local_log([0], 99)],
+        [local_log([0], 100)],
         {PARTITION.topic: ENABLED},
         dangling=Dangling(now_ms=NOW_MS, after_ms=100_000_000),
     )

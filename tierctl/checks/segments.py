@@ -28,7 +28,7 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
 from tierctl.plan.breaches import PartitionView, expire, local_only_bytes, sweep_option, swept_text
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Range, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.read.partition_reader import ReadablePartition
@@ -208,11 +208,22 @@ class _Check:
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
             cache = self.known.cache
-            yield unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
+            found = unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
+            is_copy = segment.state is _S.COPY_SEGMENT_STARTED
+            if is_copy and self.log is not None and not is_held(segment, self._held(self.log)):
+                found = replace(found, own_command="verify --plan-out plan.json")
+            yield found
         elif segment.segment_id in self.known.doubled_ids:
             yield self._doubled(segment)
         elif self.log is not None and segment.segment_id not in self._lost_ids:
             yield from self._misplaced(segment, self.log)
+
+    def _held(self, log: LogFacts) -> Iterator[Range]:
+        """Yield the offsets that are in finished segments, in the local log, or below the log start."""
+        yield from served_ranges(self.known.cache, log.lineage)
+        yield 0, log.log_start_offset - 1
+        if log.local_log_start_offset is not None:
+            yield log.local_log_start_offset, log.log_end_offset - 1
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.known.doubled_by(segment)

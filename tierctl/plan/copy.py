@@ -2,21 +2,16 @@
 
 Tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled).
 
-A dangling copy was started and did not finish, and its writer no longer runs. Brokers copy such a segment
-again under a new id; the first copy stays COPY_SEGMENT_STARTED for ever, possibly with objects in the store.
-tierctl withdraws the copies of its own killed runs before it copies their segments again: the lease of the
-tier shows that their run has ended.
-
 Of another tier the segments of the current lineage are copied, oldest first. The target tier has its own
 metadata topic: with one topic, a broker would take the copies for a second set of segments of the same
 offsets, and would never delete the first.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import SafetyRefusal
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -31,7 +26,7 @@ from tierctl.model import (
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.topic import CopyLag
-from tierctl.model.times import iso_utc
+from tierctl.plan.dangling import Dangling, Range, held_ranges, served_ranges, withdraw
 from tierctl.plan.decisions import Decision, with_local_retention
 from tierctl.plan.preconditions import (
     CurrentTopics,
@@ -41,7 +36,7 @@ from tierctl.plan.preconditions import (
     why_never_tiered,
     why_unknown,
 )
-from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import (
     LINEAGE_EPOCH,
     SOURCE_SEGMENT_ID,
@@ -50,7 +45,6 @@ from tierctl.plan.steps import (
     Plan,
     Skip,
     Step,
-    delete_step,
 )
 from tierctl.state.lineage import (
     Lineage,
@@ -63,81 +57,6 @@ from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 
 _S = RemoteLogSegmentState
 _Key = tuple[Uuid, int]
-
-DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
-
-DANGLING_REASON = "dangling copy"
-WITHDRAWN_REASON = "its copy was begun by a run of tierctl that was killed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dangling:
-    """The rule for dangling copies: older than `after_ms`, and written by a broker that is not in `alive`.
-
-    UsageError if `after_ms` is less than 24 hours.
-    """
-
-    now_ms: int
-    after_ms: int
-    alive: Collection[int] = ()
-
-    def __post_init__(self) -> None:
-        if self.after_ms < DANGLING_AGE_MS_MIN:
-            raise UsageError(
-                f"{self.after_ms} ms is too short: the copy may still be running",
-                hint=f"wait at least 24 hours ({DANGLING_AGE_MS_MIN} ms)",
-            )
-
-    def clean(self, part: PartitionState) -> tuple[list[Step], list[Skip]]:
-        """Return steps that delete the partition's dangling copies, and the reasons for leaving other copies.
-
-        Deletions that were started and not finished are resumed.
-        """
-        steps: list[Step] = []
-        skipped: list[Skip] = []
-        for segment in part.cache.list_remote_log_segments():
-            if segment.state is _S.DELETE_SEGMENT_STARTED:
-                steps.append(delete_step(segment, RESUMED, breach="resume"))
-            if segment.state is not _S.COPY_SEGMENT_STARTED:
-                continue
-            reason = self._why_not(segment)
-            if reason:
-                skipped.append(Skip.of(part.topic_id_partition, reason, segment.segment_id))
-            else:
-                facts = {"event_timestamp_ms": segment.event_timestamp_ms, "broker_id": segment.broker_id}
-                steps.append(delete_step(segment, DANGLING_REASON, **facts))
-        return steps, skipped
-
-    def _why_not(self, segment: RemoteLogSegmentMetadata) -> str | None:
-        age_ms = self.now_ms - segment.event_timestamp_ms
-        if segment.event_timestamp_ms <= 0 or age_ms <= self.after_ms:
-            return f"a copy was started at {iso_utc(segment.event_timestamp_ms)} and may still be running"
-        if segment.broker_id in self.alive:
-            return f"a copy was started by broker {segment.broker_id}, which is alive"
-        return None
-
-
-def withdraw(part: PartitionState, writer: int, source: Iterable[tuple[int, int]]) -> Iterator[Step]:
-    """Yield steps that delete the copies of ended runs, which have the broker id `writer` in their events.
-
-    Deletions that these runs started are resumed. A copy is kept if neither a range of `source`, the first
-    and last offsets that can be copied again, nor a finished segment contains its offsets: a rebuild that was
-    killed leaves such segments, and their objects may be the only ones.
-    """
-    segments = list(part.cache.list_remote_log_segments())
-    finished = [(s.start_offset, s.end_offset) for s in segments if s.state is _S.COPY_SEGMENT_FINISHED]
-    ranges = [*source, *finished]
-    for segment in segments:
-        if segment.broker_id != writer:
-            continue
-        if segment.state is _S.DELETE_SEGMENT_STARTED:
-            yield delete_step(segment, RESUMED, breach="resume")
-        elif segment.state is _S.COPY_SEGMENT_STARTED and any(
-            first <= segment.start_offset and segment.end_offset <= last for first, last in ranges
-        ):
-            yield delete_step(segment, WITHDRAWN_REASON)
-
 
 _ENABLED = f"{topic.REMOTE_STORAGE_ENABLE.name}=true"
 _HINT = (
@@ -240,14 +159,18 @@ class _Decisions:
     def clean(
         self,
         part: PartitionState,
-        source: Iterable[tuple[int, int]],
+        held: Collection[Range],
         dangling: Dangling | None,
         ended_writer: int | None,
+        unneeded: Collection[Range] = (),
     ) -> None:
-        """Add the deletions of unfinished copies: those of ended runs, as `withdraw`, and dangling ones."""
-        steps = [] if ended_writer is None else list(withdraw(part, ended_writer, source))
+        """Add the deletions of unfinished copies: those of ended runs, as `withdraw`, and dangling ones.
+
+        `held` is as in `withdraw`, and `unneeded` are the offsets that no reader can ask for.
+        """
+        steps = [] if ended_writer is None else list(withdraw(part, ended_writer, held))
         ids = {step.segment_id for step in steps}
-        found, skipped = ([], []) if dangling is None else dangling.clean(part)
+        found, skipped = ([], []) if dangling is None else dangling.clean(part, [*held, *unneeded])
         self.steps += [*steps, *(step for step in found if step.segment_id not in ids)]
         self.skipped += [skip for skip in skipped if skip.segment_id not in ids]
 
@@ -335,7 +258,10 @@ class _Copies:
         stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
         if reason is None and part is not None:
             source = [(segment.base_offset, log.log_end_offset - 1) for segment in log.segments[:1]]
-            decisions.clean(part, source, self.dangling, self.ended_writer)
+            is_start_known = newest.is_log_start_known and not newest.is_log_start_doubtful
+            below = [(0, newest.log_start_offset - 1)] if is_start_known else []
+            held = held_ranges(part, Lineage(log.leader_epochs), source)
+            decisions.clean(part, held, self.dangling, self.ended_writer, unneeded=below)
         from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
         if stop:
             decisions.skipped.append(Skip.of(partition, stop))
@@ -583,8 +509,7 @@ def plan_copy_from_tier(
             decisions.skipped.append(Skip.of(part.topic_id_partition, reason))
             continue
         if other is not None:
-            finished = part.cache.list_remote_log_segments()
-            held = [(s.start_offset, s.end_offset) for s in finished if s.state is _S.COPY_SEGMENT_FINISHED]
+            held = held_ranges(other, lineage, served_ranges(part.cache, lineage))
             decisions.clean(other, held, dangling, ended_writer)
         _decide_from_tier(part, other, lineage, decisions)
     return Plan(

@@ -33,7 +33,7 @@ from tierctl.plan.breaches import (
     view_of_tier,
     why_doubled,
 )
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
 from tierctl.plan.leader_views import ClusterViews, view_of_leader
 from tierctl.plan.preconditions import (

@@ -19,7 +19,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.times import duration_text, iso_utc
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, beside, publish_step, reason_of
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown

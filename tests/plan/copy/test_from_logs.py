@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model import EpochEntry, TopicIdPartition
-from tierctl.plan.copy import WITHDRAWN_REASON, Dangling, plan_copy
+from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.dangling import WITHDRAWN_REASON, Dangling
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.metadata.values import metadata_partition
@@ -281,7 +282,7 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
         ({"broker_id": -1}, [200, 300], True),
         # As a rebuild that was killed leaves a segment: its objects may be the only ones.
         ({"broker_id": -1, "end": 299}, [300, 400], False),
-        ({"broker_id": -1, "end": 249}, [200, 300], False),
+        ({"broker_id": -1, "end": 249}, [250, 300], False),
     ],
 )
 def test_copies_of_ended_runs_are_withdrawn(
@@ -294,6 +295,33 @@ def test_copies_of_ended_runs_are_withdrawn(
     deleted = [s for s in plan_copy(state, logs, CONFIGS, ended_writer=-1).steps if s.segment_id]
     assert [(s.segment_id, s.reason) for s in deleted] == [(segment_id(3), WITHDRAWN_REASON)] * is_withdrawn
     assert not [s for s in plan_copy(state, logs, CONFIGS).steps if s.segment_id]
+
+
+@pytest.mark.parametrize(
+    ("begun", "bases", "log_start", "is_deleted"),
+    [
+        (segment(3, 100, 299), [100, 300], 0, True),
+        (segment(3, 100, 299), [200, 300], 0, True),  # finished up to 199, and local from 200 on
+        (segment(3, 100, 299), [250, 300], 0, False),
+        (segment(3, 200, 299), [300, 400], 0, False),
+        (segment(3, 200, 299), [300, 400], 300, True),
+        (segment(3, 200, 299), [300, 400], 250, False),
+        (segment(3, 300, 399), [200, 300], 0, False),  # the log ends at 350
+        (segment(3, 0, 99), [300, 400], 0, True),
+        # The finished segment 2 of another lineage has the offsets, but no reader of this log finds it.
+        (segment(3, 100, 199, (1, 100)), [200, 300], 0, False),
+    ],
+)
+def test_a_dangling_copy_that_may_be_the_only_one_is_left(
+    begun: RemoteLogSegmentMetadata, bases: list[int], log_start: int, is_deleted: bool
+) -> None:
+    state = tier(segment(1, 0, 99), segment(2, 100, 199))
+    advance(state, replace(begun, event_timestamp_ms=NOW_MS - 2 * DAY_MS))
+    epochs = ((0, 0), (1, 100)) if begun.segment_leader_epochs[0][0] else ((0, 0),)
+    log = local_log(bases, bases[-1] + 50, log_start_offset=log_start, epochs=epochs)
+    plan = plan_copy(state, [log], CONFIGS, dangling=Dangling(now_ms=NOW_MS, after_ms=DAY_MS))
+    assert [s.segment_id for s in plan.steps if s.segment_id] == [begun.segment_id] * is_deleted
+    assert ("verify --plan-out" in reasons(plan)) == (not is_deleted)
 
 
 def test_dangling_copies_need_a_day() -> None:

@@ -50,13 +50,12 @@ from tierctl.model.settings import broker
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import (
-    DANGLING_AGE_MS_MIN,
-    Dangling,
     plan_copy,
     plan_copy_from_tier,
     require_enabled,
     written_ms,
 )
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.reasons import Reason, abort_words
@@ -466,8 +465,9 @@ class CopyRequest(TierToTierRequest):
         bool,
         typer.Option(
             help="Also delete the objects of copies that started over 24 hours ago and did not finish, "
-            "whoever began them. copy always deletes what a killed run of tierctl began; sweep deletes "
-            "objects below the log start offset.",
+            "whoever began them, unless their offsets may be nowhere else: then verify --plan-out plans to "
+            "finish the copy. copy always deletes what a killed run of tierctl began; sweep deletes objects "
+            "below the log start offset.",
             rich_help_panel=DECIDE,
         ),
         TYPED_ONLY,

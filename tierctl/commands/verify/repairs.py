@@ -47,7 +47,7 @@ from tierctl.model.choices import Severity
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
-from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.partition_choice import decide_partition
 from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
