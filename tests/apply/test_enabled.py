@@ -307,3 +307,31 @@ def test_nothing_is_planned(
     assert replicas.code == 0
     assert bool(replicas.json["steps"]) == (command == "sweep")
     assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in replicas.err
+
+
+@pytest.mark.parametrize("log_start", [None, 1200])
+def test_a_gap_between_tier_and_log_is_warned_of(
+    tierctl: Tierctl, logs: Path, tmp_path: Path, log_start: int | None
+) -> None:
+    """Offsets below a recorded log start were deleted; without the record they may have been lost."""
+    local = shutil.copytree(logs, tmp_path / "logs")
+    world = World(tmp_path / "metadata", tmp_path / "remote", local, tmp_path / "state")
+    where = (*world.where, "--layout", "kafka", "--log-dir", local, *enabled(local), "--topic", "bills")
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    for path in (local / "bills-0").glob("0*"):
+        if int(path.name[:20]) > 600:
+            path.rename(aside / path.name)
+    assert tierctl("copy", *where, "--apply").code == 0
+    for path in (local / "bills-0").glob("0*"):
+        path.unlink()
+    for path in aside.iterdir():
+        path.rename(local / "bills-0" / path.name)
+    if log_start is not None:
+        (local / "log-start-offset-checkpoint").write_text(f"0\n1\nbills 0 {log_start}\n")
+        epochs = local / "bills-0" / EPOCHS
+        epochs.write_text(epochs.read_text().replace("\n0 0\n", f"\n0 {log_start}\n"))
+    ran = tierctl("copy", *where)
+    assert ran.code == 0, ran.err
+    warning = "bills-0: offsets 600 to 1199 are neither in the tier nor in the log"
+    assert (warning in ran.err) == (log_start is None), ran.err

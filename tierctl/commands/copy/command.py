@@ -57,7 +57,7 @@ from tierctl.plan.copy import (
 )
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.decisions import Decision
-from tierctl.plan.preconditions import require_known_names
+from tierctl.plan.preconditions import newest_replicas, require_known_names
 from tierctl.plan.reasons import Reason, abort_words
 from tierctl.plan.steps import Action, Plan, Skip, Step
 from tierctl.read.partition_reader import illegal_name_error
@@ -65,6 +65,7 @@ from tierctl.read.readable_log import EvidenceSources, examine_histories, tier_l
 from tierctl.read.segment import UncachedIndexes
 from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder
 
@@ -102,6 +103,7 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
     inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
     plan = _plan(run, state, inputs, clean_dangling=clean_dangling, ended_writer=_ended_writer(run))
     plan = run.narrowed(plan)
+    _warn_of_gaps(run, state, plan)
     run.histories.ignore_untiered(state, plan.skipped)
     return Copies(
         plan=plan,
@@ -110,6 +112,24 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
         configs=inputs.configs,
         assumed=inputs.assumed_enabled,
     )
+
+
+def _warn_of_gaps(run: Mutation, state: TierState, plan: Plan) -> None:
+    """Warn of partitions whose copies begin above the tier, and whose log start is not known.
+
+    A broker copies such a log from its first segment on. Below a known log start no record is missing.
+    """
+    replicas = newest_replicas(run.logs)
+    firsts = {s.topic_id_partition: s for s in reversed(plan.steps) if s.action is Action.COPY_SEGMENT}
+    for partition, step in sorted(firsts.items()):
+        part, start = state.partition(partition), step.start_offset or 0
+        finished = None if part is None else part.segments.finished_range()
+        if finished is not None and finished[1] + 1 < start and is_start_unknown(replicas[partition.key]):
+            run.progress.warn(
+                f"{partition.topic_partition}: offsets {finished[1] + 1} to {start - 1} are neither in the "
+                "tier nor in the log, and log-start-offset-checkpoint does not state that they were deleted: "
+                "copies begin above this gap, as a broker's do, and verify reports it"
+            )
 
 
 def _ended_writer(run: Mutation) -> int | None:
