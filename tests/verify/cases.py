@@ -334,9 +334,8 @@ CASES = {
     ),
     "no timestamp": Case(
         _timestamps_changed(0),
-        [(I, "stalled_retention")],
-        [(I, "stalled_retention"), (W, "metadata_differs")],
-        says="its largest timestamp 0 is no time",
+        [],
+        [(W, "metadata_differs")],
     ),
     "timestamp in the future": Case(
         _timestamps_changed(NOW_MS + 1),

@@ -130,7 +130,7 @@ class FindingKind(CheckTable):
         "dangling_copy",
         Severity.WARNING,
         "A copy was started and did not finish: it hangs, or its broker ended. Only information if it is "
-        "less than --copy-limit old (1 hour), or less than a day if a later copy was made instead.",
+        "less than --copy-limit old (1 hour), or less than a day if a later copy was made.",
         "look at the log of its broker; once the copy is a day old, verify --plan-out plans to finish it or "
         "to delete its objects; copy --clean-dangling deletes its objects unless they may be the only ones, "
         "copy at once those of a killed run of tierctl, and sweep those that lie below the log start offset",
@@ -157,7 +157,7 @@ class FindingKind(CheckTable):
     STALLED_RETENTION = FindingRow(
         "stalled_retention",
         Severity.WARNING,
-        "The largest timestamp of a segment is 0 or less, or in the future, so retention.ms deletes neither "
+        "The largest timestamp of a segment is in the future, so retention.ms deletes neither "
         "this segment nor later ones; only information if the settings of the topic are unknown.",
         "raise the log start offset above the segment (sweep --log-start-offset, or DeleteRecords), or set "
         "retention.bytes; check the clock of the producer",

@@ -3,11 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import merge
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
+from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -19,8 +21,9 @@ from tierctl.model import (
 )
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import NEVER, Decision, DecisionColumns, KeptSegments
-from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
+from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
+from tierctl.plan.limits import Limits
+from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.lineage import (
     Lineage,
@@ -140,7 +143,10 @@ def distinct_bytes(spans: Iterable[tuple[int, int, int]]) -> int:
 
 
 def live_bytes(view: PartitionView) -> int:
-    """Return the `distinct_bytes` of the live segments; raises as `PartitionView.live`."""
+    """Return the `distinct_bytes` of the live segments; raises as `PartitionView.live`.
+
+    `PartitionView.live` has their sum, in which brokers count offsets of several segments several times.
+    """
     columns = (view.live.column(name).tolist() for name in ("start", "end", "size"))
     return distinct_bytes(zip(*columns, strict=True))
 
@@ -213,8 +219,9 @@ class StalledRetention:
     ) -> Self | None:
         """Return the stall if `blocking`, the oldest segment that stays, stays because of its timestamp.
 
-        Kafka never expires a segment by time whose largest timestamp is 0 or less, or in the future, and it
-        does not examine the segments after the first one that stays (`behind`).
+        A segment whose largest timestamp is in the future does not expire by time, and neither do the
+        segments after the first one that stays (`behind`). One whose largest timestamp is 0 or less stays in
+        `sweep` only: RLMExpirationTask of Kafka 3.9 to 4.4 compares it as any other.
         """
         if blocking is None or config.retention_ms < 0 or has_age(blocking, now_ms):
             return None
@@ -234,10 +241,13 @@ class StalledRetention:
             since = f"since {iso_utc(self.since_ms)}"
             due = f"; the first segment behind it has been due since {iso_utc(self.since_ms)}"
         segment = self.segment
+        stays = "neither this segment nor any behind it expires by time"
+        if not self.is_in_future:
+            stays = "sweep expires neither this segment nor any behind it by time, but brokers do"
         return (
             f"{topic.RETENTION_MS.name} is stalled ({since}) by segment {segment.segment_id} from offset "
             f"{segment.start_offset}: its {no_age_text(segment.max_timestamp_ms, self.is_in_future)}, "
-            f"so neither this segment nor any behind it expires by time{due}"
+            f"so {stays}{due}"
         )
 
 
@@ -245,16 +255,14 @@ class StalledRetention:
 class Expiry:
     """The deletions by start offset, the log start after them, and notes on segments that stay.
 
-    `stalled` is the segment that stops retention.ms, which a note reports, too. `hole` is the hole of the
-    tier at which the deletions end. `by_brokers` are deletes of brokers that this run leaves out, because it
-    does not count what is below the log start; `limits` are the limits after the deletes of brokers.
+    `stalled` is the segment that stops retention.ms in brokers. `by_brokers` are deletes of brokers that this
+    run leaves out, because it is more careful; `limits` are the limits after the deletes of brokers.
     """
 
     steps: tuple[Step, ...]
     log_start_offset: int
     notes: tuple[str, ...]
     stalled: StalledRetention | None
-    hole: Reason | None
     limits: "Limits"
     by_brokers: tuple[Decision, ...] = ()
 
@@ -275,10 +283,12 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
 
     Segments expire from the oldest live one to the first that breaches no limit or follows a hole. Then every
     segment of the lineage wholly below the new log start is deleted. A hole ends the run so that the operator
-    sees it, and can go on by raising the log start above it.
+    sees it, and can go on by raising the log start above it. With a cut leader-epoch checkpoint no limit
+    counts: the log is longer than its epochs say, so its oldest segments are not the oldest of the lineage.
     """
-    live, over_bytes, notes = _live_and_excess(view, config)
-    limits = Limits(config, now_ms, over_bytes)
+    applied = config if view.cut is None else TopicConfig()
+    live, over_bytes, notes = _live_and_excess(view, applied)
+    limits = Limits(applied, now_ms, over_bytes)
     steps: dict[str, Step] = {}
     log_start_offset = view.log_start_offset
     covered: int | None = None
@@ -308,67 +318,158 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
         for segment in _below(view, log_start_offset):
             if segment.segment_id not in steps:
                 steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
-    stalled = StalledRetention.by(blocking, remaining, config, now_ms)
+    stalled = StalledRetention.by(blocking, remaining, applied, now_ms)
     if stalled is not None:
         notes.append(stalled.message)
-    below_bytes = _counted_below(view, config)
-    by_brokers: tuple[Decision, ...] = ()
-    if below_bytes:
-        limits = Limits(config, now_ms, over_bytes, below_bytes)
-        by_brokers = _deleted_by_brokers_only(view, limits, steps)
-        notes += _note_of_brokers(by_brokers, config, below_bytes)
-    ordered = sorted(steps.values(), key=by_start)
-    return Expiry(
-        steps=_chained(ordered),
+    swept = Expiry(
+        steps=_chained(sorted(steps.values(), key=by_start)),
         log_start_offset=log_start_offset,
         notes=tuple(notes),
         stalled=stalled,
-        hole=hole,
         limits=limits,
-        by_brokers=by_brokers,
     )
+    return _with_brokers(view, config, swept, hole)
+
+
+def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole: Reason | None) -> Expiry:
+    """Return `swept`, what `sweep` deletes, with what brokers delete in their next run beyond that.
+
+    `hole` is the hole of the tier at which `sweep` ends.
+    """
+    counted = _CountedByBrokers.of(view, config)
+    why = _why_careful(view, hole, swept.stalled, counted)
+    if why is None:
+        return swept
+    limits = Limits(
+        config, swept.limits.now_ms, counted.over_bytes, is_size_known=counted.is_known, sweep=why
+    )
+    acted = {step.segment_id for step in swept.steps if step.segment_id is not None}
+    by_brokers, stalled = _deleted_by_brokers_only(view, config, limits, acted)
+    notes = (*swept.notes, *_note_of_brokers(by_brokers, why))
+    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CountedByBrokers:
+    """The bytes above retention.bytes as brokers count them, negative below it.
+
+    `below_bytes` are those below the log start, and `again_bytes` those of offsets that an earlier segment
+    has, too: `sweep` counts neither. Unless it `is_known`, the size of the log lacks its local part.
+    """
+
+    over_bytes: int = 0
+    below_bytes: int = 0
+    again_bytes: int = 0
+    is_known: bool = True
+
+    @classmethod
+    def of(cls, view: PartitionView, config: TopicConfig) -> Self:
+        """Return what brokers count for a partition with the settings `config`.
+
+        Kafka 3.9 to 4.4 count each finished segment that an epoch of the log lists with its whole size
+        (RemoteLogManager.buildRetentionSizeData), also below the log start, and do not subtract the latter
+        when they are deleted.
+        """
+        if config.retention_bytes < 0:
+            return cls()
+        below = _below(view, view.log_start_offset)
+        doubled = view.segments.doubled_ids
+        below_bytes = sum(s.segment_size_in_bytes for s in below if s.segment_id not in doubled)
+        try:
+            tier_bytes = int(view.live.column("size").sum(dtype=np.int64))
+        except RemoteResourceNotFound:
+            # Brokers fail in the same way, and delete nothing.
+            return cls()
+        return cls(
+            over_bytes=tier_bytes + below_bytes + (view.local_only_bytes or 0) - config.retention_bytes,
+            below_bytes=below_bytes,
+            again_bytes=tier_bytes - live_bytes(view),
+            is_known=view.local_only_bytes is not None,
+        )
+
+
+def _why_careful(
+    view: PartitionView, hole: Reason | None, stalled: StalledRetention | None, counted: _CountedByBrokers
+) -> str | None:
+    """Return why `sweep` may keep segments that brokers delete in their next run; None if it does not."""
+    if view.cut is not None:
+        return "the leader epochs of the log were cut"
+    if hole is not None:
+        return f"the tier has a hole {hole.facts['hole']}"
+    if stalled is not None and not stalled.is_in_future:
+        segment = stalled.segment
+        which = f"of segment {segment.segment_id} from offset {segment.start_offset}"
+        return f"{which}, the {no_age_text(segment.max_timestamp_ms, is_in_future=False)}"
+    if not counted.is_known:
+        return SIZE_NOT_KNOWN
+    also = []
+    if counted.below_bytes:
+        also.append(f"{counted.below_bytes} bytes below the log start")
+    if counted.again_bytes:
+        also.append(f"{counted.again_bytes} bytes of offsets that several segments have")
+    return f"brokers also count {' and '.join(also)}" if also else None
 
 
 def _deleted_by_brokers_only(
-    view: PartitionView, limits: "Limits", steps: Collection[str]
-) -> tuple[Decision, ...]:
-    """Return the live segments without a step in `steps` that brokers delete next, by `limits`.
+    view: PartitionView, config: TopicConfig, limits: "Limits", steps: Collection[str]
+) -> tuple[tuple[Decision, ...], StalledRetention | None]:
+    """Return the segments without a step in `steps` that brokers delete next, and what stops retention.ms.
 
-    `limits` are those that brokers compute; their excess is reduced by each deletion.
+    `limits` are those of brokers; each deletion reduces their excess. Brokers go on behind holes, and delete
+    the copies in them that were not finished. They delete nothing where an epoch lists a segment that is
+    gone.
     """
     found = []
-    for segment in view.iter_live():
-        reason = limits.breach(segment)
-        if reason is None:
-            break
-        if segment.segment_id not in steps:
-            found.append(Decision.deleted(segment, reason, limits.now_ms))
-    return tuple(found)
+    remaining = _listed(view)
+    blocking = None
+    try:
+        for segment in remaining:
+            reason = limits.breach(segment)
+            if reason is None:
+                blocking = segment
+                limits.holder = segment if segment.state is _STARTED else None
+                break
+            if segment.segment_id not in steps:
+                found.append(Decision.deleted(segment, reason, limits.now_ms))
+        return tuple(found), StalledRetention.by(blocking, remaining, config, limits.now_ms)
+    except RemoteResourceNotFound:
+        return (), None
 
 
-def _counted_below(view: PartitionView, config: TopicConfig) -> int:
-    """Return the bytes below the log start that brokers count towards retention.bytes; 0 if unknown.
+def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the live segments and the unfinished copies between them, in the order of RLMExpirationTask.
 
-    Kafka 3.9 to 4.4 count the segments below the log start towards the size, and do not subtract them when
-    they are deleted (RemoteLogManager.buildRetentionSizeData). Segments that no epoch lists are not counted.
+    A copy counts if later offsets were copied since it began: its broker no longer copies it.
     """
-    if config.retention_bytes < 0 or view.local_only_bytes is None:
-        return 0
-    below = _below(view, view.log_start_offset)
-    return sum(s.segment_size_in_bytes for s in below if s.segment_id not in view.segments.doubled_ids)
+    ended = [
+        segment
+        for segment in view.segments.in_state(_STARTED)
+        if segment.end_offset >= view.log_start_offset
+        and view.current.contains(segment, view.log_end_offset)
+        and view.segments.has_copied_since(
+            segment.segment_id, segment.end_offset, [epoch for epoch, _ in segment.segment_leader_epochs]
+        )
+    ]
+    if not ended:
+        yield from view.iter_live()
+        return
+    order = {epoch: number for number, epoch in enumerate(view.current.epochs_with_records)}
+
+    def key(segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
+        first = min(order.get(epoch, len(order)) for epoch, _ in segment.segment_leader_epochs)
+        return first, segment.start_offset
+
+    yield from merge(view.iter_live(), sorted(ended, key=key), key=key)
 
 
-def _note_of_brokers(deleted: Sequence[Decision], config: TopicConfig, below_bytes: int) -> list[str]:
-    """Return a note if brokers delete more segments by size than retention.bytes allows."""
+def _note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:
+    """Return a note if brokers delete segments that this run keeps."""
     if not deleted:
         return []
     what = "1 more segment" if len(deleted) == 1 else f"{len(deleted)} more segments"
-    note = (
-        f"{topic.RETENTION_BYTES.name}={config.retention_bytes} allows to keep {what} (offsets "
-        f"{deleted[0].start_offset} to {deleted[-1].end_offset}), which brokers would delete, because "
-        f"they count the {below_bytes} bytes below the log start towards the limit"
-    )
-    return [note]
+    end = max(each.end_offset or 0 for each in deleted)
+    where = f"offsets {deleted[0].start_offset} to {end}"
+    return [f"brokers would delete {what} ({where}), sweep does not: {why_careful}"]
 
 
 def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -390,150 +491,8 @@ def _live_and_excess(
     if config.retention_bytes < 0:
         return timed, 0, []
     if view.local_only_bytes is None:
-        note = "deletes nothing: the size of the segments that only the local log has is not known"
-        return timed, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
+        return timed, 0, [f"{topic.RETENTION_BYTES.name} deletes nothing: {SIZE_NOT_KNOWN}"]
     return view.iter_live(), view.local_only_bytes + live_bytes(view) - config.retention_bytes, []
-
-
-class Limits:
-    """RemoteLogRetentionHandler: time first, then size; segments that time deletes reduce the excess, too.
-
-    `over_bytes` are the bytes above retention.bytes, negative below it, without the `below_bytes` below the
-    log start that brokers count, too.
-    """
-
-    def __init__(self, config: TopicConfig, now_ms: int, over_bytes: int, below_bytes: int = 0) -> None:
-        self._config = config
-        self.now_ms = now_ms
-        self._below_bytes = below_bytes
-        self._excess_bytes = max(0, over_bytes + below_bytes)
-
-    def breach(self, segment: RemoteLogSegmentMetadata) -> Reason | None:
-        """Return the limit that `segment` breaches, None without one; a breach reduces the excess."""
-        size_bytes = segment.segment_size_in_bytes
-        excess_bytes = self._excess_bytes
-        if self._is_too_old(segment):
-            self._excess_bytes = max(0, excess_bytes - size_bytes)
-            limit_ms = self._config.retention_ms
-            return Reason(ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self.now_ms - limit_ms)
-        # A segment larger than the rest of the excess stays, so that the remaining size is not below the
-        # limit.
-        if 0 < excess_bytes >= size_bytes:
-            self._excess_bytes = excess_bytes - size_bytes
-            limit_bytes = self._config.retention_bytes
-            facts = {"retention_bytes": limit_bytes, "excess_bytes": excess_bytes}
-            if self._below_bytes:
-                facts["below_bytes"] = self._below_bytes
-            return Reason(ReasonKind.RETENTION_BYTES, **facts)
-        return None
-
-    def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
-        # A segment without a timestamp, or with one in the future, has no known age.
-        expires_at_ms = self._expires_at_ms(segment)
-        return expires_at_ms is not None and segment.max_timestamp_ms > 0 and self.now_ms >= expires_at_ms
-
-    @property
-    def lifetime_ms(self) -> int | None:
-        """The age at which retention.ms deletes a segment; None if it is no limit.
-
-        One that ends after the last time that a record can have, as Long.MAX_VALUE, is none.
-        """
-        lifetime_ms = self._config.retention_ms + (0 if self._config.kafka_version.expires_at_cutoff else 1)
-        return None if self._config.retention_ms < 0 or lifetime_ms > NEVER - self.now_ms else lifetime_ms
-
-    def _expires_at_ms(self, segment: RemoteLogSegmentMetadata) -> int | None:
-        """Return the first time at which retention.ms deletes `segment`; None if it is no limit."""
-        lifetime_ms = self.lifetime_ms
-        return None if lifetime_ms is None else segment.max_timestamp_ms + lifetime_ms
-
-    def why_kept(self, live: LiveSegments) -> "WhyKept":
-        """Return why `live` segments stay, which no limit deletes now; the oldest comes first."""
-        count, times_ms = len(live), live.column("max_timestamp")
-        has_no_age = np.flatnonzero((times_ms <= 0) | (times_ms > self.now_ms))
-        is_latest = times_ms >= np.maximum.accumulate(times_ms)
-        latest = np.maximum.accumulate(np.where(is_latest, np.arange(count), 0))
-        return WhyKept(self, live, staller=int(has_no_age[0]) if len(has_no_age) else count, latest=latest)
-
-    def why_size_keeps(
-        self, segment: RemoteLogSegmentMetadata, first: RemoteLogSegmentMetadata | None
-    ) -> Reason:
-        """Return why `segment` stays if only size counts; `first` is the oldest one, None for that itself."""
-        if self._config.retention_bytes >= 0 and first is not None:
-            return Reason(ReasonKind.BEHIND_OLDER, held_by=first.segment_id)
-        is_age_stated = self._config.is_age_stated
-        return Reason(ReasonKind.NO_LIMIT_REACHED, is_age_stated=is_age_stated, **self._size_facts(segment))
-
-    def why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
-        """Return why `segment` stays behind `staller`, or is it."""
-        return Reason(
-            ReasonKind.STALLED,
-            held_by=staller.segment_id,
-            held_by_offset=staller.start_offset,
-            is_holder=segment is staller,
-            timestamp_ms=staller.max_timestamp_ms,
-            is_in_future=staller.max_timestamp_ms > self.now_ms,
-        )
-
-    def why_young(self, segment: RemoteLogSegmentMetadata, latest: RemoteLogSegmentMetadata) -> Reason:
-        """Return when `segment` expires: `latest` has the largest timestamp of it and the older segments."""
-        return Reason(
-            ReasonKind.WILL_EXPIRE,
-            expires_at_ms=self._expires_at_ms(latest),
-            own_expiry_ms=self._expires_at_ms(segment),
-            held_by=None if latest is segment else latest.segment_id,
-            max_timestamp_ms=segment.max_timestamp_ms,
-            retention_ms=self._config.retention_ms,
-            **self._size_facts(segment),
-        )
-
-    def _size_facts(self, segment: RemoteLogSegmentMetadata) -> dict[str, int]:
-        if self._config.retention_bytes < 0:
-            return {}
-        return {
-            "retention_bytes": self._config.retention_bytes,
-            "excess_bytes": self._excess_bytes,
-            "segment_size_in_bytes": segment.segment_size_in_bytes,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class WhyKept:
-    """Why live segments stay that no limit deletes now.
-
-    From index `staller` on they stay because of the timestamp of the one there. Before it, they stay as long
-    as the one at their index in `latest`, which has the largest timestamp of them and the older ones.
-    """
-
-    limits: Limits
-    live: LiveSegments
-    staller: int
-    latest: Int64s
-
-    def columns(self) -> DecisionColumns:
-        """Return the decisions about the live segments."""
-        found = DecisionColumns.none(len(self.live))
-        lifetime_ms = self.limits.lifetime_ms
-        if lifetime_ms is None:
-            for at, alike in ((0, slice(0, 1)), (1, slice(1, None))):
-                if at < len(self.live):
-                    found.fill(alike, self.reason(at).kind)
-            return found
-        times_ms = self.live.column("max_timestamp")[self.latest[: self.staller]]
-        found.fill(slice(self.staller), ReasonKind.WILL_EXPIRE, times_ms + lifetime_ms)
-        found.fill(slice(self.staller, None), ReasonKind.STALLED)
-        return found
-
-    def reason(self, at: int) -> Reason:
-        """Return why the live segment at an index stays."""
-        segment = self.live.metadata(at)
-        if self.limits.lifetime_ms is None:
-            return self.limits.why_size_keeps(segment, self.live.metadata(0) if at else None)
-        if at >= self.staller:
-            return self.limits.why_stalled(segment, self._other(at, segment, self.staller))
-        return self.limits.why_young(segment, self._other(at, segment, int(self.latest[at])))
-
-    def _other(self, at: int, segment: RemoteLogSegmentMetadata, other: int) -> RemoteLogSegmentMetadata:
-        return segment if other == at else self.live.metadata(other)
 
 
 def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:
@@ -582,19 +541,17 @@ def kept_of(
     `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
     the reasons, by segment id, of the unfinished copies below the log start. Raises as `PartitionView.live`.
     """
-    segments, live, hole = view.segments, view.segments.columns, expiry.hole
+    segments, live = view.segments, view.segments.columns
     columns = DecisionColumns.none(len(live))
     is_kept = _without(segments, steps) & (live.states != STATES.index(DELETE_STARTED))
-    made = _by_place(segments, () if hole else expiry.by_brokers)
+    by_brokers = _by_place(segments, expiry.by_brokers)
+    made = {place: each for place, each in by_brokers.items() if is_kept[place]}
     is_kept_live = is_kept.copy()
     is_kept_live[list(made)] = False
     places = segments.places_of(view.live.rows)
     places = places[is_kept_live[places]]
     why = expiry.limits.why_kept(segments.of_rows(live.rows[places]))
-    if hole:
-        columns.fill(places, hole.kind)
-    else:
-        columns.copy(places, why.columns())
+    columns.copy(places, why.columns())
     at_live = np.full(len(is_kept), -1, np.int64)
     at_live[places] = np.arange(len(places))
     for place in np.flatnonzero(is_kept & (at_live < 0)).tolist():
@@ -606,7 +563,7 @@ def kept_of(
 
     def decide(place: int) -> Decision:
         at = int(at_live[place])
-        return made[place] if at < 0 else Decision.kept(live.metadata(place), hole or why.reason(at))
+        return made[place] if at < 0 else Decision.kept(live.metadata(place), why.reason(at))
 
     return KeptSegments(columns, decide)
 

@@ -39,8 +39,8 @@ NEEDING_OPERATOR = frozenset({_K.OPEN_TRANSACTION, _K.CUSTOM_METADATA})
 """Why copies may continue only after an operator acted; `status` prints these kinds."""
 ON_DISK = frozenset({_K.LOCAL_RETENTION_MS, _K.LOCAL_RETENTION_BYTES, _K.LOCAL_LOG_START, _K.LOCAL_HELD})
 """Why copied segments are deleted from the disk, or should be gone from it."""
-STOPPED = frozenset({_K.STALLED, _K.BEHIND_HOLE})
-"""Why segments of the tier do not expire although they are old enough: a timestamp, or a hole of the tier."""
+STOPPED = frozenset({_K.STALLED})
+"""Why segments of the tier do not expire although they are old enough: a timestamp in the future."""
 EXPIRED = frozenset(
     {_K.RETENTION_MS, _K.RETENTION_BYTES, _K.LOG_START_OFFSET, _K.UNREFERENCED_EPOCHS, _K.DELETE_STARTED}
 )

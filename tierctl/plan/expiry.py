@@ -523,8 +523,7 @@ def _expired(
     config = inputs.configs.get(view.partition.topic)
     is_asked = inputs.unreferenced_epochs or inputs.off_lineage
     if view.cut is not None:
-        # The log is longer than its epochs say: its oldest segments are not the oldest ones of the lineage.
-        config, is_asked = TopicConfig(), False
+        is_asked = False
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
     except RemoteResourceNotFound as e:

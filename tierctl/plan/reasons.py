@@ -235,29 +235,42 @@ def _will_expire(facts: Mapping[str, Any]) -> str:
 
 
 def _age_numbers(facts: Mapping[str, Any]) -> str:
-    newest, cutoff = iso_utc(facts["max_timestamp_ms"]), iso_utc(facts["cutoff_ms"])
-    return f"its newest record is of {newest}, before {cutoff}"
+    newest_ms, cutoff = facts["max_timestamp_ms"], iso_utc(facts["cutoff_ms"])
+    if newest_ms <= 0:
+        return f"its largest timestamp {newest_ms} is before {cutoff}"
+    return f"its newest record is of {iso_utc(newest_ms)}, before {cutoff}"
 
 
 def _size_numbers(facts: Mapping[str, Any]) -> str:
+    at_least = "" if facts.get("is_size_known", True) else "at least "
     return (
-        f"the log has {facts['excess_bytes']} bytes above the limit, the segment "
+        f"the log has {at_least}{facts['excess_bytes']} bytes above the limit, the segment "
         f"{facts['segment_size_in_bytes']} bytes"
     )
 
 
-def _retention_bytes(facts: Mapping[str, Any]) -> str:
-    text, below_bytes = f"{topic.RETENTION_BYTES.name} {facts['retention_bytes']}", facts.get("below_bytes")
-    if below_bytes is None:
-        return text
-    return f"{text}; brokers also count {below_bytes} bytes below the log start, sweep does not and keeps it"
+def _limit(template: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return the text of a limit, which says so if only brokers delete the segment."""
+
+    def text(facts: Mapping[str, Any]) -> str:
+        only = f"; brokers delete it, sweep does not: {facts['sweep']}" if "sweep" in facts else ""
+        return template.format_map(facts) + only
+
+    return text
+
+
+SIZE_NOT_KNOWN = (
+    "the size of the log is not known without its local part, which --log-dir or --bootstrap-server shows"
+)
 
 
 def _size_part(facts: Mapping[str, Any]) -> str:
     limit = facts.get("retention_bytes")
     if limit is None:
         return ""
-    excess = facts["excess_bytes"]
+    excess = facts.get("excess_bytes")
+    if excess is None:
+        return f"; whether {topic.RETENTION_BYTES.name} {limit} deletes it is open: {SIZE_NOT_KNOWN}"
     size = facts["segment_size_in_bytes"]
     return (
         f"; the log has {excess} bytes above {topic.RETENTION_BYTES.name} {limit}, the segment {size} bytes"
@@ -271,7 +284,9 @@ AGE_NOT_STATED = (
 
 
 def _no_limit(facts: Mapping[str, Any]) -> str:
-    if facts.get("retention_bytes") is not None:
+    if facts.get("retention_bytes") is not None and "excess_bytes" not in facts:
+        kept = _size_part(facts).removeprefix("; ")
+    elif facts.get("retention_bytes") is not None:
         kept = f"stays until the log grows{_size_part(facts)}"
     elif facts.get("is_age_stated", True):
         return f"neither {topic.RETENTION_MS.name} nor {topic.RETENTION_BYTES.name} limits the topic"
@@ -290,10 +305,15 @@ def _stalled(facts: Mapping[str, Any]) -> str:
     what = f"segment {facts['held_by']} from offset {facts['held_by_offset']}"
     whose = "its" if facts.get("is_holder") else f"held by {what}: its"
     return (
-        f"{whose} {no_age_text(facts['timestamp_ms'], facts['is_in_future'])}, so neither "
+        f"{whose} {no_age_text(facts['timestamp_ms'], is_in_future=True)}, so neither "
         f"{'it' if facts.get('is_holder') else 'that segment'} nor any behind it expires by "
         f"{topic.RETENTION_MS.name}"
     )
+
+
+def _behind_older(facts: Mapping[str, Any]) -> str:
+    stays = "which stays until the log grows: " if facts.get("is_size_known", True) else f"{SIZE_NOT_KNOWN}; "
+    return f"behind segment {facts['held_by']}, {stays}brokers delete the oldest segments first"
 
 
 def _local_held(facts: Mapping[str, Any]) -> str:
@@ -350,13 +370,13 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.NOT_COPYABLE: _Row(rule=_COPY, text=_format("{detail}; nothing from {from_offset} on is copied")),
     _K.RETENTION_MS: _Row(
         rule=_BY_TIME,
-        text=_format(f"{topic.RETENTION_MS.name} {{retention_ms}}"),
+        text=_limit(f"{topic.RETENTION_MS.name} {{retention_ms}}"),
         settings=(topic.RETENTION_MS.name,),
         numbers=_age_numbers,
     ),
     _K.RETENTION_BYTES: _Row(
         rule=_BY_SIZE,
-        text=_retention_bytes,
+        text=_limit(f"{topic.RETENTION_BYTES.name} {{retention_bytes}}"),
         settings=(topic.RETENTION_BYTES.name,),
         numbers=_size_numbers,
     ),
@@ -381,10 +401,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.WILL_EXPIRE: _Row(rule=_BY_TIME, text=_will_expire, settings=_LIMITS),
     _K.BEHIND_OLDER: _Row(
         rule=_EXPIRE,
-        text=_format(
-            "behind segment {held_by}, which stays until the log grows: brokers delete the oldest segments "
-            "first"
-        ),
+        text=_behind_older,
         settings=_LIMITS,
     ),
     _K.STALLED: _Row(rule=_BY_TIME, text=_stalled, settings=(topic.RETENTION_MS.name,)),

@@ -19,6 +19,7 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import NextAction
 from tierctl.plan.expiry import plan_retention
+from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
@@ -291,6 +292,73 @@ def test_nothing_expires_beyond_a_hole() -> None:
     assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), log_start_offsets=raised)) == [
         *(0, 1, 2, 5, 6, 7, 8, 9)
     ]
+
+
+def deleted_by_brokers(plan: Plan) -> dict[int, str]:
+    """Return the start offsets of the segments that brokers delete and `sweep` keeps, with the reasons."""
+    return {each.start_offset: str(each.reason) for each in plan.kept if each.action is NextAction.DELETE}
+
+
+def test_brokers_go_on_behind_a_hole_and_delete_the_unfinished_copy_in_it() -> None:
+    """Nobody copies the segment from offset 300 any more: later ones were copied."""
+    state = TierState()
+    for each in TEN:
+        advance(state, each, *([S.COPY_SEGMENT_FINISHED] if each.start_offset != 300 else []))
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), explained=Selection())
+    assert numbers(plan) == [0, 1, 2]
+    found = deleted_by_brokers(plan)
+    assert sorted(found) == [300, 400, 500, 600, 700, 800, 900]
+    assert all("sweep does not: the tier has a hole from 300 to 399" in reason for reason in found.values())
+    assert "brokers would delete 7 more segments (offsets 300 to 999), sweep does not" in reasons(plan)
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.0", "4.4.0"])
+def test_brokers_delete_a_segment_without_a_timestamp_and_those_behind_it(version: str) -> None:
+    """RemoteLogRetentionHandler compares every largest timestamp with the cutoff."""
+    segments = [replace(s, max_timestamp_ms=0 if at == 1 else OLD_MS) for at, s in enumerate(TEN[:3])]
+    config = TopicConfig(retention_ms=DAY_MS, kafka_version=KafkaVersion.parse(version))
+    plan = sweep(tier(*segments), config, explained=Selection())
+    assert numbers(plan) == [0]
+    assert sorted(deleted_by_brokers(plan)) == [100, 200]
+
+
+def test_brokers_count_every_copy_of_an_offset() -> None:
+    """Two segments of 100 bytes have the offsets from 900 on, and the log has 100 bytes more."""
+    state = tier(*TEN, segment(20, 900, 999, max_timestamp_ms=OLD_MS))
+    plan = sweep(state, TopicConfig(retention_bytes=1000), explained=Selection())
+    assert numbers(plan) == [0]
+    [(start, reason)] = deleted_by_brokers(plan).items()
+    assert (start, "brokers also count 100 bytes of offsets that several segments have" in reason) == (
+        100,
+        True,
+    )
+
+
+def test_without_a_log_brokers_delete_at_least_what_the_tier_has_above_the_limit() -> None:
+    plan = sweep(
+        tier(*TEN),
+        TopicConfig(retention_bytes=850),
+        logs=[],
+        lineages={PARTITION.key: (EpochEntry(0, 0),)},
+        topics=CurrentTopics.of([LOG]),
+        explained=Selection(),
+    )
+    assert plan.steps == ()
+    assert sorted(deleted_by_brokers(plan)) == [0]
+    kept = [str(each.reason) for each in plan.kept if each.action is NextAction.NONE]
+    assert len(kept) == 9
+    assert all("the size of the log is not known without its local part" in reason for reason in kept)
+
+
+def test_with_cut_leader_epochs_brokers_still_apply_the_limits() -> None:
+    """Epoch 1, from offset 500 on, was cut from the checkpoint."""
+    state = tier(
+        *(replace(s, segment_leader_epochs=((int(at > 4), s.start_offset),)) for at, s in enumerate(TEN))
+    )
+    log = replace(LOG, leader_epochs=(EpochEntry(0, 0), EpochEntry(2, 1000)))
+    plan = sweep(state, TopicConfig(retention_bytes=450), logs=[log], explained=Selection())
+    assert plan.steps == ()
+    assert "the leader epochs of the log were cut" in deleted_by_brokers(plan)[0]
 
 
 def test_what_is_being_deleted_is_no_hole() -> None:
