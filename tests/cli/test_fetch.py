@@ -110,6 +110,12 @@ def test_named_offsets(unclean: list[str], capsys: pytest.CaptureFixture[str], n
     assert [r["offset"] for r in lines(capsys)] == ([] if NAMED[name] is None else [NAMED[name]])
 
 
+def test_earliest_local_needs_a_log(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    where = cluster[: cluster.index("--log-dir")] if "--log-dir" in cluster else cluster
+    assert run([*where, "--topic", "payments", "--offset", "earliest-local"]) == 2
+    assert "the start of the local log is not known" in capsys.readouterr().err
+
+
 def test_from_time_to_time(unclean: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]) -> None:
     expected = brute.answers(capture("unclean-leader") / "answers" / "3-before-wallets-0.jsonl")
     begin, end = expected[500][1], expected[900][1]

@@ -108,6 +108,7 @@ HOUR_MS = 3_600_000
 BEGUN = started(1, 0, 9)
 BY_1 = "the copy was started by broker 1 "
 REPLACED = "; a later copy was made instead"
+WENT_ON = "; copying went on, but no finished copy has its offsets"
 
 
 @pytest.mark.parametrize(
@@ -119,13 +120,17 @@ REPLACED = "; a later copy was made instead"
         ([BEGUN], 1.1, 36, I, BY_1 + "less than 1d12h ago"),
         ([BEGUN, *finished(2, 0, 9)], 1.1, 1, I, BY_1 + "less than 1d ago" + REPLACED),
         ([BEGUN, *finished(2, 0, 9)], 24.1, 48, W, BY_1 + "and never finished" + REPLACED),
+        (
+            [BEGUN, *finished(2, 10, 19)], 1.1, 1, I,
+            BY_1 + "less than 1d ago" + WENT_ON,
+        ),
         # The copies before it, and copies that end below it, did not replace it.
         ([*finished(2, 10, 29), started(1, 20, 39)], 1.1, 1, W, BY_1 + "and never finished"),
         ([started(1, 20, 39), *finished(2, 0, 19)], 1.1, 1, W, BY_1 + "and never finished"),
         (
             [BEGUN, started(2, 0, 9, broker_id=2, event_timestamp_ms=BEGUN.event_timestamp_ms + 1),
              updated(2, S.DELETE_SEGMENT_STARTED), updated(2, S.DELETE_SEGMENT_FINISHED)],
-            1.1, 1, I, BY_1 + "less than 1d ago" + REPLACED,
+            1.1, 1, I, BY_1 + "less than 1d ago" + WENT_ON,
         ),
         ([replace(BEGUN, broker_id=-1)], 1.1, 1, W, "the copy was started by tierctl and never finished"),
     ],

@@ -155,7 +155,9 @@ def unfinished_finding(
         )
     message = f"the copy was started by {writer_text(segment.broker_id)} {when}"
     if is_replaced:
-        message += "; a later copy was made instead"
+        is_served = cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs)) is not None
+        later = "a later copy was made instead"
+        message += f"; {later if is_served else 'copying went on, but no finished copy has its offsets'}"
     return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
 
 

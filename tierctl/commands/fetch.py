@@ -118,12 +118,23 @@ def find_range(
     return RecordRange(log=log, reader=reader, start_offset=start, until_offset=until_offset)
 
 
+_EARLIEST_LOCAL = "earliest-local"
+
+
 def resolve_offset(text: str, log: ReadableLog) -> int:
-    """Return the offset of a number or of one of ListOffsets' names; UsageError for any other text."""
+    """Return the offset of a number or of one of ListOffsets' names.
+
+    Raise UsageError for any other text, and for earliest-local if no local log is known.
+    """
     local_start = log.local_start_offset
+    if text == _EARLIEST_LOCAL and local_start is None:
+        raise UsageError(
+            f"--offset {text}: the start of the local log is not known",
+            hint="add --log-dir, or --bootstrap-server for a running cluster",
+        )
     named = {
         EARLIEST: log.log_start_offset,
-        "earliest-local": log.end_offset if local_start is None else local_start,
+        _EARLIEST_LOCAL: local_start or 0,
         "latest-tiered": log.latest_tiered_offset,
         "latest": log.end_offset,
     }

@@ -202,7 +202,8 @@ class TierSets:
         sealed = sum(each.segment is not None and each.lineage is None for each in found.values())
         if sealed:
             self.resources.progress.note(
-                f"{sealed} sets are encrypted and no --aiven-private-key is given: their lineage is taken "
+                f"{sealed} sets are encrypted and no --aiven-private-key is given for their key ids: their "
+                "lineage is taken "
                 "from the leader epochs of the segments alone, and the log start from the first segment"
             )
         found |= own
