@@ -245,7 +245,6 @@ class Conflict:
 # Source: LogConfig.validateTopicLogConfigValues, and the observations in the meanings of the table.
 
 _AS_RETENTION = -2
-_UNLIMITED = -1
 _LIMITS_FUTURE = KafkaVersion(4, 0)
 """From this version on the default of message.timestamp.after.max.ms is an hour (KIP-1030)."""
 _PAIRS = (
@@ -295,7 +294,7 @@ def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
         own, total = local.kafka_value(settings), retention.kafka_value(settings)
         if own == _AS_RETENTION:
             own = total
-        elif total >= 0 and (own == _UNLIMITED or own > total):
+        elif topic.is_local_retention_above(own, total):
             yield conflict(ConflictKind.LOCAL_RETENTION_ABOVE_RETENTION, settings, local, retention)
         elif is_copy_disabled and own != total:
             names = (topic.COPY_DISABLE, local, retention)

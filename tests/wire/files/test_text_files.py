@@ -19,6 +19,7 @@ from tierctl.wire.files.properties import (
     parse_properties,
     parse_toml,
     read_properties,
+    read_topic_configs,
 )
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
@@ -278,3 +279,18 @@ def test_values_are_those_of_pythons_own_parser(lines: list[str]) -> None:
     else:
         assert parse_toml(text).problems == []
         assert _nested(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("local", "code"), [("100", None), ("-2", None), ("101", "is above"), ("-1", "is above")]
+)
+def test_a_local_retention_above_the_retention_is_refused_as_by_kafka(
+    tmp_path: Path, local: str, code: str | None
+) -> None:
+    path = tmp_path / "topics.properties"
+    path.write_text(f"orders.retention.ms=100\norders.local.retention.ms={local}\n")
+    if code is None:
+        assert read_topic_configs(path)["orders"].retention_ms == 100
+    else:
+        with pytest.raises(UsageError, match=code):
+            read_topic_configs(path)

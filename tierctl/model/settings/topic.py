@@ -300,6 +300,31 @@ def _lag(
     return None if value < 0 else value
 
 
+def require_local_retention(stated: Mapping[str, str]) -> None:
+    """Raise UsageError for a local retention above the retention, which Kafka refuses for a tiered topic.
+
+    Kafka checks settings that a topic states itself.
+    """
+    if REMOTE_STORAGE_ENABLE.given(stated) is False:
+        return
+    for local, retention in (
+        (LOCAL_RETENTION_MS, RETENTION_MS),
+        (LOCAL_RETENTION_BYTES, RETENTION_BYTES),
+    ):
+        if {local.name, retention.name} <= stated.keys():
+            own, total = local.value(stated), retention.value(stated)
+            if own != _AS_RETENTION and is_local_retention_above(own, total):
+                raise UsageError(
+                    f"{local.name}={own} is above {retention.name}={total}",
+                    hint=f"Kafka refuses it: lower {local.name}, or set it to {_AS_RETENTION}",
+                )
+
+
+def is_local_retention_above(local_retention: int, retention: int) -> bool:
+    """Return whether Kafka refuses a local retention for the retention; negative ones are unlimited."""
+    return retention >= 0 and (local_retention < 0 or local_retention > retention)
+
+
 def is_above_local_retention(lag: int, local_retention: int) -> bool:
     """Return whether Kafka refuses a copy lag for the effective local retention, negative if unlimited."""
     return lag > local_retention >= 0

@@ -343,6 +343,7 @@ def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefa
         if row.name in settings:
             row.parse(settings[row.name], f"{place_of(settings, row.name, str(path))}: topic {name}")
     try:
+        topic.require_local_retention(settings)
         return TopicConfig.from_settings(settings, brokers)
     except UsageError as error:
         raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None
