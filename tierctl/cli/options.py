@@ -188,7 +188,7 @@ OPTIONS: Final = (
         "--quiet",
         "-q",
         default=False,
-        help="Print only errors on stderr: no notes, no progress, no summary.",
+        help="Print only errors and warnings on stderr: no notes, no progress, no summary.",
     ),
     _everywhere(
         Path | None,
