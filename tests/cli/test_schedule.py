@@ -63,6 +63,8 @@ def setting(text: str, name: str) -> str:
             '-/l1 -/l2 -/s "-/srv/meta data" -/srv/tier',
         ),
         (("--metrics-file", "/m/t.prom"), '-/m "-/srv/meta data" -/srv/tier'),
+        # The parent of this file is the root, to which a sandbox must give no access.
+        (("--plan-out", "/x.json"), '"-/srv/meta data" -/srv/tier -/x.json'),
         (("--plan-out", "/p/x%.json"), '-/p "-/srv/meta data" -/srv/tier'),
         (("--remote", "s3://bucket/folder"), '"-/srv/meta data"'),
     ],
@@ -86,6 +88,7 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
         (("--cron", "sweep", "--aply"), 2, "No such option"),
         (("--systemd", "sweep", "--threads", "x"), 2, "expected a whole number, found 'x'"),
         (("sweep",), 2, "--systemd or --cron is missing"),
+        (("--cron", *SWEEP, "--now", "+1d"), 2, "must not have --now"),
     ],
 )
 def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: int, message: str) -> None:
@@ -120,6 +123,7 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs() 
         (("report", *where[:2], "--html", "/srv/tier.html"), "-/srv"),
         (("cache", "build", *where[:2], "--out", "/srv/caches"), "-/srv"),
         (("backup-config", "--bootstrap-server", "b:9092", "--output-file", "/srv/topics.yaml"), "-/srv"),
+        (("restore", "log", *where, "--left-out", "/o", "--apply"), "-/l -/m -/o -/s -/t"),
         (("cache", "compact", "/caches"), ""),
         (("cache", "compact", "/caches", "--apply"), "-/caches"),
     ):

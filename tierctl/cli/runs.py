@@ -35,7 +35,7 @@ _SHARE = files("tierctl").joinpath("share")
 
 _WRITTEN_FOLDERS = ("state_dir", "warehouse")
 
-_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "files")
+_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "files", "left_out")
 """Options whose folders only a run that changes a tier, a log or a cache writes."""
 
 _CHANGING = ("apply", "probe_writes")
@@ -165,6 +165,11 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
     chosen = choosing_profile(arguments, file=settings.file, profile=settings.profile)
     words = [*path, *chosen, *arguments]
     params = given.params | given.meta
+    if params.get("apply") and params.get("now_ms") is not None:
+        raise UsageError(
+            "a scheduled run with --apply must not have --now: each run decides as of its own time",
+            hint="leave --now out",
+        )
     _note_missing(ctx, path, params)
     check_names(given, params, path[0], console_of(ctx), is_asked=check)
     for text in (*words, *_written(params), str(Path.cwd())):
@@ -248,14 +253,17 @@ def _systemd_word(word: str) -> str:
 def _written(params: Mapping[str, Any]) -> list[str]:
     """Return the folders on this machine that a command with these options may write, sorted.
 
-    A run that only reads, or only plans, has no write access to the metadata, the tier and the logs.
+    A run that only reads, or only plans, has no write access to the metadata, the tier and the logs. The
+    parent of a file below the root is the root, to which the sandbox must not give access: the file itself is
+    named instead.
     """
     changes = any(params.get(name) for name in _CHANGING)
     names = (*_WRITTEN_FOLDERS, *(_CHANGED_FOLDERS if changes else ()))
     named = {Path(path) for name in names for path in _local_paths(params.get(name))}
     folders = {path.parent if path.is_file() else path for path in named}
-    files = {Path(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
-    return sorted(str(path.absolute()) for path in folders | {file.absolute().parent for file in files})
+    files = {Path(path).absolute() for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
+    parents = {path if path.parent == Path("/") else path.parent for path in files}
+    return sorted(str(path.absolute()) for path in folders | parents)
 
 
 def _local_paths(value: Any) -> list[str]:
