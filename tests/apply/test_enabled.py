@@ -1,5 +1,6 @@
 """What `copy` leaves out: topics that are not enabled, segments over a limit, logs not understood."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -212,7 +213,21 @@ def test_explain_and_status_know_the_breach(
         assert row["next_action"] == "copy"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"breaches": [{"topic_id": 1}]}', '{"breaches": 3}'])
+WRONG_OFFSET = {
+    **dict.fromkeys(("partition", "size_bytes", "limit_bytes"), 0),
+    "topic_id": "h0muvYe_TpOMWkoQBim7pw",
+    "start_offset": "x",
+    "layout": "aiven",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[]", '{"breaches": [{"topic_id": 1}]}', '{"breaches": 3}'),
+        json.dumps({"breaches": [WRONG_OFFSET]}),
+    ],
+)
 def test_a_damaged_record(text: str, tmp_path: Path) -> None:
     (tmp_path / CUSTOM_METADATA_BREACHES).write_text(text)
     with pytest.raises(CorruptInputError, match=CUSTOM_METADATA_BREACHES):

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from tierctl.errors import LockedError, MetadataError, SafetyRefusal
+from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
 from tierctl.files import FileSystem
 from tierctl.metadata import parallel_fold, state_dir
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
@@ -603,3 +604,10 @@ class TestFaults:
 
 def run_once(place: Place, fs: FileSystem) -> None:
     place.run(fs)
+
+
+@pytest.mark.parametrize("topic_id", [{}, 1, []])
+def test_a_manifest_with_a_topic_id_of_another_type_is_damaged(topic_id: object) -> None:
+    content = json.loads(Manifest(topic_id=None, metadata_partitions=5).dumps())
+    with pytest.raises(CorruptInputError, match="topic_id"):
+        Manifest.loads(json.dumps({**content, "topic_id": topic_id}).encode())

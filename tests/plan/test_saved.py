@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tierctl.commands.sweep import Sweep
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, TopicConfig, Uuid
 from tierctl.plan.expiry import plan_retention
@@ -54,6 +55,40 @@ def test_a_plan_survives_its_text() -> None:
     assert again.settings["orders"]["retention_ms"] == 1
     assert list(again.log_starts.values()) == [0]
     assert again.to_json() == PLAN.to_json() == RAW
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("command",), {}),
+        (("identity", "cluster_id"), {}),
+        (("identity", "tier"), []),
+        (("identity", "topic_ids", TOPIC_ID), 1.5),
+        (("steps", 0, "new_log_start_offset"), ""),
+        (("steps", 0, "state"), []),
+        (("steps", 0, "log_dir"), {}),
+        (("steps", 0, "max_timestamp_ms"), True),
+    ],
+)
+def test_a_field_of_another_type_is_refused_although_the_digest_fits(
+    path: tuple[str | int, ...], value: object
+) -> None:
+    raw = json.loads(PLAN.dumps())
+    parent: Any = raw
+    for name in path[:-1]:
+        parent = parent[name]
+    parent[path[-1]] = value
+    raw["digest"] = digest_of(raw)
+    with pytest.raises(UsageError, match=f"not a plan: .*{path[-1]}: expected"):
+        SavedPlan.loads(json.dumps(raw))
+
+
+@pytest.mark.parametrize("name", ["log_start_offset", "off_lineage"])
+def test_an_option_of_another_type_is_refused(name: str) -> None:
+    options: dict[str, Any] = {**PLAN.options, "assume": []}
+    Sweep.require_options(options)
+    with pytest.raises(UsageError, match=f"options.{name}: expected"):
+        Sweep.require_options({**options, name: 1e308})
 
 
 def test_the_layout_of_the_text_does_not_matter() -> None:

@@ -9,6 +9,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
 from tierctl.metadata.state_dir import read_json, require_private, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.json_types import require_types
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
 
@@ -152,6 +153,8 @@ def _sightings(found: Any) -> dict[_Key, dict[Uuid, int]]:
 
 
 def _breach(fields: dict[str, Any]) -> CustomMetadataBreach:
+    numbers = ("partition", "start_offset", "size_bytes", "limit_bytes")
+    require_types(fields, {**dict.fromkeys(numbers, int), "layout": str})
     breach = CustomMetadataBreach(**fields)
     Uuid.parse(breach.topic_id)
     return replace(breach, topic_id=Uuid(breach.topic_id))

@@ -103,6 +103,7 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     saved = read_plan(request.plan, digest=request.digest)
     _print_options(saved, progress or SilentProgress())
     change = _change_of(saved)
+    change.require_options(saved.options)
     check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
     _require_inputs(saved, request)
     if request.i_know_it_is_deleted and not saved.options.get("mark"):

@@ -39,6 +39,7 @@ from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicConfig, TopicIdPartition
+from tierctl.model.json_types import require_types
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised
@@ -53,6 +54,18 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.lease import open_lease
 
 R = TypeVar("R", bound=MutationRequest)
+
+
+def _json_types(default: Any) -> tuple[type, ...]:
+    """Return the types that an option with this default has in a saved plan."""
+    if isinstance(default, bool):
+        return (bool,)
+    if isinstance(default, tuple):
+        return (list,)
+    if isinstance(default, str):
+        return (str,)
+    return (str, int, bool, list, dict, type(None))
+
 
 _HINT = "name the file that --plan-out wrote"
 _CUT_SHORT = "while the plan was carried out: the next run finishes or withdraws what was begun"
@@ -227,14 +240,28 @@ class Change(ABC, Generic[R]):
         for its topics and topic ids, which are those of `selection`. SafetyRefusal for options of another
         command, or of another version of this one.
         """
-        if set(options) != set(cls.saved):
-            raise refusal("options", expected=", ".join(sorted(cls.saved)), found=", ".join(sorted(options)))
+        cls.require_options(options)
         shared = {field.name for field in fields(cls.request_type)} & {field.name for field in fields(given)}
         values = {name: getattr(given, name) for name in shared} | dict(options) | dict(selection)
         make: Callable[..., R] = cls.request_type
         return make(
             **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         )
+
+    @classmethod
+    def require_options(cls, options: Mapping[str, Any]) -> None:
+        """Raise SafetyRefusal for saved options of another command, or of another version of this one.
+
+        UsageError for an option of another type than the default has: without a default, a text or a number.
+        """
+        if set(options) != set(cls.saved):
+            raise refusal("options", expected=", ".join(sorted(cls.saved)), found=", ".join(sorted(options)))
+        for field in fields(cls.request_type):
+            if field.name in options:
+                try:
+                    require_types(options, {field.name: _json_types(field.default)}, "options.")
+                except ValueError as e:
+                    raise UsageError(f"not a plan: {e}", hint="make the plan again with --plan-out") from None
 
     def finish(
         self, plan: Plan, planned_by: Mapping[str, Any] | None = None, *, stop: Stop | None = None

@@ -37,6 +37,7 @@ from tierctl.locallog import list_partitions
 from tierctl.metadata.parallel_fold import record_in
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import Uuid
+from tierctl.model.json_types import TEXT_OR_NULL, require_types
 from tierctl.model.selection import names_text
 from tierctl.state.fold import read_snapshot, write_snapshot
 from tierctl.state.tier_state import TierState
@@ -83,6 +84,7 @@ class Manifest:
         try:
             raw = json.loads(data)
             version = raw["version"]
+            require_types(raw, {"topic_id": TEXT_OR_NULL})
             found = cls(
                 topic_id=raw["topic_id"],
                 metadata_partitions=int(raw["metadata_partitions"]),

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, EpochEntry, Uuid
+from tierctl.model.json_types import TEXT_OR_NULL, Types, require_types
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import (
@@ -28,6 +29,10 @@ from tierctl.state.tier_state import TierState
 
 PLAN_VERSION = 2
 """The version of the file's format."""
+_PLACE: dict[str, Types] = {
+    "metadata": str,
+    **dict.fromkeys(("cluster_id", "metadata_topic_id", "tier", "layout"), TEXT_OR_NULL),
+}
 _PLAN_AGAIN = "make the plan again with --plan-out"
 
 
@@ -51,6 +56,7 @@ class PlanPlace:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Return the object that `to_json` made `raw` from; KeyError or UsageError for another object."""
+        require_types(raw, _PLACE, "identity.")
         topic_id = raw["metadata_topic_id"]
         cluster = ClusterIdentity(
             cluster_id=raw["cluster_id"],
@@ -90,13 +96,15 @@ class PlanIdentity:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Return the object that `to_json` made `raw` from; KeyError or UsageError for another object."""
+        topic_ids = raw["topic_ids"]
+        require_types(topic_ids, dict.fromkeys(topic_ids, str), "identity.topic_ids.")
         return cls(
             tierctl_version=raw["tierctl_version"],
             created_ms=int(raw["created_ms"]),
             now_ms=int(raw["now_ms"]),
             place=PlanPlace.from_json(raw),
             source=None if raw["source"] is None else PlanPlace.from_json(raw["source"]),
-            topic_ids=dict(raw["topic_ids"]),
+            topic_ids=dict(topic_ids),
         )
 
 

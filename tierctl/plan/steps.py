@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.json_types import TEXT_OR_NULL, Types, require_types
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision, NextAction
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -90,6 +91,14 @@ SEGMENTS = "segment_parts"
 
 WITHOUT_KEYS = "without_keys_sha256"
 """Detail: SHA-256 of the digests of the keys whose records are erased."""
+_DETAILS: dict[str, Types] = {
+    **dict.fromkeys(("new_log_start_offset", "segment_size_in_bytes", "max_timestamp_ms", "written_ms"), int),
+    **dict.fromkeys(("state", STATES, FOLLOWS, SOURCE_SEGMENT_ID, LOG_DIR, AS_TOPIC, AS_TOPIC_ID), str),
+    **dict.fromkeys(("segment_leader_epochs", "begun_copies", SEGMENTS), list),
+    LINEAGE_EPOCH: int,
+    WITHOUT_KEYS: TEXT_OR_NULL,
+}
+"""Types of details in a saved plan."""
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")
 _FIXED = ("action", *_SKIP_FIELDS, "start_offset", "end_offset")
 
@@ -154,6 +163,7 @@ class Step(_Subject):
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """Return the object that `to_json` made `raw` from; raise as `Plan.from_json`."""
+        require_types(raw, _DETAILS, f"step {raw['action']}: ")
         return cls(
             **_subject(raw),
             action=Action(raw["action"]),
@@ -224,6 +234,7 @@ class Plan:
 
         Raise UsageError, or an error of the conversion as KeyError, if a field is missing or wrong.
         """
+        require_types(raw, {"command": str})
         return cls(
             command=raw["command"],
             steps=tuple(Step.from_json(step) for step in raw["steps"]),
