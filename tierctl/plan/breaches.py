@@ -398,8 +398,8 @@ def _why_careful(
         return f"the tier has a hole {hole.facts['hole']}"
     if stalled is not None and not stalled.is_in_future:
         segment = stalled.segment
-        which = f"of segment {segment.segment_id} from offset {segment.start_offset}"
-        return f"{which}, the {no_age_text(segment.max_timestamp_ms, is_in_future=False)}"
+        which = f"segment {segment.segment_id} from offset {segment.start_offset}"
+        return f"the largest timestamp of {which} is {segment.max_timestamp_ms}, which is no time"
     if not counted.is_known:
         return SIZE_NOT_KNOWN
     also = []
