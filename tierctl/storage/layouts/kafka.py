@@ -425,7 +425,7 @@ class KafkaLayout:
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
-        why = self._why_wrong_index(store, listed, producers, written)
+        why = self._why_wrong_index(store, listed, producers, written, log.end_offset)
         if why is not None:
             return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
@@ -469,18 +469,23 @@ class KafkaLayout:
         listed: ListedSet,
         producers: Sequence[ProducerEntry],
         written: _Written,
+        end_offset: int,
     ) -> str | None:
         """Return how the transaction index or the producer snapshot contradicts the log; None if not."""
-        reason = self._why_wrong_transactions(store, listed, written.transactions)
+        reason = self._why_wrong_transactions(store, listed, written.transactions, end_offset)
         older = next(written.producers.older_entries(producers), None)
         if reason is not None or older is None:
             return reason
         return f"its producer snapshot is wrong: {older}; {_DERIVES}"
 
     def _why_wrong_transactions(
-        self, store: ObjectStore, listed: ListedSet, transactions: SegmentTransactions
+        self, store: ObjectStore, listed: ListedSet, transactions: SegmentTransactions, end_offset: int
     ) -> str | None:
-        """Return how the transaction index contradicts the `transactions` of the log; None if it does not."""
+        """Return how the transaction index contradicts the `transactions` of the log; None if it does not.
+
+        Entries above `end_offset` are left out: whether the log was cut or compacted there is decided by the
+        other sets (`with_ends`).
+        """
         reason = None
         if not listed.sizes_bytes.get(ObjectPart.TRANSACTION):
             reason = transactions.why_missing()
@@ -488,11 +493,11 @@ class KafkaLayout:
             try:
                 with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
                     index = TransactionIndex.decode(stream.read())
-                # An entry without a marker in the log may be that of records which were cut off or compacted.
-                lacking = next(transactions.lacking(index), None)
+                within = TransactionIndex(tuple(e for e in index.entries if e.last_offset <= end_offset))
+                difference = next(transactions.differences(within), None)
             except CorruptInputError as e:
-                lacking = e.message
-            reason = lacking and f"its transaction index is wrong: {lacking}"
+                difference = e.message
+            reason = difference and f"its transaction index is wrong: {difference}"
         return None if reason is None else f"{reason}; {_ABORTED}; {_DERIVES}"
 
     def _last_entries(

@@ -54,17 +54,13 @@ class SegmentTransactions:
 
     def differences(self, index: TransactionIndex) -> Iterator[str]:
         """Yield each difference between the index and the log."""
+        known = {entry.last_offset: entry for entry in index.entries}
         for entry in index.entries:
             # The last stable offset may be any lower value, because older transactions may have been open
             # then.
             stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
             if self._aborts.get(entry.last_offset) != entry.producer_id or not stable:
                 yield f"the log has no aborted transaction for the entry {tuple(entry)}"
-        yield from self.lacking(index)
-
-    def lacking(self, index: TransactionIndex) -> Iterator[str]:
-        """Yield each aborted transaction of which the index lacks records: consumers would get them."""
-        known = {entry.last_offset: entry for entry in index.entries}
         for marker, first in self._undone.items():
             if marker not in known:
                 yield f"the transaction from {first} that was aborted at {marker} is missing"
