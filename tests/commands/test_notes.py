@@ -66,7 +66,7 @@ def test_folders_that_are_left_out(tmp_path: Path, folders: list[str], notes: li
 
 @pytest.mark.parametrize(
     ("name", "is_refused"),
-    [(None, True), ("kafka.log", True), ("meta.properties", False), ("a-0", False), ("a-0.1f-delete", False)],
+    [(None, True), ("kafka.log", True), ("meta.properties", False), ("a-0.1f-delete", False)],
 )
 def test_a_folder_that_is_no_log_directory(tmp_path: Path, name: str | None, is_refused: bool) -> None:
     if name is not None:

@@ -219,9 +219,16 @@ def test_a_change_leaves_what_a_sweep_leaves(
             if outlook.is_undecided:
                 assert _is_undecided(plan, outlook, facts)
                 continue
+            if is_careful(plan):
+                continue
             assert outlook.left[0] == left_by(plan, inputs)
             starts = [step.details.get("new_log_start_offset", -1) for step in plan.steps]
             assert (outlook.log_start_offset or -1) == max(starts, default=-1)
+
+
+def is_careful(plan: Plan) -> bool:
+    """Return whether brokers delete segments that `sweep` leaves: the outlook is that of brokers."""
+    return any("sweep does not" in skip.reason for skip in plan.skipped)
 
 
 def _is_undecided(plan: Plan, outlook: Outlook, facts: PartitionFacts) -> bool:
@@ -240,5 +247,5 @@ def test_time_leaves_what_a_sweep_leaves_then(happened: Happened, days: int) -> 
         for at, left in zip(HORIZONS_DAYS, facts.changed.left, strict=True):
             inputs = inputs_of(broker, config, NOW_MS + at * DAY_MS)
             plan = inputs.plan(inputs.configs)
-            assume(not any("hole" in skip.reason for skip in plan.skipped))
+            assume(not is_careful(plan))
             assert left == left_by(plan, inputs)

@@ -198,8 +198,9 @@ def test_a_segment_is_deleted_at_the_explained_time(
         at_ms = each.reason.facts["expires_at_ms"]
         before, then = (sweep(world, explained=None, now_ms=now_ms) for now_ms in (at_ms - 1, at_ms))
         assert each.segment_id not in {step.segment_id for step in before.steps}
-        # A run stops before a hole, and before a segment without a timestamp; brokers do not.
-        is_careful = any("sweep does not" in skip.reason for skip in then.skipped)
+        # A run stops before a hole, and before a segment without a timestamp; brokers do not. Where the hole
+        # has an abandoned copy that is younger, they stop there, too: the time is too early then.
+        is_careful = any("sweep does not" in skip.reason or "hole" in skip.reason for skip in then.skipped)
         assert each.segment_id in {step.segment_id for step in then.steps} or is_careful
 
 

@@ -37,6 +37,7 @@ from tierctl.commands.restore.new_node import (
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node, read_log_dir_facts
+from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.events import INTERNAL_TOPICS
@@ -518,7 +519,12 @@ class Restore(Change[RestoreIntoRequest]):
                 hint="the node must have no partition: format new directories",
             )
         for facts in map(read_log_dir_facts, self.request.log_dir):
-            folders = [name for topic, name in facts.unreadable_topics.items() if not topic.startswith("__")]
+            # A folder that was renamed to be deleted is none of a partition: an interrupted run leaves one.
+            folders = [
+                name
+                for topic, name in facts.unreadable_topics.items()
+                if not topic.startswith("__") and parse_partition_folder(name) is not None
+            ]
             if folders:
                 raise SafetyRefusal(
                     f"{facts.path} has a folder {folders[0]} already, whose topic id can't be read",

@@ -66,7 +66,7 @@ _PACKAGES = (
     "checks.environment",
     "metadata.parallel_fold",
     "read.tasks",
-    "wire.files.committed_offsets",
+    "wire.files.checkpoints",
     "metadata.cache_building",
     "metadata.cache_files",
     "report.html_lanes",
