@@ -20,8 +20,7 @@ from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from tierctl.wire.files.producers import SegmentProducers
-from tierctl.wire.files.transactions import SegmentTransactions
+from tierctl.wire.files.segment_writers import SegmentWriters
 
 Int64s = npt.NDArray[np.int64]
 
@@ -50,8 +49,7 @@ class _Batches:
     bases: Int64s = field(default_factory=_no_rows)
     lasts: Int64s = field(default_factory=_no_rows)
     max_timestamps: Int64s = field(default_factory=_no_rows)
-    transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
-    producers: SegmentProducers = field(default_factory=SegmentProducers)
+    writers: SegmentWriters = field(default_factory=SegmentWriters)
     is_damaged: bool = False
 
     def set_columns(self, windows: Sequence[tuple[Int64s, Int64s, Int64s, Int64s]]) -> None:
@@ -94,7 +92,7 @@ def check_segment_bytes(
             yield from _check_index(metadata, index_type, data, batches)
         elif index_type is not IndexType.TRANSACTION:
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, f"there is no {index_type.value} index")
-        elif (why := batches.transactions.why_missing()) is not None:
+        elif (why := batches.writers.transactions.why_missing()) is not None:
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, why)
 
 
@@ -118,8 +116,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
             wrong_epoch = _wrong_epoch(lineage, bases[has_epoch], epochs)
             if wrong_epoch is not None:
                 yield wrong_epoch
-        batches.transactions.follow(window)
-        batches.producers.follow(heads)
+        batches.writers.follow(window)
     batches.set_columns(columns)
 
 
@@ -241,13 +238,13 @@ def _check_transactions(
     if index.entries and metadata.txn_index_empty:
         yield f"there are {len(index.entries)} entries, but the metadata say that the index is empty"
     if not batches.is_damaged:
-        yield from batches.transactions.differences(index)
+        yield from batches.writers.transactions.differences(index)
 
 
 def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes, batches: _Batches) -> Iterator[str]:
     producers = decode_producer_snapshot(data)
     if not batches.is_damaged:
-        yield from batches.producers.older_entries(producers)
+        yield from batches.writers.producers.older_entries(producers)
     for producer in producers:
         if producer.last_offset > metadata.end_offset:
             yield (

@@ -212,7 +212,7 @@ class _Check:
             cache = self.known.cache
             found = unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
             is_copy = segment.state is _S.COPY_SEGMENT_STARTED
-            if is_copy and self.log is not None and not is_held(segment, self._held(self.log)):
+            if is_copy and self.log is not None and not is_held(segment, self._held):
                 found = replace(found, own_command="verify --plan-out plan.json")
             yield found
         elif segment.segment_id in self.known.doubled_ids:
@@ -220,12 +220,15 @@ class _Check:
         elif self.log is not None and segment.segment_id not in self._lost_ids:
             yield from self._misplaced(segment, self.log)
 
-    def _held(self, log: LogFacts) -> Iterator[Range]:
-        """Yield the offsets that are in finished segments, in the local log, or below the log start."""
-        yield from served_ranges(self.known.cache, log.lineage)
-        yield 0, log.log_start_offset - 1
-        if log.local_log_start_offset is not None:
-            yield log.local_log_start_offset, log.log_end_offset - 1
+    @cached_property
+    def _held(self) -> list[Range]:
+        """The offsets that are in finished segments, in the log if one is known, or below its start."""
+        log = self.log
+        if log is None:
+            return []
+        local_start = log.log_end_offset if log.local_log_start_offset is None else log.local_log_start_offset
+        below, local = (0, log.log_start_offset - 1), (local_start, log.log_end_offset - 1)
+        return [below, *served_ranges(self.known.cache, log.lineage), local]
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.known.doubled_by(segment)

@@ -237,10 +237,8 @@ class Change(ABC, Generic[R]):
         """Return a request to decide a saved plan again.
 
         `options` were saved with the plan. The other fields are those of `given`, the request of `apply`, but
-        for its topics and topic ids, which are those of `selection`. SafetyRefusal for options of another
-        command, or of another version of this one.
+        for its topics and topic ids, which are those of `selection`. `require_options` has accepted them.
         """
-        cls.require_options(options)
         shared = {field.name for field in fields(cls.request_type)} & {field.name for field in fields(given)}
         values = {name: getattr(given, name) for name in shared} | dict(options) | dict(selection)
         make: Callable[..., R] = cls.request_type

@@ -120,6 +120,12 @@ class PartitionView:
             live = self.segments.of_rows(rows)
             yield from map(live.metadata, range(len(rows)))
 
+    @cached_property
+    def live_bytes(self) -> int:
+        """The `distinct_bytes` of `live`; raises as that. Brokers count an offset once for each segment."""
+        columns = (self.live.column(name).tolist() for name in ("start", "end", "size"))
+        return distinct_bytes(zip(*columns, strict=True))
+
     @property
     def decided_in(self) -> dict[str, int]:
         """The detail of a step that names the lineage from which it was decided."""
@@ -140,15 +146,6 @@ def distinct_bytes(spans: Iterable[tuple[int, int, int]]) -> int:
             total += size_bytes * new_offsets // (end - start + 1)
             covered = end
     return total
-
-
-def live_bytes(view: PartitionView) -> int:
-    """Return the `distinct_bytes` of the live segments; raises as `PartitionView.live`.
-
-    `PartitionView.live` has their sum, in which brokers count offsets of several segments several times.
-    """
-    columns = (view.live.column(name).tolist() for name in ("start", "end", "size"))
-    return distinct_bytes(zip(*columns, strict=True))
 
 
 def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
@@ -383,7 +380,7 @@ class _CountedByBrokers:
         return cls(
             over_bytes=tier_bytes + below_bytes + (view.local_only_bytes or 0) - config.retention_bytes,
             below_bytes=below_bytes,
-            again_bytes=tier_bytes - live_bytes(view),
+            again_bytes=tier_bytes - view.live_bytes,
             is_known=view.local_only_bytes is not None,
         )
 
@@ -492,7 +489,7 @@ def _live_and_excess(
         return timed, 0, []
     if view.local_only_bytes is None:
         return timed, 0, [f"{topic.RETENTION_BYTES.name} deletes nothing: {SIZE_NOT_KNOWN}"]
-    return view.iter_live(), view.local_only_bytes + live_bytes(view) - config.retention_bytes, []
+    return view.iter_live(), view.local_only_bytes + view.live_bytes - config.retention_bytes, []
 
 
 def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:

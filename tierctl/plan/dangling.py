@@ -15,6 +15,7 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import RESUMED
 from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.lineage import Lineage, RemoteLogMetadataCache, segments_in_lineage
+from tierctl.state.log_start import is_uncovered
 from tierctl.state.tier_state import PartitionState
 
 _S = RemoteLogSegmentState
@@ -89,11 +90,7 @@ _ONLY_COPY = (
 
 def is_held(segment: RemoteLogSegmentMetadata, ranges: Iterable[Range]) -> bool:
     """Return whether `ranges` together contain all offsets of `segment`."""
-    missing_from = segment.start_offset
-    for first, last in sorted(ranges):
-        if first <= missing_from:
-            missing_from = max(missing_from, last + 1)
-    return missing_from > segment.end_offset
+    return not is_uncovered(segment.start_offset, segment.end_offset + 1, ranges)
 
 
 def served_ranges(cache: RemoteLogMetadataCache, lineage: Lineage) -> list[Range]:

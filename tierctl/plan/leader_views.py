@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog
-from tierctl.plan.breaches import PartitionView, live_bytes
+from tierctl.plan.breaches import PartitionView
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -186,7 +186,7 @@ def leader_bytes(part: PartitionState, leader: LeaderView, limit_bytes: int) -> 
     copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
     if copied < 0:
         return LeaderBytes()
-    if local_bytes is None or live_bytes(view) + local_bytes > limit_bytes:
+    if local_bytes is None or view.live_bytes + local_bytes > limit_bytes:
         return LeaderBytes(from_offset=copied + 1)
     return LeaderBytes(local_bytes)
 

@@ -115,36 +115,32 @@ def reason_of(each: ObjectSet) -> Reason:
     return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
 
 
-def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
-    """Return the sets without those whose key is missing and whose manifest contradicts the lineage.
+def without_unproven(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
+    """Return the sets without those whose leader epochs contradict the lineage and prove nothing.
 
-    These come second, as not understood: their manifest alone is no proof that they are off the lineage.
+    These come second, as not understood. The manifest of a set whose key is missing is no proof that it is
+    off the lineage. Leader epochs that begin above the set's start are those of the first segment of a log,
+    in which the log start was raised before it was copied (RLMCopyTask cuts the epochs there); a lineage that
+    reaches further down shows that they lost entries.
     """
-    other = [s for s in sets if s.is_sealed and s.segment is not None and not agrees(s.segment, lineage)]
-    kept = [each for each in sets if each not in other]
-    return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
-
-
-def without_cut(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
-    """Return the sets without those whose leader epochs begin above their start, within the lineage.
-
-    These come second, as not understood. Only the first segment of a log has such epochs: the log start was
-    raised within it before it was copied, and brokers cut the leader epochs there (RLMCopyTask). A lineage
-    that reaches further down shows that the epochs of the set lost entries.
-    """
-    cut = [
-        s
-        for s in sets
-        if (own := s.segment) is not None
-        and own.segment_leader_epochs[0][1] > own.start_offset
-        and not agrees(own, lineage)
+    reasons = [_why_unproven(each, lineage) for each in sets]
+    kept = [each for each, reason in zip(sets, reasons, strict=True) if reason is None]
+    return kept, [
+        replace(each, segment=None, why_not_understood=reason)
+        for each, reason in zip(sets, reasons, strict=True)
+        if reason is not None
     ]
-    kept = [each for each in sets if each not in cut]
-    return kept, [replace(s, segment=None, why_not_understood=_cut_reason(s)) for s in cut]
 
 
-def _cut_reason(each: ObjectSet) -> str:
-    return f"its leader epochs do not reach down to offset {each.listed.start_offset}, those of the log do"
+def _why_unproven(each: ObjectSet, lineage: Lineage) -> str | None:
+    own = each.segment
+    if own is None or agrees(own, lineage):
+        return None
+    if each.is_sealed:
+        return _SEALED
+    if own.segment_leader_epochs[0][1] > own.start_offset:
+        return f"its leader epochs do not reach down to offset {own.start_offset}, those of the log do"
+    return None
 
 
 def beside(reason: str, unsound: Mapping[Uuid, str]) -> Reason:
@@ -363,9 +359,8 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     usable = [each for each in going if each.why_not_understood is None]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
-    usable, sealed = without_sealed(usable, lineage)
-    usable, cut = without_cut(usable, lineage)
-    unclear += [*sealed, *cut]
+    usable, unproven = without_unproven(usable, lineage)
+    unclear += unproven
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
     log = inputs.leader
     local = None

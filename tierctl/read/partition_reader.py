@@ -418,7 +418,7 @@ def readable_partitions(
     UsageError if several remain, and NotFoundError if no partition does.
     """
     found = present_partitions(state, logs, chosen, by_name=by_name)
-    if by_name:
+    if by_name and not found:
         require_found(found, state.topics, chosen_topics(state, chosen))
     return found
 

@@ -484,7 +484,7 @@ class LogPlan:
         for partition, reason in examine_histories(state, sources, options.truncated_metadata).items():
             problems.incomplete(missing_events_error(partition, reason))
         found = present_partitions(state, logs, options.selection, by_name=self._scan.by_name)
-        if self._scan.by_name and self._is_whole:
+        if self._scan.by_name and self._is_whole and not found:
             require_found(found, state.topics, chosen_topics(state, options.selection))
         for readable in found:
             if self._is_selected(readable.topic_id_partition):

@@ -7,7 +7,7 @@ layout `kafka`, which LocalTieredStorage writes: one unchanged object per file o
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 
@@ -52,8 +52,7 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.files.producers import SegmentProducers
-from tierctl.wire.files.transactions import SegmentTransactions
+from tierctl.wire.files.segment_writers import SegmentTransactions, SegmentWriters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ class SegmentLayout(Protocol):
 
     @property
     def required_objects(self) -> Mapping[ObjectPart, str]:
-        """The suffixes of the objects of every complete segment, in the order in which they are written."""
+        """The suffixes of the objects of every complete segment, in the order in which they are writers."""
         ...
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
@@ -338,19 +337,6 @@ def keys_of(metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
     return tuple(stem + suffix for suffix in SUFFIXES)
 
 
-@dataclass(slots=True)
-class _Written:
-    """The transactions and the producers of a log, by which its indexes are judged."""
-
-    transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
-    producers: SegmentProducers = field(default_factory=SegmentProducers)
-
-    def follow(self, window: Window) -> None:
-        """Apply the batches of the next window."""
-        self.transactions.follow(window)
-        self.producers.follow(window.heads)
-
-
 class KafkaLayout:
     """SegmentLayout of LocalTieredStorage, which has no custom metadata."""
 
@@ -419,13 +405,13 @@ class KafkaLayout:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         key = key_stem(named) + LOG_SUFFIX
-        written = _Written()
-        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, written.follow)
+        writers = SegmentWriters()
+        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, writers.follow)
         indexed, timed, damaged = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
-        why = self._why_wrong_index(store, listed, producers, written, log.end_offset)
+        why = self._why_wrong_index(store, listed, producers, writers, log.end_offset)
         if why is not None:
             return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
@@ -468,12 +454,12 @@ class KafkaLayout:
         store: ObjectStore,
         listed: ListedSet,
         producers: Sequence[ProducerEntry],
-        written: _Written,
+        writers: SegmentWriters,
         end_offset: int,
     ) -> str | None:
         """Return how the transaction index or the producer snapshot contradicts the log; None if not."""
-        reason = self._why_wrong_transactions(store, listed, written.transactions, end_offset)
-        older = next(written.producers.older_entries(producers), None)
+        reason = self._why_wrong_transactions(store, listed, writers.transactions, end_offset)
+        older = next(writers.producers.older_entries(producers), None)
         if reason is not None or older is None:
             return reason
         return f"its producer snapshot is wrong: {older}; {_DERIVES}"
@@ -650,5 +636,5 @@ def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
 
 
 def is_temporary(key: str) -> bool:
-    """Return whether the key is a temporary name of a segment's object, used while the object is written."""
+    """Return whether the key is a temporary name of a segment's object, used while the object is writers."""
     return key.endswith(TEMP_SUFFIX) and segment_object_name(key.removesuffix(TEMP_SUFFIX)) is not None
