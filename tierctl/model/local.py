@@ -326,6 +326,23 @@ class ListedSet:
         return ObjectPart(sum(self.sizes_bytes))
 
 
+def unknown_segment(listed: ListedSet) -> RemoteLogSegmentMetadata:
+    """Return metadata with the names of `listed`, from which keys are made, and no known value."""
+    return RemoteLogSegmentMetadata(
+        topic=listed.partition.topic,
+        topic_id=listed.partition.topic_id,
+        partition=listed.partition.partition,
+        segment_id=listed.segment_id,
+        start_offset=listed.start_offset,
+        end_offset=listed.start_offset,
+        broker_id=-1,
+        max_timestamp_ms=-1,
+        event_timestamp_ms=-1 if listed.modified_ms is None else listed.modified_ms,
+        segment_leader_epochs=(),
+        segment_size_in_bytes=0,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
     """What the objects of a segment without a manifest show about the end of its log.

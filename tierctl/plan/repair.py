@@ -18,6 +18,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.local import unknown_segment
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, beside, publish_step, reason_of
@@ -116,15 +117,8 @@ def _invented(listed: ListedSet) -> RemoteLogSegmentMetadata:
 
     No reader uses it, because the segment is being deleted.
     """
-    return RemoteLogSegmentMetadata(
-        topic=listed.partition.topic,
-        topic_id=listed.partition.topic_id,
-        partition=listed.partition.partition,
-        segment_id=listed.segment_id,
-        start_offset=listed.start_offset,
-        end_offset=listed.start_offset,
-        broker_id=-1,
-        max_timestamp_ms=-1,
+    return replace(
+        unknown_segment(listed),
         event_timestamp_ms=listed.modified_ms or 0,
         segment_leader_epochs=((0, listed.start_offset),),
         segment_size_in_bytes=sum(listed.sizes_bytes.values()),

@@ -35,7 +35,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.local import LARGEST_OFFSET
+from tierctl.model.local import LARGEST_OFFSET, unknown_segment
 from tierctl.state.lineage import Lineage
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
@@ -156,23 +156,6 @@ class SegmentLayout(Protocol):
         deleted after the listing.
         """
         ...
-
-
-def unknown_segment(listed: ListedSet) -> RemoteLogSegmentMetadata:
-    """Return metadata with the names of `listed`, from which keys are made, and no known value."""
-    return RemoteLogSegmentMetadata(
-        topic=listed.partition.topic,
-        topic_id=listed.partition.topic_id,
-        partition=listed.partition.partition,
-        segment_id=listed.segment_id,
-        start_offset=listed.start_offset,
-        end_offset=listed.start_offset,
-        broker_id=-1,
-        max_timestamp_ms=-1,
-        event_timestamp_ms=-1 if listed.modified_ms is None else listed.modified_ms,
-        segment_leader_epochs=(),
-        segment_size_in_bytes=0,
-    )
 
 
 def incomplete(listed: ListedSet, reason: str) -> ObjectSet:

@@ -36,7 +36,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.local import LARGEST_OFFSET
+from tierctl.model.local import LARGEST_OFFSET, unknown_segment
 from tierctl.model.settings import clients
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.model.settings.scopes import StatedSettings
@@ -48,7 +48,6 @@ from tierctl.storage.layouts.kafka import (
     index_sources,
     moved,
     require_legal,
-    unknown_segment,
 )
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven import (
