@@ -127,14 +127,15 @@ class FileSystem:
             os.ftruncate(fd, size_bytes)
 
 
-def open_regular(path: Path) -> int:
+def open_regular(path: Path, *, follows_links: bool = True) -> int:
     """Open a regular file for reading and return its descriptor; raise OSError for any other kind of file.
 
     Files that are found in folders are opened by this function: opening a pipe would wait for a writer, and
-    a device may never end.
+    a device may never end. Without `follows_links`, a symbolic link is such another kind.
     """
     # O_NONBLOCK has no effect on regular files; without it, the open itself would wait.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         if path.is_dir():
@@ -165,8 +166,8 @@ class FileBytes:
     A writer may truncate the file meanwhile.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._fd = open_regular(path)
+    def __init__(self, path: Path, *, follows_links: bool = True) -> None:
+        self._fd = open_regular(path, follows_links=follows_links)
 
     def __enter__(self) -> Self:
         return self
@@ -281,12 +282,31 @@ def replace_durably(
 ) -> None:
     """Replace `path` by `data`, or by its chunks, as `write_durably`; with `backup` keep the old as `.bak`.
 
-    `mode` as there. Raises OSError.
+    The `.bak` file has the mode and owner of the old one. `mode` as there. Raise SafetyRefusal if the file to
+    keep is a symbolic link, and OSError.
     """
     if backup and path.exists():
-        with FileBytes(path) as old:
-            write_durably(path.with_name(path.name + BACKUP_SUFFIX), old.chunks(), fs=fs)
+        with _opened_without_link(path) as old:
+            kept = path.with_name(path.name + BACKUP_SUFFIX)
+            write_durably(kept, old.chunks(), fs=fs, like=path)
     write_durably(path, [data] if isinstance(data, bytes) else data, mode=mode, fs=fs)
+
+
+def _opened_without_link(path: Path) -> FileBytes:
+    """Open a file of which a copy is kept beside it.
+
+    Whoever made a link there could otherwise read, in the copy, a file that only this user can read.
+    """
+    try:
+        return FileBytes(path, follows_links=False)
+    except OSError as e:
+        if e.errno != errno.ELOOP:
+            raise
+        raise SafetyRefusal(
+            f"{path} is a symbolic link: expected the file itself, which is replaced and kept as "
+            f"{path.name}{BACKUP_SUFFIX}",
+            hint="put the file in place of the link, or name the file to which it leads",
+        ) from None
 
 
 @contextmanager

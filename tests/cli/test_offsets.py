@@ -212,6 +212,29 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
     assert message in ran.err
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_kept_of_a_file_can_be_read_by_nobody_else(is_link: bool, tmp_path: Path) -> None:
+    """Whoever owns the folder could make a link to a file that only the user of the run can read."""
+    secret = tmp_path / "secret"
+    secret.write_text("for this user\n")
+    secret.chmod(0o600)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    if is_link:
+        (folder / NAME).symlink_to(secret)
+    else:
+        secret.rename(folder / NAME)
+    ran = tierctl("offsets", "repair", "--log-dir", folder, "--apply")
+    if is_link:
+        assert ran.code == 4, ran.err
+        assert f"{folder}/{NAME} is a symbolic link" in ran.err
+        assert (folder / NAME).is_symlink()
+        assert not list(folder.glob("*.bak"))
+    else:
+        assert ran.code == 0, ran.err
+        assert (folder / f"{NAME}.bak").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
     """The file was written by a broker of Kafka 3.6; a second verify finds no problem."""
     after = shutil.copytree(capture("tiered-cluster") / "after", tmp_path / "after")
