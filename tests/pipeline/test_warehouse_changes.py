@@ -1,5 +1,6 @@
 """The warehouse with other writers and readers, and changes of its files from commit to commit."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,7 +15,10 @@ from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageE
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
 from tierctl.pipeline import warehouse as warehouse_open
-from tierctl.pipeline.commits import COMPACT_EVERY
+from tierctl.pipeline.commits import COMPACT_EVERY, LakeTable
+from tierctl.pipeline.tables import SCHEMAS
+from tierctl.pipeline.update import checkpoint_of
+from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
 from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
@@ -88,6 +92,55 @@ def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> No
     path.touch()
     with pytest.raises(UsageError, match="is not empty and not a warehouse"):
         run(topic, tmp_path / "full")
+
+
+def test_only_files_of_tables_are_deleted(topic: Path, tmp_path: Path) -> None:
+    """A vacuum of Delta alone would delete all that is no file of the table, also behind links."""
+    warehouse, elsewhere = tmp_path / "warehouse", tmp_path / "elsewhere"
+    run(topic, warehouse)
+    table = warehouse / "segments"
+    used = sorted(table.rglob("*.parquet"))
+    elsewhere.mkdir()
+    (table / "bucket=99").symlink_to(elsewhere)
+    kept = [elsewhere / "00000000000000000000.log", table / "notes.txt", elsewhere / "rows.parquet"]
+    left = [used[0].with_name("part-00001-0123456789ab-7.parquet" + end) for end in ("", ".tmp")]
+    for path in (*kept, *left):
+        path.write_text("old")
+        os.utime(path, (10**9, 10**9))
+    opened = LakeTable(WarehouseSpec.of(warehouse.as_uri()).open(), "segments", SCHEMAS["segments"])
+    assert opened.refresh()
+    opened.vacuum()
+    assert [path.exists() for path in (*kept, *left)] == [True, True, True, False, False]
+    assert all(path.exists() for path in used)
+
+    other = elsewhere / left[0].name
+    other.write_text("of other tables")
+    os.utime(other, (10**9, 10**9))
+    with pytest.raises(SafetyRefusal, match="bucket=99 is not a plain folder"):
+        opened.vacuum()
+    assert other.exists()
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, tmp_path: Path) -> None:
+    """A checkpoint that stays would be the one from which the stream goes on."""
+    checkpoint, elsewhere = tmp_path / "warehouse" / "_checkpoint", tmp_path / "elsewhere"
+    run(topic, tmp_path / "warehouse")
+    (elsewhere / "offsets").mkdir(parents=True)
+    (elsewhere / "metadata").write_text("{}")
+    if is_link:
+        checkpoint.symlink_to(elsewhere)
+    else:
+        elsewhere.rename(checkpoint)
+        (checkpoint / "photos").mkdir()
+    with pipeline(topic, tmp_path / "warehouse").opened() as opened:
+        found = "a symbolic link" if is_link else "photos in it"
+        with pytest.raises(SafetyRefusal, match=f"found {found}"), checkpoint_of(opened):
+            pass
+        assert (checkpoint / "metadata").exists()
+        (checkpoint.unlink if is_link else (checkpoint / "photos").rmdir)()
+        with checkpoint_of(opened):
+            assert not checkpoint.exists()
 
 
 def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:

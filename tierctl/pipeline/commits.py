@@ -37,6 +37,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.files import TEMP_SUFFIX
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse import (
     BUCKET,
@@ -51,6 +52,7 @@ from tierctl.pipeline.warehouse import (
     stored_file,
     write_rows,
 )
+from tierctl.storage.stores.base import delete_all
 
 # One Delta table: its versions, commits of files that tasks have stored, compaction and vacuum.
 #
@@ -67,6 +69,9 @@ KEPT_HOURS: Final = 24
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3|^\s+0: .*", re.MULTILINE | re.DOTALL)
+_OF_A_TABLE: Final = re.compile(rf"(?:{BUCKET.name}=[0-9]+/)?part-[0-9a-z.-]+\.parquet(?:{TEMP_SUFFIX})?")
+"""The paths that files of a table have, whether tierctl or another writer of Delta named them."""
+
 _CONFIGURATION: Final = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
@@ -209,9 +214,15 @@ class LakeTable:
             )
 
     def vacuum(self, hours: int = KEPT_HOURS) -> None:
-        """Delete files that have been in no version for KEPT_HOURS, and those of killed runs."""
+        """Delete files that have been in no version for KEPT_HOURS, and those of killed runs.
+
+        Delta only names them: it would also delete files that are no table's, and those behind a link.
+        """
         with translated(f"vacuum of table {self.name}"):
-            self.opened.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+            unused = self.opened.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        keys = [f"{self.name}/{path}" for path in unused if _OF_A_TABLE.fullmatch(path)]
+        if keys:
+            delete_all(self._warehouse.store, keys)
 
     def _log_key(self, version: int) -> str:
         return f"{self.name}/_delta_log/{version:020d}.json"

@@ -9,6 +9,7 @@ Only the tasks read events and write files; their results are valid once the dri
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -30,6 +31,7 @@ from tierctl.errors import (
     NotFoundError,
     RemoteResourceNotFound,
     RemoteStorageError,
+    SafetyRefusal,
     UsageError,
 )
 from tierctl.metadata.topic import MetadataTopic, open_topic
@@ -298,7 +300,7 @@ def run_stream(
     `on_commit` is called for each commit. Raise the errors of a step and of Spark.
     """
     refuse_connect("sc://" if is_connect(executors.session) else "")
-    with _checkpoint(run) as checkpoint:
+    with checkpoint_of(run) as checkpoint:
         batches = _Batches(executors, run, on_commit, checkpoint)
         with _started(batches, interval_s) as query:
             checked_s = time.monotonic()
@@ -425,16 +427,45 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
 
 
 @contextmanager
-def _checkpoint(run: PipelineRun) -> Iterator[Path]:
-    """Provide the folder of the checkpoint, without one that does not fit the tables."""
+def checkpoint_of(run: PipelineRun) -> Iterator[Path]:
+    """Provide the folder of the checkpoint, without one that does not fit the tables.
+
+    Raise SafetyRefusal for one that does not fit and may be something else.
+    """
     kept = run.checkpoint
     if kept is not None:
         if not _fits(kept, run):
-            shutil.rmtree(kept, ignore_errors=True)
+            _discard(kept)
         yield kept
         return
     with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as folder:
         yield Path(folder)
+
+
+_OF_A_CHECKPOINT = frozenset({"metadata", "offsets", "commits", "sources", "state"})
+
+
+def _discard(checkpoint: Path) -> None:
+    """Delete a checkpoint, so that a stream does not go on from it; do nothing if there is none.
+
+    Raise SafetyRefusal, and delete nothing, if it is a link or has what Spark writes to no checkpoint.
+    """
+    if not os.path.lexists(checkpoint):
+        return
+    found = "a symbolic link"
+    if not checkpoint.is_symlink():
+        # A file that Spark has not completed is named `.metadata.<id>.tmp`, a checksum `.metadata.crc`.
+        names = sorted(each.name for each in checkpoint.iterdir())
+        others = [each for each in names if each.lstrip(".").partition(".")[0] not in _OF_A_CHECKPOINT]
+        if not others:
+            shutil.rmtree(checkpoint)
+            return
+        found = f"{others[0]} in it"
+    raise SafetyRefusal(
+        f"{checkpoint} does not fit the tables, and is not deleted: expected a folder that has only the "
+        f"checkpoint of a stream, found {found}",
+        hint="move it away: a new one begins where the tables end",
+    )
 
 
 def _fits(checkpoint: Path, run: PipelineRun) -> bool:
