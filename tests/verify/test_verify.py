@@ -165,6 +165,25 @@ def test_every_finding_beside_bad_objects(
     assert verify(tier.metadata, tier.remote, *found).code == 11
 
 
+@pytest.mark.parametrize(
+    "suffix", [".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint", ".txnindex"]
+)
+def test_an_index_that_may_not_be_read_is_not_missing(
+    suffix: str, tier: Spoilt, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = next(each for each in sorted(tier.remote.rglob(f"{LEDGER}-*/*{suffix}")) if each.stat().st_size)
+    opened = os.open
+
+    def open_file(path: Any, *args: Any, **more: Any) -> int:
+        if str(path) == str(file):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", open_file)
+    said = verify(tier.metadata, tier.remote, "--now", NOW_MS, "--deep", "--threads", 1)
+    assert said.kinds == [(E, "unreadable_object")], said.findings
+
+
 def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
     """The raised log start is in the state directory; without it, DELETE_SEGMENT_FINISHED is the evidence."""
     configs = tmp_path / "topics.properties"

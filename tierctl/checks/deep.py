@@ -170,10 +170,14 @@ def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """SegmentReader that reports an index that can't be read, and then treats it as missing."""
+    """SegmentReader that reports an index that can't be read, and then treats it as missing.
+
+    `unread` has the types of these indexes.
+    """
 
     remote: RemoteStorageManager
     report: Report
+    unread: set[IndexType] = field(default_factory=set)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
@@ -188,6 +192,7 @@ class _Reader:
         except _OF_ONE_OBJECT as e:
             require_store(self.remote, e)
             self.report(e)
+            self.unread.add(index_type)
             raise RemoteResourceNotFound(e.message) from e
 
 
@@ -198,9 +203,10 @@ def _segment_findings(
     partition = segment.topic_id_partition
     is_suspect = segment.segment_id in task.suspects
     errors: list[TierctlError] = []
+    reader = _Reader(remote, errors.append)
     try:
-        with spooled(_Reader(remote, errors.append), segment, spool) as files, FileBytes(files.log) as log:
-            indexes = files.index_bytes()
+        with spooled(reader, segment, spool) as files, FileBytes(files.log) as log:
+            indexes = {kind: data for kind, data in files.index_bytes().items() if kind not in reader.unread}
             for problem in check_segment_bytes(segment, log, indexes):
                 if problem.kind not in _FOUND_BY_LISTING or not is_suspect:
                     yield finding_of(partition, problem.kind, problem.severity, problem.message, segment)
