@@ -452,8 +452,8 @@ def _discard(checkpoint: Path) -> None:
     """
     if not os.path.lexists(checkpoint):
         return
-    found = "a symbolic link"
-    if not checkpoint.is_symlink():
+    found = "a symbolic link" if checkpoint.is_symlink() else "a file"
+    if checkpoint.is_dir() and not checkpoint.is_symlink():
         # A file that Spark has not completed is named `.metadata.<id>.tmp`, a checksum `.metadata.crc`.
         names = sorted(each.name for each in checkpoint.iterdir())
         others = [each for each in names if each.lstrip(".").partition(".")[0] not in _OF_A_CHECKPOINT]
