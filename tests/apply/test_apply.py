@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tierctl.plan.saved import digest_of
 
-from tests.apply.commands import apply, copy, delete, files, sweep
+from tests.apply.commands import OTHER_ID, apply, copy, delete, files, sweep
 from tests.apply.conftest import Ran
-from tests.apply.worlds import DAY_MS, RETENTION, World
+from tests.apply.test_delete_partitions import recreated
+from tests.apply.worlds import DAY_MS, LOG, RETENTION, World
 from tests.metadata.topics import topic_in
 
 Tierctl = Callable[..., Ran]
@@ -169,6 +170,21 @@ def test_a_log_start_that_was_asked_for_is_in_the_plan(
     )
     assert [outcome["start_offset"] for outcome in ran.json["outcomes"]] == [0, 600]
     assert (tiered.state_dir / "log-start-offset-checkpoint").read_text().endswith(" 0 1200\n")
+
+
+@pytest.mark.parametrize(("offset", "count"), [(1200, 2), (500, 0)], ids=["with steps", "without steps"])
+def test_the_log_start_of_a_topic_that_was_created_again_stays(
+    offset: int, count: int, tiered: World, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """The option names a partition; the plan is for the topic that had this name when it was made."""
+    kept, given = tmp_path / "plan.json", ("--topic-configs", _unlimited(tiered))
+    asked = ("--log-start-offset", f"bills-0={offset}", *given)
+    assert len(tierctl(*sweep(tiered, *asked, "--plan-out", kept)).json["steps"]) == count
+    recreated(tiered)
+    (tiered.logs / LOG / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+    ran = tierctl(*apply(tiered, kept, *given, "--state-dir", tiered.state_dir, "--apply"))
+    assert not (tiered.state_dir / "log-start-offset-checkpoint").exists()
+    assert (ran.code, f"{OTHER_ID}:bills-0 is not selected" in ran.err) == (4, True), ran.err
 
 
 def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(

@@ -28,7 +28,7 @@ Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
 
 
-def _recreated(world: World) -> None:
+def recreated(world: World) -> None:
     """Add another topic with the same name, with the metadata and objects of one segment."""
     with opened(world) as manager:
         manager.refresh()
@@ -45,7 +45,7 @@ def _recreated(world: World) -> None:
 
 
 def test_a_name_with_two_topics_is_not_marked(tiered: World, tierctl: Tierctl) -> None:
-    _recreated(tiered)
+    recreated(tiered)
     first = next(part.topic_id_partition.topic_id for part in tiered.state())
     before = files(tiered)
     refused = tierctl(*delete(tiered, "--mark", "--topic", "bills", "--apply"))
@@ -56,7 +56,7 @@ def test_a_name_with_two_topics_is_not_marked(tiered: World, tierctl: Tierctl) -
 
 
 def test_a_recreated_topic_is_untouched(tiered: World, tierctl: Tierctl) -> None:
-    _recreated(tiered)
+    recreated(tiered)
     old = next(
         p.topic_id_partition.topic_id for p in tiered.state() if p.topic_id_partition.topic_id != OTHER_ID
     )

@@ -109,7 +109,8 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     if request.i_know_it_is_deleted and not saved.options.get("mark"):
         raise UsageError("--i-know-it-is-deleted needs a plan of delete --mark")
     require_host(saved, request)
-    again = change.request_again(request, _options(saved, request), _selection(saved, request))
+    selection = _selection(saved, request)
+    again = change.request_again(request, _options(saved, request, selection["topic"]), selection)
     if saved.hosts is not None:
         count = again.metadata_partitions or len(saved.hosts.bases)
         again = replace(again, hosts=saved.hosts, metadata_partitions=count)
@@ -148,7 +149,7 @@ def _apply(change: Change[Any], saved: SavedPlan) -> MutationResult:
     if not (left.is_void and run.request.apply):
         return result
     advice = f"plan again with tierctl {saved.plan.command}"
-    run.progress.warn(f"no step of the plan is still valid, so nothing was changed: {advice}")
+    run.progress.warn(f"no step of the plan is still valid, so none was carried out: {advice}")
     return result if result.exit_code else replace(result, exit_code=ExitCode.REFUSED)
 
 
@@ -193,10 +194,10 @@ def _change_of(saved: SavedPlan) -> type[Change[Any]]:
 
 
 def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[str]]:
-    """Return the topics and topic ids of the plan's steps that the request selects.
+    """Return the topics and topic ids that the plan changes and the request selects.
 
-    Raises NotFoundError for a topic or a topic id that no step has. Without steps, the selection is that of
-    the request, or of the command that made the plan.
+    Raises NotFoundError for a topic or a topic id that the plan does not change. If it changes none, the
+    selection is that of the request, or of the command that made the plan.
     """
     planned = saved.identity.topic_ids
     if METADATA_TOPIC in planned.values():
@@ -225,12 +226,14 @@ def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[st
     return {"topic": sorted({planned[topic_id] for topic_id in ids}), "topic_id": ids}
 
 
-def _options(saved: SavedPlan, request: ApplyRequest) -> Mapping[str, Any]:
+def _options(saved: SavedPlan, request: ApplyRequest, topics: Sequence[str]) -> Mapping[str, Any]:
     """Return the options saved with the plan, without the log starts of partitions that are not selected."""
-    asked = saved.options.get(_LOG_STARTS, ())
-    selected = SelectionRequest.of(topics=request.topic, partitions=request.partition)
+    asked = saved.options.get(_LOG_STARTS)
+    if not asked:
+        return saved.options
+    selected = SelectionRequest.of(topics=topics, partitions=request.partition)
     kept = [text for text in asked if selected.may_select(TopicPartition.parse(text.partition("=")[0]))]
-    return {**saved.options, _LOG_STARTS: kept} if asked else saved.options
+    return {**saved.options, _LOG_STARTS: kept}
 
 
 def _require_inputs(saved: SavedPlan, request: ApplyRequest) -> None:

@@ -167,6 +167,10 @@ class Change(ABC, Generic[R]):
         `apply` does not call it, because it drops the steps of such topics.
         """
 
+    def topics_changed_by(self, plan: Plan) -> dict[str, str]:
+        """Return the name of each topic that a run of `plan` changes, by its id; called after `decide`."""
+        return {step.topic_id: step.topic for step in plan.steps}
+
     def announce(self) -> None:
         """Tell the operator what the plan needs besides its steps; called once the plan is saved."""
 
@@ -319,7 +323,7 @@ class Change(ABC, Generic[R]):
             now_ms=self.run.resources.now_ms,
             place=self.run.place,
             source=self.run.source,
-            topic_ids={step.topic_id: step.topic for step in plan.steps},
+            topic_ids=self.topics_changed_by(plan),
         )
 
     def _require_allowed(self, plan: Plan) -> None:

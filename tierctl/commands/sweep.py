@@ -576,7 +576,20 @@ class Sweep(Change[SweepRequest]):
             off_lineage=request.off_lineage,
             unreferenced_epochs=request.unreferenced_epochs,
         )
+        self._asked = {inputs.current[named]: offset for named, offset in inputs.asked.items()}
+        for partition in self._asked:
+            # A saved plan names its topics by id: another topic may have the name by now.
+            if partition not in self.run.resources.selection:
+                raise SafetyRefusal(
+                    f"--log-start-offset {partition.topic_partition}: {partition} is not selected",
+                    hint="select its topic; for a plan of a topic that was created again since, plan again",
+                )
         return self.run.narrowed(plan)
+
+    def topics_changed_by(self, plan: Plan) -> dict[str, str]:
+        """Implement `Change.topics_changed_by`: log starts are raised without steps, too."""
+        raised: dict[str, str] = {partition.topic_id: partition.topic for partition in self._asked}
+        return super().topics_changed_by(plan) | raised
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`: settings are in force, no broker does this work, and the limits hold."""
@@ -587,7 +600,7 @@ class Sweep(Change[SweepRequest]):
             )
         parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
-        run.check_plan_fence(plan, examined, [inputs.current[named] for named in inputs.asked])
+        run.check_plan_fence(plan, examined, self._asked)
         note = check_limits(
             plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
         )
@@ -596,11 +609,10 @@ class Sweep(Change[SweepRequest]):
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""
-        asked = {self._inputs.current[named]: offset for named, offset in self._inputs.asked.items()}
         keep = _log_starts_of(self.run)
-        if asked and keep is None:
+        if self._asked and keep is None:
             self.run.progress.say(
                 "the raised log start offsets are not stored: give --state-dir, or the same options in each "
                 "run"
             )
-        return {Action.DELETE_SEGMENT: SweepSegments(log_starts=asked, raise_log_starts=keep)}
+        return {Action.DELETE_SEGMENT: SweepSegments(log_starts=self._asked, raise_log_starts=keep)}

@@ -70,8 +70,8 @@ class PlanIdentity:
     """Identify the plan of one run: its maker, its time, and the cluster and tier that it is for.
 
     `created_ms` is the clock when the plan was made, and `now_ms` the time as of which it was decided.
-    `source` is the tier that is copied from, if there is one. `topic_ids` has the name of each topic of the
-    plan's steps by its id.
+    `source` is the tier that is copied from, if there is one. `topic_ids` has the name of each topic that the
+    plan changes by its id.
     """
 
     tierctl_version: str
@@ -361,7 +361,7 @@ def check_place(planned: PlanPlace, found: PlanPlace, *, name: str = "") -> None
 
 
 def check_topic_ids(identity: PlanIdentity, known: Collection[str]) -> None:
-    """Raise SafetyRefusal if a topic of the plan's steps is not among the `known` topic ids."""
+    """Raise SafetyRefusal if a topic that the plan changes is not among the `known` topic ids."""
     for topic_id, topic in sorted(identity.topic_ids.items()):
         if topic_id not in known:
             raise refusal(

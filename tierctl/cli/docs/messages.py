@@ -332,7 +332,7 @@ _PLAN = (
     ),
     Message(
         ExitCode.REFUSED,
-        "no step of the plan is still valid, so nothing was changed: ...",
+        "no step of the plan is still valid, so none was carried out: ...",
         "With --apply: the current settings and log starts produce none of the steps. Plan again.",
     ),
     Message(
