@@ -142,8 +142,8 @@ class FolderLease:
 
 # A lease in an object store: an object created with If-None-Match, and renewed with If-Match.
 #
-# The store's clock decides the age of another run's lease. The monotonic clock of this process decides how
-# long its own lease is valid, counted from the moment before a renewal was sent.
+# The store's clock decides the age of another run's lease. The time since the machine's boot decides how long
+# the own lease is valid, counted from the moment before a renewal was sent.
 
 LEASE_S = 60.0
 """How long a lease is valid after it was written."""
@@ -154,6 +154,11 @@ MARGIN_S = 10.0
 
 TAKE_OVER_S = 2 * LEASE_S
 """Age at which another run may replace the lease of a run that was killed on another machine."""
+
+
+def _since_boot_s() -> float:
+    """Return the time since boot; time in which the machine slept, and others did not, counts."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ObjectLease:
@@ -168,7 +173,7 @@ class ObjectLease:
         store: ConditionalStore,
         key: str,
         *,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = _since_boot_s,
         renew_s: float = RENEW_S,
         is_optional: bool = False,
     ) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,16 @@ class TestLease:
             now[0] += 2
             assert lease.is_lost()
         monkeypatch.undo()
+
+    def test_the_time_in_which_the_machine_slept_counts(
+        self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The clock of the store goes on meanwhile, and another run may take the lease over."""
+        with ObjectLease(store, "lease") as lease:
+            woken_s = time.clock_gettime(time.CLOCK_BOOTTIME) + LEASE_S
+            monkeypatch.setattr("time.clock_gettime", {time.CLOCK_BOOTTIME: woken_s}.__getitem__)
+            assert lease.is_lost()
+            monkeypatch.undo()
 
     def test_an_old_one_is_taken_over(self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch) -> None:
         put(store, b"what a killed run left")
