@@ -1,6 +1,7 @@
 """What commands refuse, drop and report: other writers, limits, void plans and damaged metadata."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,21 @@ def test_a_running_broker_that_may_tier(empty: World, tierctl: Tierctl, tmp_path
         ran = tierctl(*copy(empty, "--apply", "--allow-live-brokers"))
         assert (ran.code, "bills copy every segment of this plan again" in ran.err) == (0, True), ran.err
     assert "may tier" not in tierctl(*copy(empty)).err, "no broker runs any more"
+
+
+def test_a_broker_that_may_tier_and_starts_during_the_copy(empty: World, tierctl: Tierctl) -> None:
+    (empty.logs / "__remote_log_metadata-3").mkdir()
+    with ExitStack() as started:
+
+        def start(label: str, moment: str) -> None:
+            if (label, moment) == ("copy.segment.store", "before"):
+                observe(None)
+                started.enter_context(running_broker(empty.logs))
+
+        observe(start)
+        ran = tierctl(*copy(empty, "--apply", "--wave-size", 1, "--threads", 1))
+    assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["done", "done", "failed"]
+    assert (ran.code, "may tier these partitions itself" in ran.json["outcomes"][2]["error"]) == (3, True)
 
 
 def test_a_sweep_is_not_decided_from_a_running_brokers_log(tiered: World, tierctl: Tierctl) -> None:

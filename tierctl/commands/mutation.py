@@ -65,8 +65,6 @@ class Mutation:
     """Whether objects of the tier are written or deleted."""
     placement: TopicPlacement | None = None
     """Where the partitions of a metadata topic in log directories are."""
-    running_brokers: tuple[RunningBroker, ...] = ()
-    """Brokers that run on log directories, if no cluster is named that says whether they tier."""
     needs_untiered: bool = True
     """Whether the logs of `untiered` topics are read."""
 
@@ -163,7 +161,7 @@ class Mutation:
         if self.cluster is not None:
             self.cluster.check_fence(partitions)
         else:
-            check_running_brokers(self.running_brokers)
+            check_running_brokers(running_brokers(self.request.log_dir))
 
     def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`.
@@ -255,7 +253,6 @@ def mutation(
         decisive = logs_decide and resources.cluster is None
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
-        running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
         settings = counted(resources, request, folder(resources), may_be_new=may_be_new)
         metadata = reader(resources) or opened_metadata(
             resources,
@@ -270,7 +267,6 @@ def mutation(
             resources=resources,
             metadata=metadata,
             placement=None if settings is None else settings.placement,
-            running_brokers=running,
             changes_tier=changes_tier,
             needs_untiered=needs_untiered,
         )
