@@ -54,8 +54,11 @@ class FileSystem:
     def __init__(self, observer: Observer = no_op) -> None:
         self._observe = observer
 
-    def make_folder(self, path: Path) -> None:
-        """Make a folder and its parents, each durable in its parent; do nothing if the folder exists."""
+    def make_folder(self, path: Path, *, like: Path | None = None) -> None:
+        """Make a folder and its parents, each durable in its parent; do nothing if the folder exists.
+
+        If root makes it, it has the owner of `like`.
+        """
         if path.is_dir():
             return
         self.make_folder(path.parent)
@@ -67,6 +70,8 @@ class FileSystem:
             with suppress(FileNotFoundError):
                 if not stat.S_ISDIR(path.stat().st_mode):
                     raise
+        if like is not None:
+            _own_like(path, like.stat())
         self.sync_folder(path.parent)
 
     def create(self, path: Path) -> int:
@@ -213,18 +218,21 @@ def _umask() -> int:
 
 
 def make_like(fd: int, target: Path) -> None:
-    """Give the new file the mode and owner of `target`, which it may replace, or the default mode.
+    """Give the new file the mode and owner of `target`, or the default mode and the owner of its folder.
 
-    A broker must still be able to open the file.
+    The file may replace `target`, and may be in a broker's folder: the broker must be able to open it.
     """
     try:
         old = target.stat(follow_symlinks=False)
     except FileNotFoundError:
-        os.fchmod(fd, 0o666 & ~_umask())
-        return
+        old = target.parent.stat()
     os.fchmod(fd, stat.S_IMODE(old.st_mode) if stat.S_ISREG(old.st_mode) else 0o666 & ~_umask())
+    _own_like(fd, old)
+
+
+def _own_like(made: int | Path, pattern: os.stat_result) -> None:
     if os.geteuid() == 0:
-        os.fchown(fd, old.st_uid, old.st_gid)
+        os.chown(made, pattern.st_uid, pattern.st_gid)
 
 
 def temp_of(path: Path) -> Path:
@@ -245,8 +253,8 @@ def write_durably(
 
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is the same,
     unless the error is from the last step, the folder's fsync; without `sync_folder` the caller does it, once
-    for several files. The file has the mode and owner of `like`, by default of the file that it replaces;
-    with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError.
+    for several files. The file has the mode and owner of `like`, by default of the file that it replaces (see
+    `make_like`); with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError.
     """
     temp = temp_of(path)
     renamed = False

@@ -1,5 +1,6 @@
 """The metadata topic in a folder: create, read, append, recover."""
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -187,6 +188,19 @@ class TestAppending:
         assert values_of(log, 0) == expected
         assert values_of(open_log(folder, writable=False), 0, 17) == expected[17:]
         log.close()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+    def test_a_broker_of_another_user_can_write_what_root_makes(self, tmp_path: Path) -> None:
+        """A broker opens the active segment for writing, and makes files in the folders of partitions."""
+        folder = tmp_path / "data"
+        folder.mkdir()
+        os.chown(folder, 12345, 12346)
+        with closing(open_log(folder, segment_bytes=2000)) as log:
+            for number in range(20):
+                log.append([(0, b"%02d" % number * 100)])
+        made = [path for path in folder.rglob("*") if not path.name.endswith(".lock")]
+        assert len({path for path in made if path.suffix == ".log"}) > 4
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(12345, 12346)}
 
     def test_continues_a_brokers_log_in_its_latest_epoch(self, writable: Callable[[str], Path]) -> None:
         folder = writable("tiered-cluster/before")

@@ -318,9 +318,9 @@ class NewFolder:
         capped = topic[: _NAME_MAX - len(suffix) - len(partition) - 1]
         made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
         with effect("restore.staging.create"):
-            made._make(made.staging)
+            PLAIN.make_folder(made.staging, like=log_dir)
             made._write(made.staging / _MARK, name.encode())
-            made._make(made.path)
+            PLAIN.make_folder(made.path, like=log_dir)
         return made
 
     @property
@@ -403,12 +403,6 @@ class NewFolder:
     def _pattern(self) -> Path:
         """A file whose owner and mode the new files get: one that the broker can read."""
         return self.log_dir / META_PROPERTIES
-
-    def _make(self, path: Path) -> None:
-        PLAIN.make_folder(path)
-        if os.geteuid() == 0:
-            owner = self.log_dir.stat()
-            os.chown(path, owner.st_uid, owner.st_gid)
 
     def _write(self, path: Path, data: bytes) -> None:
         with path.open("wb") as file:

@@ -74,7 +74,7 @@ def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
             write_durably(path, [write_partition_metadata(topic_id)], fs=fs)
         return
     making = partition.with_name(partition.name + TEMP_SUFFIX)
-    fs.make_folder(making)
+    fs.make_folder(making, like=partition.parent)
     files = {
         PARTITION_METADATA_FILE: write_partition_metadata(topic_id),
         LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
