@@ -1,5 +1,6 @@
 """Damage to a captured tier that `verify --plan-out` repairs, or that it leaves with a reason."""
 
+import json
 import os
 import shutil
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tierctl.apply.journal import ORPHAN_SIGHTINGS
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteState,
@@ -18,13 +20,25 @@ from tests.metadata.events import deletion_of
 from tests.verify.cases import CLICKS, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
-DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
 OLD_DAYS = 9
 Damage = Callable[[Spoilt], None]
 
 
 def ago_ms(days: float) -> int:
     return time.time_ns() // 1_000_000 - int(days * DAY_MS)
+
+
+def a_day_passes(state_dir: Path) -> None:
+    """Let the sightings of orphans in a state directory have been made 25 hours earlier."""
+    file = state_dir / ORPHAN_SIGHTINGS
+    if file.exists():
+        content = json.loads(file.read_text())
+        for partition in content["partitions"]:
+            seen_ms = partition["first_seen_ms"]
+            partition["first_seen_ms"] = {each: at_ms - 25 * HOUR_MS for each, at_ms in seen_ms.items()}
+        file.write_text(json.dumps(content))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tests.apply.repairs import (
     UNREPAIRED,
     Repairable,
     Unrepaired,
+    a_day_passes,
     age,
     ago_ms,
     copy_objects,
@@ -55,11 +56,12 @@ def problems(ran: Ran) -> list[dict[str, Any]]:
 
 
 def planned(tier: Spoilt, *more: object, seen_before: bool = True) -> tuple[Path, Ran]:
-    """Run verify as of 25 hours ago and as of now; return the plan of the second run."""
+    """Run verify twice, 25 hours apart; return the plan of the second run."""
     plan = tier.remote.parent / "plan.json"
     verify = ("verify", *where(tier), "--plan-out", plan, "--output", "jsonl", *more)
     if seen_before:
-        tierctl(*verify, "--now", ago_ms(25 / 24))
+        tierctl(*verify)
+        a_day_passes(tier.remote.parent / "state")
     return plan, tierctl(*verify)
 
 
@@ -119,6 +121,9 @@ def test_an_orphan_is_deleted_when_it_was_seen_twice(tier: Spoilt) -> None:
     assert (steps(plan), "first seen at" in found.err) == ([], True), found.err
     plan, found = planned(tier, seen_before=False)
     assert (steps(plan), "first seen at" in found.err) == ([], True), "the second time is no day later"
+    planned(tier, "--now", ago_ms(25 / 24), seen_before=False)
+    plan, found = planned(tier, seen_before=False)
+    assert (steps(plan), "first seen at" in found.err) == ([], True), "nothing was seen as of --now"
 
 
 def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt) -> None:

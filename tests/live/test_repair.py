@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tierctl.model import RemoteLogSegmentState, Uuid
 
-from tests.apply.repairs import ago_ms
+from tests.apply.repairs import a_day_passes, ago_ms
 from tests.live.commands import tierctl, where
 from tests.support.broker import Broker, Brokers
 from tests.verify.cases import update
@@ -87,7 +87,8 @@ def actions(plan: Path) -> list[tuple[str, str]]:
 def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
     damage(broker)
     plan = tmp_path / "plan.json"
-    verify(broker, plan, *offline(broker), "--now", ago_ms(25 / 24))
+    verify(broker, plan, *offline(broker))
+    a_day_passes(state_of(broker))
     found = verify(broker, plan, *offline(broker))
     assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["check"] for finding in found}
     assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
@@ -107,7 +108,8 @@ def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Bro
     damage(broker)
     broker.start()
     plan = tmp_path / "plan.json"
-    verify(broker, plan, *where(broker), "--now", ago_ms(25 / 24))
+    verify(broker, plan, *where(broker))
+    a_day_passes(state_of(broker))
     verify(broker, plan, *where(broker))
     apply = ("apply", plan, *where(broker), "--state-dir", state_of(broker), "--apply")
     ran = tierctl(*apply)
@@ -152,7 +154,8 @@ def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp
     broker.tiered = False
     broker.start()
     plan = tmp_path / "plan.json"
-    verify(broker, plan, *where(broker), "--now", ago_ms(25 / 24))
+    verify(broker, plan, *where(broker))
+    a_day_passes(state_of(broker))
     verify(broker, plan, *where(broker))
     assert actions(plan) == [("delete_segment", "D")]
     assert "forgot the log start" in plan.read_text()

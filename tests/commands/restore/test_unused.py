@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apply.repairs import age, ago_ms, copy_objects, rename_segment
+from tests.apply.repairs import a_day_passes, age, copy_objects, rename_segment
 from tests.cli.shell import Ran, tierctl
 from tests.support.formatted import formatted_dir, formatted_node, saved_topics
 from tests.verify.cases import CLICKS, OTHER
@@ -114,7 +114,8 @@ def verify(tier: Spoilt) -> tuple[Ran, Plan]:
     state.mkdir()
     where = ("--metadata", tier.metadata, "--remote", tier.remote, "--log-dir", tier.metadata)
     run = ("verify", *where, "--topic", CLICKS, "--state-dir", state, "--plan-out", plan)
-    tierctl(*run, "--now", ago_ms(25 / 24))
+    tierctl(*run)
+    a_day_passes(state)
     return tierctl(*run), json.loads(plan.read_text())
 
 

@@ -461,7 +461,8 @@ def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> 
         ids = seen.setdefault(each.partition.key, set())
         if part is None or part.get(each.segment_id) is None:
             ids.add(each.segment_id)
-    return run.journal.record_sightings(seen, run.resources.now_ms)
+    # --now is no sighting at that time.
+    return run.journal.record_sightings(seen, run.request.clock_ms())
 
 
 def _orphans_without_logs(
