@@ -123,6 +123,10 @@ RECHECKS = [
         *(_copy, [], _copied(1), [0]),
         {1: "was started since", 2: "an earlier step"},
     ),
+    (
+        "a bad record came, perhaps of the partition that is copied first",
+        *(_copy, [], quarantine, [], dict.fromkeys(range(3), "could not be understood")),
+    ),
     ("a copy failed", _copy, [], _copied(1, S.DELETE_SEGMENT_STARTED), [0, 1, 2], {}),
     ("another leader copied", _copy, [], _lineage, [], dict.fromkeys(range(3), "a leader of epoch 7")),
     ("nothing happened to the removal", _remove, SWEPT, _nothing, [None, 0, 1, 2], {}),

@@ -614,11 +614,6 @@ def segment_events(step: Step, fields: EventFields, *, is_known: bool) -> Iterat
             )
 
 
-def introduces(step: Step) -> bool:
-    """Return whether the metadata that the step was decided from lack its segment."""
-    return str(step.details[STATES]).startswith(_STARTED)
-
-
 def _segment_id(step: Step) -> Uuid:
     if step.segment_id is None:
         raise ValueError(f"a step to publish names no segment: {step}")

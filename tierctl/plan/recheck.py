@@ -84,7 +84,7 @@ class _Checker:
     def _check_action(self, step: Step, part: PartitionState | None) -> str | None:
         match step.action:
             case Action.COPY_SEGMENT:
-                return None if part is None else self._check_copy(step, part)
+                return self._check_copy(step, part)
             case Action.MARK_PARTITION:
                 return _check_mark(part)
             case Action.DELETE_PARTITION:
@@ -106,8 +106,11 @@ class _Checker:
             case _:
                 assert_never(step.action)
 
-    def _check_copy(self, step: Step, part: PartitionState) -> str | None:
-        reason = why_unknown(self._state, part) or self._why_other_lineage(step, part)
+    def _check_copy(self, step: Step, part: PartitionState | None) -> str | None:
+        reason = why_undecided(self._state, step.topic_id_partition)
+        if part is None:
+            return reason
+        reason = reason or self._why_other_lineage(step, part)
         if reason:
             return reason
         for segment in self._listed(part):
@@ -131,7 +134,7 @@ class _Checker:
                 # DISCARD_SEGMENT is planned only for object sets without metadata: metadata that exist now
                 # show that a copy has begun since, which may still be running.
                 return f"a copy of the segment was started since, by broker {segment.broker_id}"
-        elif step.segment_id is not None and not _introduces(step):
+        elif step.segment_id is not None and not introduces(step):
             return "the segment was deleted since"
         if part.delete_state is not None:
             return f"the partition is being deleted ({part.delete_state})"
@@ -145,7 +148,7 @@ class _Checker:
 
     def _check_delete(self, step: Step, part: PartitionState | None) -> str | None:
         segment = part.get(step.segment_id) if part is not None and step.segment_id else None
-        if segment is None and _introduces(step):
+        if segment is None and introduces(step):
             return why_undecided(self._state, step.topic_id_partition)
         if part is None or segment is None:
             return _Done("the segment is deleted already")
@@ -185,7 +188,7 @@ class _Checker:
         return None if reason is None else str(reason)
 
 
-def _introduces(step: Step) -> bool:
+def introduces(step: Step) -> bool:
     """Return whether the step publishes COPY_SEGMENT_STARTED of a segment that is not in the metadata."""
     states = step.details.get(STATES)
     return isinstance(states, str) and states.startswith(_S.COPY_SEGMENT_STARTED)

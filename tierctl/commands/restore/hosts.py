@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from tierctl.apply.run import Acts, EventFields, Run, introduces, publish_in_waves, segment_events
+from tierctl.apply.run import Acts, EventFields, Run, publish_in_waves, segment_events
 from tierctl.apply.run_context import Outcome, RunContext, Status, effect
 from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
@@ -39,6 +39,7 @@ from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.leader_views import why_diverged
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.recheck import introduces
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
 from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage
