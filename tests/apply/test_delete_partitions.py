@@ -7,13 +7,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from tierctl.apply.run import segment_update
 from tierctl.apply.run_context import Status, new_segment_id
 from tierctl.cli.changes import with_default_interval
+from tierctl.commands.delete import DeleteRequest, delete_repeatedly
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
 from tests.apply import runs
@@ -173,6 +175,31 @@ def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
             assert set(statuses(outcomes)) == {Status.DONE}
             assert tiered.segments() == []
         assert runs.plan_of("delete", tiered, manager).steps == ()
+
+
+class _EndingLease:
+    """A lease as one in an object store: nobody renews it after its run."""
+
+    def __init__(self) -> None:
+        self._has_ended = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._has_ended = True
+
+    def is_lost(self) -> bool:
+        return self._has_ended
+
+
+def test_the_end_of_a_runs_lease_does_not_end_the_remover(
+    tiered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierctl.commands.mutation.open_lease", lambda *_, **__: _EndingLease())
+    metadata, remote = tiered.metadata.as_uri(), tiered.remote.as_uri()
+    request = DeleteRequest(metadata=metadata, remote=remote, apply=True, interval=1)
+    assert [result.exit_code for result in islice(delete_repeatedly(request), 3)] == [0, 0, 0]
 
 
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:

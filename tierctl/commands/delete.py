@@ -234,8 +234,12 @@ class RepeatedDeletes:
         interval_ms = self.request.interval or REMOVER_INTERVAL_MS
         with stop_on_signals(Stop()) as stop:
             while not stop.asked():
+                # The lease of a run guards its own stop only: it ends with the run.
+                own = Stop()
+                own.guard(stop.asked)
+                self.request.throttle.stop_when(own.asked)
                 try:
-                    result = delete(self.request, self.progress, stop=stop)
+                    result = delete(self.request, self.progress, stop=own)
                     self.exit_code = result.exit_code
                     yield result
                 except TierctlError as e:
