@@ -4,10 +4,20 @@ from dataclasses import replace
 
 import pytest
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.checks.segments import LogFacts, check_latest_tiered, check_offsets, check_segments
+from tierctl.checks.segments import (
+    LogFacts,
+    check_latest_tiered,
+    check_offsets,
+    check_partition,
+    check_segments,
+)
 from tierctl.model import MetadataEvent
 from tierctl.model.choices import Severity
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.expiry import plan_retention
+from tierctl.plan.steps import Action
+from tierctl.read.partition_reader import tiered_partitions
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
@@ -150,6 +160,26 @@ def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
     (finding,) = check_segments(ORDERS, PartitionSegments.of_cache(cache_of(events)), None)
     assert told(finding) == (K.DOUBLED_SEGMENT, W, 1, 0, 19)
     assert str(segment_id(3)) in finding.found
+
+
+@pytest.mark.parametrize(
+    "start",
+    [{}, {"is_log_start_known": False}, {"is_log_start_doubtful": True}],
+    ids=["known", "unknown", "doubtful"],
+)
+def test_the_fix_of_a_dangling_copy_is_the_one_that_copy_does_not_refuse(start: dict[str, bool]) -> None:
+    """Below a log start that is not known, its objects may be the only ones."""
+    state = folded([encode(event) for event in (BEGUN, *finished(2, 10, 29))])
+    own = replace(local_log([20, 30], 40, log_start_offset=10, epochs=((0, 10),), partition=ORDERS), **start)
+    now_ms = BEGUN.event_timestamp_ms + 48 * HOUR_MS
+    (readable,) = tiered_partitions(state, [own], [ORDERS])
+    found = check_partition(readable, None, pytest.fail, now_ms=now_ms)
+    (advised,) = (each.command for each in found if each.check is K.DANGLING_COPY)
+    rule = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN)
+    plan = plan_copy(state, [own], {}, assumed_enabled={"orders"}, dangling=rule)
+    is_deleted = any(step.action is Action.DELETE_SEGMENT for step in plan.steps)
+    assert is_deleted is (not start)
+    assert advised == ("copy --clean-dangling" if is_deleted else "verify --plan-out plan.json")
 
 
 DOUBLED = [

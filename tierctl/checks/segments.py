@@ -47,7 +47,7 @@ from tierctl.state.lineage import (
     find_highest_remote_offset,
     segments_in_lineage,
 )
-from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of
+from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of, is_start_unknown
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.arrays import Bools, Int64s
@@ -76,6 +76,8 @@ class LogFacts:
     """Whose log it is: the leader, or a replica's log directory; None for a log that the tier implies."""
     last_stable_offset: int | None = None
     latest_tiered_offset: int | None = None
+    is_start_known: bool = True
+    """Whether the log states where it starts; else `log_start_offset` is the first offset that is left."""
 
     @classmethod
     def of_leader(cls, log: ClusterLog) -> Self:
@@ -222,13 +224,17 @@ class _Check:
 
     @cached_property
     def _held(self) -> list[Range]:
-        """The offsets that are in finished segments, in the log if one is known, or below its start."""
+        """The offsets that are in finished segments, in the log if one is known, or below its known start.
+
+        `copy` deletes by the same rule.
+        """
         log = self.log
         if log is None:
             return []
         local_start = log.log_end_offset if log.local_log_start_offset is None else log.local_log_start_offset
-        below, local = (0, log.log_start_offset - 1), (local_start, log.log_end_offset - 1)
-        return [below, *served_ranges(self.known.cache, log.lineage), local]
+        below = [(0, log.log_start_offset - 1)] if log.is_start_known else []
+        served = served_ranges(self.known.cache, log.lineage)
+        return [*below, *served, (local_start, log.log_end_offset - 1)]
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.known.doubled_by(segment)
@@ -555,6 +561,7 @@ def _facts(
         local_only_bytes=local_only_bytes(readable.cache, log),
         source=_source(log),
         last_stable_offset=replica.last_stable_offset,
+        is_start_known=not is_start_unknown(log),
     )
 
 
@@ -576,7 +583,12 @@ def _facts_of_tier(segments: PartitionSegments, lineage: Lineage) -> LogFacts | 
     first, newest = next(segments_in_lineage(segments.cache, lineage), None), segments.newest()
     if first is None or newest is None:
         return None
-    return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)
+    return LogFacts(
+        lineage=lineage,
+        log_start_offset=first.from_offset,
+        log_end_offset=newest.end_offset + 1,
+        is_start_known=False,
+    )
 
 
 _K = FindingKind

@@ -52,7 +52,7 @@ from tierctl.state.lineage import (
     find_highest_remote_offset,
     segments_in_lineage,
 )
-from tierctl.state.log_start import with_tier_start
+from tierctl.state.log_start import is_start_unknown, with_tier_start
 from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 
 _S = RemoteLogSegmentState
@@ -258,8 +258,7 @@ class _Copies:
         stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
         if reason is None and part is not None:
             source = [(segment.base_offset, log.log_end_offset - 1) for segment in log.segments[:1]]
-            is_start_known = newest.is_log_start_known and not newest.is_log_start_doubtful
-            below = [(0, newest.log_start_offset - 1)] if is_start_known else []
+            below = [] if is_start_unknown(newest) else [(0, newest.log_start_offset - 1)]
             held = held_ranges(part, Lineage(log.leader_epochs), source)
             decisions.clean(part, held, self.dangling, self.ended_writer, unneeded=below)
         from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
