@@ -123,6 +123,8 @@ class Store:
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
         end = None if end_position is None else end_position + 1
+        if (metadata.segment_id, None) not in self.objects:
+            raise RemoteResourceNotFound("gone")
         return io.BytesIO(self.objects[metadata.segment_id, None][start_position:end])
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
@@ -243,3 +245,38 @@ def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: s
 
     assert as_answers(world.reader().read()) == committed(new)
     assert world.problems == []
+
+
+@pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
+@pytest.mark.parametrize("is_lost", [True, False], ids=["log and indexes", "marker and transaction index"])
+def test_a_transaction_whose_end_can_not_be_read(kind: ControlType, *, is_lost: bool) -> None:
+    """Its records are left out, whether it was committed or not; the others follow."""
+    world, log = World(random.Random(1)), Log()
+    log.plain()
+    log.write(1, 2)
+    log.roll()
+    log.plain()
+    log.end(1, kind)
+    if not is_lost:
+        damaged = [Record(4, 4, b"", b"")]
+        batch = encode_batch(damaged, producer_id=1, producer_epoch=0, transactional=True, control=True)
+        log.data = log.data[: -len(log.batches[-1][1])] + batch
+    log.roll()
+    log.plain()
+    log.write(3, 1)
+    log.end(3, ControlType.ABORT)
+    log.plain()
+    log.roll()
+    for segment in log.segments:
+        world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
+    segment_id = world.events[2].segment_id  # type: ignore[union-attr]
+    world.store.objects.pop((segment_id, IndexType.TRANSACTION), None)
+    if is_lost:
+        del (
+            world.store.objects[segment_id, None],
+            world.store.objects[segment_id, IndexType.PRODUCER_SNAPSHOT],
+        )
+    offsets = [record.offset for record in world.reader().read()]
+    assert offsets == [0, *([] if is_lost else [3]), 5, 8]
+    hints = [str(each.hint) for each in world.problems]
+    assert any("from offset 1 to 4 are left out" in each for each in hints), hints

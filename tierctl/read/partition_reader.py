@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from tierctl.errors import (
-    AuthenticationError,
     CorruptInputError,
+    LimitExceeded,
     NotFoundError,
-    ObjectUnreadable,
+    RemoteResourceNotFound,
     SafetyRefusal,
+    TierctlError,
     UsageError,
 )
 from tierctl.model import (
@@ -25,7 +26,14 @@ from tierctl.model import (
 )
 from tierctl.model.selection import names_text
 from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange, SegmentRanges
-from tierctl.read.segment import BatchStream, Indexes, IndexFetcher, RemoteSegment, Report
+from tierctl.read.segment import (
+    UNREADABLE,
+    BatchStream,
+    Indexes,
+    IndexFetcher,
+    RemoteSegment,
+    Report,
+)
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier_state import FailedCopies, TierState
@@ -128,7 +136,7 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None
-        except (AuthenticationError, ObjectUnreadable) as e:
+        except UNREADABLE as e:
             self._report(e)
             return None
         # A local segment without index has no aborts; by its metadata, a remote one has an index.
@@ -149,7 +157,7 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the producer snapshot of {segment_range.segment.name}"))
             return None
-        except (AuthenticationError, ObjectUnreadable) as e:
+        except UNREADABLE as e:
             self._report(e)
             return None
         if entries is None:
@@ -166,7 +174,9 @@ class AbortedTransactions:
             segment_range = self._ranges.get(at)
             if segment_range is not None:
                 before = self._open_after[at - 1] or {}
-                found, self._open_after[at] = scan_transactions(segment_range, before, self._indexes)
+                found, self._open_after[at] = scan_transactions(
+                    segment_range, before, self._indexes, self._report
+                )
         return found
 
     def _is_known_after(self, number: int) -> bool:
@@ -201,32 +211,64 @@ class AbortedSet:
 
 
 def scan_transactions(
-    segment_range: SegmentRange, open_before: OpenTransactions, indexes: Indexes
+    segment_range: SegmentRange, open_before: OpenTransactions, indexes: Indexes, report: Report
 ) -> tuple[list[AbortedTxn], OpenTransactions]:
     """Return the aborted transactions whose markers are in the range, and those open after the range.
 
     `open_before` are the transactions that are open at its start. The entries are those that a broker writes
-    to the transaction index (ProducerStateManager, TransactionIndex).
+    to the transaction index (ProducerStateManager, TransactionIndex). A transaction whose marker can't be
+    read counts as aborted, which is reported; if no byte can be read any more, it also stays open.
     """
     still_open = dict(open_before)
     aborted: list[AbortedTxn] = []
-    position = indexes.position_for(segment_range.segment, segment_range.from_offset)
-    for batch in BatchStream(segment_range.segment, position=position):
+    try:
+        for batch in _transactional(segment_range, indexes):
+            head = batch.head
+            if not head.is_control:
+                still_open.setdefault(head.producer_id, head.base_offset)
+                continue
+            first = still_open.pop(head.producer_id, None)
+            if first is not None and _may_be_abort(batch, segment_range, first, report):
+                stable = min([head.next_offset, *still_open.values()])
+                aborted.append(AbortedTxn(head.producer_id, first, head.last_offset, stable))
+    except (*UNREADABLE, NotFoundError, RemoteResourceNotFound) as e:
+        if still_open:
+            report(_without_end(e, min(still_open.values()), segment_range.to_offset))
+        last = segment_range.to_offset
+        aborted += [AbortedTxn(producer, first, last, first) for producer, first in still_open.items()]
+    return aborted, still_open
+
+
+def _transactional(segment_range: SegmentRange, indexes: Indexes) -> Iterator[RecordBatch]:
+    """Yield the readable batches of transactions in the range, with their markers."""
+    segment = segment_range.segment
+    for batch in BatchStream(segment, position=indexes.position_for(segment, segment_range.from_offset)):
         if not isinstance(batch, RecordBatch) or batch.head.last_offset < segment_range.from_offset:
             continue
-        head = batch.head
-        if head.base_offset > segment_range.to_offset:
-            break
-        if not head.is_transactional:
-            continue
-        if not head.is_control:
-            still_open.setdefault(head.producer_id, head.base_offset)
-            continue
-        first = still_open.pop(head.producer_id, None)
-        if first is not None and is_abort(batch):
-            stable = min([head.next_offset, *still_open.values()])
-            aborted.append(AbortedTxn(head.producer_id, first, head.last_offset, stable))
-    return aborted, still_open
+        if batch.head.base_offset > segment_range.to_offset:
+            return
+        if batch.head.is_transactional:
+            yield batch
+
+
+def _may_be_abort(batch: RecordBatch, segment_range: SegmentRange, first: int, report: Report) -> bool:
+    """Return whether the marker of the transaction from `first` on states an abort, or can't be read."""
+    try:
+        return is_abort(batch)
+    except (CorruptInputError, LimitExceeded) as e:
+        named = e.within(segment_range.segment.name) if isinstance(e, CorruptInputError) else e
+        report(_without_end(named, first, batch.head.last_offset))
+        return True
+
+
+def _without_end(error: TierctlError, first: int, last: int) -> TierctlError:
+    """Return `error` with the offsets whose records are left out because of it in its hint."""
+    way_out = "" if error.hint is None else f"{error.hint}; "
+    error.hint = (
+        f"{way_out}whether transactions that may end there were aborted is not known, so their records from "
+        f"offset {first} to {last} are left out; --isolation read_uncommitted has them"
+    )
+    return error
 
 
 def is_abort(batch: RecordBatch) -> bool:

@@ -14,7 +14,6 @@ from tierctl.errors import (
     NotFoundError,
     ObjectUnreadable,
     RemoteResourceNotFound,
-    SafetyRefusal,
     TierctlError,
     UnsupportedFormatError,
 )
@@ -42,6 +41,7 @@ from tierctl.plan.preconditions import (
     recency,
 )
 from tierctl.read.segment import (
+    UNREADABLE,
     BatchStream,
     Damage,
     Indexes,
@@ -370,7 +370,7 @@ class RangeReader:
                     epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
                     yield batch
                     done = batch.head.last_offset
-        except (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectUnreadable) as e:
+        except UNREADABLE as e:
             # Of the objects, not of the log's batches: a manifest or a chunk, or a name in the metadata.
             self._report_lost(e, max(done + 1, first), last)
         except RemoteResourceNotFound as e:

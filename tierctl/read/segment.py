@@ -15,6 +15,7 @@ from tierctl.errors import (
     NotFoundError,
     ObjectUnreadable,
     RemoteResourceNotFound,
+    SafetyRefusal,
     TierctlError,
 )
 from tierctl.files import open_regular, read_regular
@@ -128,6 +129,9 @@ class LocalSegmentFile:
 
 
 Segment = RemoteSegment | LocalSegmentFile
+
+UNREADABLE = (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectUnreadable)
+"""Errors of the objects of one segment, or of a name in its metadata; others can be read."""
 
 CHUNK_BYTES = 1 << 20
 SEARCH_BYTES_MAX = 1 << 24
