@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.checks.findings import damaged_log_ends
+from tierctl.commands.local_logs import read_local_logs
 from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import list_partitions, read_log_dirs
 from tierctl.model import (
@@ -14,6 +16,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicPartition,
 )
+from tierctl.model.progress import SilentProgress
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.metadata.values import decode
@@ -189,6 +192,13 @@ def test_a_log_start_beyond_the_end_starts_the_log_anew(tmp_path: Path) -> None:
     log = _one(tmp_path)
     assert (log.segments, log.leader_epochs) == ((), ())
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.last_stable_offset) == (61,) * 4
+    (finding,) = damaged_log_ends([log])
+    assert "log-start-offset-checkpoint" in finding.found
+    assert "expected at most 60, where the batches end, found 61" in finding.found
+    assert "a broker that starts deletes all segments" in finding.fix
+    read_local_logs([tmp_path], progress := SilentProgress(), select=lambda _: True)
+    (note,) = progress.notes
+    assert "expected at most 60, where the batches end, found 61" in note
 
 
 def test_an_empty_active_segment_ends_where_it_begins(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ cross_check  the order of all of these, and partitions whose oldest events are g
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -367,7 +367,8 @@ class FindingKind(CheckTable):
     DAMAGED_LOG_END = FindingRow(
         "damaged_log_end",
         Severity.ERROR,
-        "Damaged bytes follow the last good batch of a log in --log-dir, which counts as ended there.",
+        "Damaged bytes follow the last good batch of a log in --log-dir, which counts as ended there; or its "
+        "log start is above its last batch, so that all of it counts as deleted.",
         "compare the log with the other replicas before its broker starts: a broker that starts cuts the log "
         "at the damage",
         is_corruption=True,
@@ -490,7 +491,8 @@ def damaged_log_ends(logs: Iterable[LocalLog]) -> Iterator[Finding]:
     for log in logs:
         if log.damaged_end is not None:
             found = f"{log.damaged_end.message}; the log ends at offset {log.log_end_offset}"
-            yield finding_of(log.topic_id_partition, FindingKind.DAMAGED_LOG_END, Severity.ERROR, found)
+            finding = finding_of(log.topic_id_partition, FindingKind.DAMAGED_LOG_END, Severity.ERROR, found)
+            yield replace(finding, own_fix=log.damaged_end.hint)
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:

@@ -47,7 +47,7 @@ def read_local_logs(
         on_error=on_error,
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
-    for note in (*left_out_notes(dirs, select), *replica_notes(logs), *_doubtful_start_notes(logs)):
+    for note in (*left_out_notes(dirs, select), *replica_notes(logs), *_start_notes(logs)):
         progress.note(note)
     return logs
 
@@ -95,8 +95,13 @@ def replica_notes(logs: Collection[LocalLog]) -> Iterator[str]:
         yield f"of {len(several) - SHOWN_MAX} more partitions with several replicas the newest is used, too"
 
 
-def _doubtful_start_notes(logs: Collection[LocalLog]) -> Iterator[str]:
-    doubtful = [str(log.directory) for log in logs if log.is_log_start_doubtful]
+def _start_notes(logs: Collection[LocalLog]) -> Iterator[str]:
+    """Yield a note about log starts above the log's end, and one about those that are doubtful."""
+    beyond = [e for log in logs if (e := log.damaged_end) is not None and not log.segments]
+    yield from (f"{error.message}; {error.hint}" for error in beyond[:SHOWN_MAX])
+    if len(beyond) > SHOWN_MAX:
+        yield f"the log starts of {len(beyond) - SHOWN_MAX} more logs are above their last batches, too"
+    doubtful = [str(log.directory) for log in logs if log.is_log_start_doubtful and log.segments]
     if doubtful:
         yield (
             f"log-start-offset-checkpoint states a log start above the first leader epoch of "

@@ -42,6 +42,7 @@ from tierctl.wire.batches.record_batch import ControlType, batch_at, control_rec
 from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at, walk
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
     PARTITION_METADATA_FILE,
     ProducerEntry,
     decode_producer_snapshot,
@@ -579,6 +580,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         stable_offset, newest_ms, damage = end.stable_offset, end.max_timestamp_ms, end.damage
     if checkpointed_start is not None and end_offset < checkpointed_start:
         # A broker restarts such a log empty: all of its segments lie below the log start offset.
+        damage = _above_end(checkpointed_start, end_offset, folder)
         segments, end_offset, epochs = (), checkpointed_start, ()
     high_watermark = min(max(high_watermark, log_start), end_offset)
     stable_offset = max(min(stable_offset, high_watermark), log_start)
@@ -596,6 +598,17 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         is_log_start_doubtful=bool(epochs) and epochs[0].start_offset < (checkpointed_start or 0),
         open_transaction=open_transaction_at(segments, stable_offset, high_watermark),
         damaged_end=damage,
+    )
+
+
+def _above_end(log_start: int, end_offset: int, folder: Path) -> CorruptInputError:
+    return CorruptInputError(
+        f"log start offset in {LOG_STARTS_FILE}",
+        expected=f"at most {end_offset}, where the batches end",
+        found=str(log_start),
+        source=str(folder),
+        hint="a broker that starts deletes all segments and leader epochs of such a log: put the log or the "
+        "checkpoint back, or compare them with the other replicas, before it does",
     )
 
 

@@ -87,7 +87,10 @@ class LocalLog:
     open_transaction: OpenTransaction | None = None
     """The transaction that is open at `last_stable_offset`; None if none is, or its producer is unknown."""
     damaged_end: CorruptInputError | None = field(default=None, compare=False)
-    """The damage at `log_end_offset`: a broker that starts cuts the log there. None if the log just ends."""
+    """The damage at `log_end_offset`: a broker that starts cuts the log there. None if the log just ends.
+
+    Without segments, it is a log start above the last batch: a broker deletes all segments of such a log.
+    """
 
     @property
     def topic_partition(self) -> TopicPartition:
