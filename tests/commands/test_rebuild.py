@@ -378,6 +378,17 @@ def test_a_segment_with_a_wrong_transaction_index_is_not_published(
     assert (read.code, why in read.err) == (7, True), read.err
 
 
+def test_objects_of_no_segment_are_named(writable: Writable, tmp_path: Path) -> None:
+    remote = writable("untiered-broker/tiered-remote")
+    folder = next(remote.rglob("*.log")).parent
+    for name in ("notes.txt", "00000000000000000000.log", *(f"z{number}" for number in range(9))):
+        (folder / name).touch()
+    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
+    assert "belong to no segment, such as " in ran.err
+    assert all(f"{folder.name}/{name}" in ran.err for name in ("00000000000000000000.log", "notes.txt", "z2"))
+    assert f"{folder.name}/z3" not in ran.err
+
+
 def test_a_segment_with_an_older_producer_snapshot_is_not_published(
     writable: Writable, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import NOT_A_BROKER_ID, THREADS
+from tierctl.model.selection import SHOWN_MAX
 from tierctl.plan.choose_sets import LocalHole
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.preconditions import WRONG_TIER, newest_replicas
@@ -102,6 +103,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True)
+class _Foreign:
+    """Keeps the first keys of the objects that belong to no set, each of which `others` receives."""
+
+    others: Callable[[RemoteObject], object] = id
+    keys: list[str] = field(default_factory=list)
+
+    def __call__(self, found: RemoteObject) -> None:
+        self.others(found)
+        self.keys = sorted({*self.keys, found.key})[:SHOWN_MAX]
+
+
 def _small(_item: object) -> int:
     """Return 0: the time of a request does not depend on the size of a small object."""
     return 0
@@ -134,11 +147,13 @@ class TierSets:
     def listed(self, *, others: Callable[[RemoteObject], object] = id) -> list[ListedSet]:
         """Return every set of objects in the tier; raise NotFoundError if the tier has no set.
 
-        `others` is called with each object that belongs to no set.
+        `others` is called with each object that belongs to no set; the first ones are named in a note.
         """
+        foreign = _Foreign(others)
         with self.resources.progress.bar("listing the tier", unit="objects") as advance:
-            found = self._list(advance, others=others)
+            found = self._list(advance, others=foreign)
         self._require_any(found)
+        self._note(foreign)
         return found
 
     @property
@@ -155,10 +170,19 @@ class TierSets:
     def partitions_by_folder(self) -> dict[str, frozenset[TopicIdPartition]]:
         """Return which partitions have sets in each folder, listed by executors; raise as `listed`."""
         executors, spec = self.resources.executors, self.spec.resolved(self.remote)
+        foreign = _Foreign()
         with self.resources.progress.bar("listing the tier", unit="objects") as advance:
-            found = spark_tier.partitions_by_folder(executors, spec, self.remote, advance)
+            found = spark_tier.partitions_by_folder(executors, spec, self.remote, advance, others=foreign)
         self._require_any([each for each in found.values() if each])
+        self._note(foreign)
         return found
+
+    def _note(self, foreign: _Foreign) -> None:
+        if foreign.keys:
+            self.resources.progress.note(
+                f"the tier has objects that belong to no segment, such as {', '.join(foreign.keys)}: nothing "
+                "is derived from them; with --metadata, verify lists them"
+            )
 
     def _require_any(self, found: Collection[object]) -> None:
         if not found:

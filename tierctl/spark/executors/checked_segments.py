@@ -18,6 +18,7 @@ from tierctl.in_order import in_order
 from tierctl.metadata.parallel_fold import part_of
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance
+from tierctl.model.selection import SHOWN_MAX
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.tier_state import PartitionState, Question, Spread, TierState
@@ -129,9 +130,17 @@ def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[Rem
 
 
 def partitions_by_folder(
-    executors: Executors, spec: TierSpec, remote: RemoteStorageManager, advance: Advance
+    executors: Executors,
+    spec: TierSpec,
+    remote: RemoteStorageManager,
+    advance: Advance,
+    *,
+    others: Callable[[RemoteObject], object] = id,
 ) -> dict[str, frozenset[TopicIdPartition]]:
-    """Return the partitions that have sets of objects in each folder of `remote`."""
+    """Return the partitions that have sets of objects in each folder of `remote`.
+
+    `others` receives the first objects of each folder that belong to no set, maybe several times.
+    """
     listing = partition_folders(remote)
     folders = {each for each in listing if isinstance(each, str)}
     # Objects beside the folders of partitions are listed with the folder that they are in.
@@ -142,16 +151,23 @@ def partitions_by_folder(
     }
     function, ordered = partial(_partitions_in, spec.shared(lambda: executors.slots)), sorted(folders)
     found: dict[str, frozenset[TopicIdPartition]] = {}
-    for folder, (partitions, count) in zip(ordered, executors.run(function, ordered), strict=True):
+    for folder, (partitions, foreign, count) in zip(ordered, executors.run(function, ordered), strict=True):
         found[folder] = partitions
+        for each in foreign:
+            others(each)
         advance(count)
+    for one in listing:
+        if not isinstance(one, str) and "/" not in one.key:
+            others(one)
     return found
 
 
-def _partitions_in(spec: TierSpec, folder: str) -> tuple[frozenset[TopicIdPartition], int]:
-    """Return the partitions that have sets in a folder, and the number of objects of sets."""
-    found, _, count = _list_folder(spec, folder)
-    return frozenset(each.partition for each in found), count
+def _partitions_in(
+    spec: TierSpec, folder: str
+) -> tuple[frozenset[TopicIdPartition], list[RemoteObject], int]:
+    """Return the partitions that have sets in a folder, its first other objects, and how many sets have."""
+    found, others, count = _list_folder(spec, folder)
+    return frozenset(each.partition for each in found), others[:SHOWN_MAX], count
 
 
 def partition_folders(remote: RemoteStorageManager) -> list[str | RemoteObject]:
