@@ -19,7 +19,12 @@ from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+    write_leader_epoch_checkpoint,
+)
+from tierctl.wire.files.indexes import TransactionIndex
 from tierctl.wire.metadata.values import decode
 
 from tests.read.tier import metadata_values
@@ -210,6 +215,51 @@ def test_half_sets_of_aiven(writable: Callable[[str], Path], damage: str) -> Non
         damage in PROVEN,
         damage not in PROVEN,
     )
+
+
+def _with_index(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Change one index of the segment with the manifest `path` to another one of the same size."""
+    span = json.loads(path.read_text())["segmentIndexes"][name]
+    indexes = path.with_suffix(".indexes")
+    data, end = indexes.read_bytes(), span["position"] + span["size"]
+    changed = change(data[span["position"] : end])
+    indexes.write_bytes(data[: span["position"]] + changed + data[end:])
+
+
+def _later_producer(data: bytes) -> bytes:
+    first, *others = decode_producer_snapshot(data)
+    return encode_producer_snapshot([first._replace(last_offset=1 << 40), *others])
+
+
+def _later_abort(data: bytes) -> bytes:
+    *others, last = TransactionIndex.decode(data).entries
+    return TransactionIndex((*others, last._replace(last_offset=1 << 40))).encode()
+
+
+WRONG_INDEXES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "cut": (lambda p: _with_index(p, "transaction", lambda d: d[1:] + b"0"), "transaction index"),
+    "abort": (lambda p: _with_index(p, "transaction", _later_abort), "transaction index has the entry"),
+    "producer": (lambda p: _with_index(p, "producerSnapshot", _later_producer), "has producer"),
+    "said to be empty": (lambda p: _edit(p, txnIdxEmpty=True), "that it says is empty"),
+    "said to be unknown": (lambda p: _edit(p, txnIdxEmpty="false"), "txnIdxEmpty"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_INDEXES)
+def test_indexes_of_aiven_that_can_not_be_of_the_segment(writable: Callable[[str], Path], case: str) -> None:
+    """Brokers would serve records of aborted transactions as committed, or producers would be refused."""
+    bucket = writable("aiven-plain/bucket")
+    change, reason = WRONG_INDEXES[case]
+    with_aborts = (
+        path
+        for path in sorted(bucket.rglob("*.rsm-manifest"))
+        if json.loads(path.read_text())["segmentIndexes"]["transaction"] is not None
+    )
+    path = next(with_aborts)
+    change(path)
+    (other,) = (each for each in derived(bucket) if each.segment is None)
+    assert str(other.listed.segment_id) in path.name
+    assert reason in (other.why_not_understood or ""), other
 
 
 class OpenedStore(MemoryStore):

@@ -361,10 +361,17 @@ def read_segment_metadata(raw: bytes, manifest: Manifest) -> RemoteLogSegmentMet
         event_timestamp_ms=_number(document, "eventTimestampMs", least=-1),
         segment_leader_epochs=tuple(sorted(epochs.items())),
         segment_size_in_bytes=manifest.chunk_index.original_file_size,
-        txn_index_empty=bool(
-            document.get("txnIdxEmpty", manifest.indexes[IndexType.TRANSACTION] is None),
-        ),
+        txn_index_empty=_is_txn_index_empty(document, manifest),
     )
+
+
+def _is_txn_index_empty(document: Mapping[str, Any], manifest: Manifest) -> bool:
+    found = document.get("txnIdxEmpty")
+    if found is None:
+        return manifest.indexes[IndexType.TRANSACTION] is None
+    if not isinstance(found, bool):
+        raise _wrong("txnIdxEmpty", "true or false", found)
+    return found
 
 
 def _id(document: Mapping[str, Any], name: str) -> Uuid:

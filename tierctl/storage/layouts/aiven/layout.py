@@ -65,8 +65,12 @@ from tierctl.wire.aiven import (
     write_custom_metadata,
     write_manifest,
 )
-from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    decode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+)
+from tierctl.wire.files.indexes import TimeIndex, TimestampOffset, TransactionIndex
 
 if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import Keyring
@@ -149,6 +153,18 @@ def why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMet
     return None
 
 
+def _why_not_empty(manifest: Manifest, stored: RemoteLogSegmentMetadata) -> str | None:
+    """Return how the manifest contradicts that there is no transaction index, as it says; None if not.
+
+    Brokers do not open the transaction index of such a segment.
+    """
+    span = manifest.indexes[IndexType.TRANSACTION]
+    added = ENCRYPTION_BYTES if manifest.encryption is not None else 0
+    if not stored.txn_index_empty or span is None or span.size <= added:
+        return None
+    return f"its manifest has a transaction index of {span.size} bytes that it says is empty"
+
+
 def compared_indexes(
     segment: RemoteLogSegmentMetadata, objects: AivenSegment
 ) -> tuple[tuple[EpochEntry, ...] | None, str | None]:
@@ -156,17 +172,38 @@ def compared_indexes(
 
     Raise CorruptInputError for an index that can't be decoded.
     """
-    times, snapshot, epochs = objects.indexes(
-        IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH
+    last = () if objects.manifest.indexes[IndexType.TRANSACTION] is None else (IndexType.TRANSACTION,)
+    times, snapshot, epochs, *transactions = objects.indexes(
+        IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH, *last
     )
     try:
-        decode_producer_snapshot(snapshot)
+        producers = decode_producer_snapshot(snapshot)
         lineage = read_leader_epoch_checkpoint(epochs)
         latest = TimeIndex.decode(times, segment.start_offset).last
+        aborted = TransactionIndex.decode(b"".join(transactions))
     except TruncatedInputError as e:
         # The object has all its bytes: the manifest's ranges are wrong.
         return None, e.message
-    return lineage, _why_other_epochs(segment, lineage) or _why_other_time(segment, latest)
+    reason = _why_other_epochs(segment, lineage) or _why_other_time(segment, latest)
+    return lineage, reason or _why_other_offsets(segment, producers, aborted)
+
+
+def _why_other_offsets(
+    segment: RemoteLogSegmentMetadata, producers: Sequence[ProducerEntry], aborted: TransactionIndex
+) -> str | None:
+    """Return which producer or aborted transaction has an offset that the segment can't have; None if none.
+
+    The log itself, which is not read, may contradict them more.
+    """
+    first, last = segment.start_offset, segment.end_offset
+    for producer in producers:
+        if producer.last_offset > last:
+            at = producer.last_offset
+            return f"its producer snapshot has producer {producer.producer_id} at {at}, it ends at {last}"
+    for entry in aborted.entries:
+        if not first <= entry.last_offset <= last:
+            return f"its transaction index has the entry {tuple(entry)}, its offsets are {first} to {last}"
+    return None
 
 
 def _why_other_time(segment: RemoteLogSegmentMetadata, latest: TimestampOffset) -> str | None:
@@ -359,7 +396,8 @@ class AivenLayout:
             stored = read_segment_metadata(raw, manifest)
         except CorruptInputError as e:
             raise e.within(key) from None
-        if (reason := why_other(listed, manifest, stored)) is not None:
+        reason = why_other(listed, manifest, stored) or _why_not_empty(manifest, stored)
+        if reason is not None:
             return ObjectSet(listed=listed, why_not_understood=reason)
         cut = why_cut(listed, manifest)
         if cut is not None:
