@@ -14,6 +14,7 @@ from tests.live.history import (
     epoch_starts,
     made_history,
     seeks,
+    served,
     tier,
     tier_ends,
 )
@@ -91,6 +92,7 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     assert node.offsets("earliest", *TOPICS) == lost.starts
     seeks(node, records, epoch_starts(node))
     node.await_idle()
+    assert served(node) == records, "nothing of a transaction without an end is committed"
     assert copied.items() <= tier(node).items(), "nothing is deleted"
     assert node.offsets("latest-tiered", *TOPICS) == {key: ends[key] - 1 for key in PARTITIONS}
     assert node.records("other") == others

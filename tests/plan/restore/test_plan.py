@@ -1,5 +1,6 @@
 """The files of a formatted node, by the sets of objects of a partition."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,17 @@ import pytest
 from tierctl.commands.restore.new_logs import PartitionSource
 from tierctl.commands.restore.new_node import NewBroker, NewTopic
 from tierctl.commands.restore.to_node import RestorePlanner, TopicSource, breaches
+from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import ObjectSet, TopicConfig, Uuid
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.reasons import ReasonKind
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
-from tierctl.wire.files.checkpoints import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
+from tierctl.wire.files.indexes import AbortedTxn
 from tierctl.wire.kraft import config_record, next_producer_id, producer_ids_record
 
 from tests.plan.rebuild.sets import PARTITION, object_set
@@ -74,6 +81,25 @@ def test_a_transaction_without_an_end_is_aborted() -> None:
         assert control_record(record).type is ControlType.ABORT
     # The recovery point stays at the end of the tier: the broker reads the markers when it loads the log.
     assert log.tier_end == 200
+
+
+def test_under_new_ids_a_transaction_without_an_end_is_aborted_and_nobody_is_fenced() -> None:
+    """A broker records an abort only if its marker ends a transaction that it knows."""
+    taken = snapshot(producer(9, open_from=180), producer(7))
+    inputs = PartitionInputs(partition=PARTITION, sets=SETS)
+    source = PartitionSource(inputs=inputs, decision=decide_partition(inputs), snapshot=taken)
+    log = source.new_log(PARTITION, FIRST, has_producers=False)
+    assert log is not None
+    name, (made,) = f"{200:020d}", batches(log.files[f"{200:020d}.log"])
+    assert (made.head.producer_id, made.head.producer_epoch) == (9, 0)
+    (known,) = decode_producer_snapshot(log.files[f"{name}.snapshot"])
+    assert known == ProducerEntry(9, 0, -1, -1, 0, 1000, -1, 180)
+    producers = ProducerTable.from_snapshot([known])
+    aborted = producers.append(log.files[f"{name}.log"], made.head)
+    assert aborted == AbortedTxn(9, 180, 200, 201)
+    without = replace(source, snapshot=snapshot(producer(7))).new_log(PARTITION, FIRST, has_producers=False)
+    assert without is not None
+    assert f"{name}.snapshot" not in without.files
 
 
 @pytest.mark.parametrize(("stated", "expected"), [(41, []), (40, [41]), (900, [])])

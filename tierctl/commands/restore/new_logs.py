@@ -43,6 +43,7 @@ from tierctl.wire.files.checkpoints import (
     RECOVERY_POINTS_FILE,
     ProducerEntry,
     decode_producer_snapshot,
+    encode_producer_snapshot,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
@@ -202,8 +203,9 @@ class NewLog:
 
     `leader_epochs` are the epochs from `start_offset` on; `latest_epoch` is the highest epoch of any leader
     of the partition. `snapshot` is the producer snapshot at `tier_end`; None if the tier has no readable one.
-    The snapshot is written only if `has_producers` is set: an existing cluster may have assigned the producer
-    ids in it to other producers. `timestamp_ms` is the timestamp of the newest record.
+    It is written as it is only if `has_producers` is set: an existing cluster may have assigned the producer
+    ids in it to other producers. Otherwise only open transactions are written, of producers that fence
+    nobody. `timestamp_ms` is the timestamp of the newest record.
     """
 
     partition: TopicIdPartition
@@ -225,7 +227,21 @@ class NewLog:
     def open_transactions(self) -> list[ProducerEntry]:
         """Return the producers with an open transaction at the tier's end, sorted by its first offset."""
         found = [each for each in self.producers if each.current_txn_first_offset >= 0]
+        if not self.has_producers:
+            found = [_without_batches(each) for each in found]
         return sorted(found, key=lambda each: each.current_txn_first_offset)
+
+    @property
+    def written_snapshot(self) -> bytes | None:
+        """Return the producer snapshot to write; None for none.
+
+        Without the beginning of a transaction, a broker that loads its marker records no abort
+        (ProducerAppendInfo.appendEndTxnMarker), and serves its records as committed.
+        """
+        if self.has_producers:
+            return self.snapshot
+        opened = self.open_transactions
+        return encode_producer_snapshot(opened) if opened else None
 
     def why_damaged(self) -> str | None:
         """Return why the log can't be made from the tier's objects; None if it can."""
@@ -248,8 +264,9 @@ class NewLog:
             LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint(self.leader_epochs),
             PARTITION_METADATA_FILE: write_partition_metadata(self.partition.topic_id),
         }
-        if self.snapshot is not None and self.has_producers:
-            found[f"{self.tier_end:020d}.snapshot"] = self.snapshot
+        snapshot = self.written_snapshot
+        if snapshot is not None:
+            found[f"{self.tier_end:020d}.snapshot"] = snapshot
         return found
 
     def _markers(self) -> list[bytes]:
@@ -264,6 +281,14 @@ class NewLog:
             )
             for number, each in enumerate(self.open_transactions)
         ]
+
+
+def _without_batches(producer: ProducerEntry) -> ProducerEntry:
+    """Return the producer with its open transaction only: another one may have its id by now.
+
+    No epoch is below 0, and without a last batch every sequence that begins with 0 follows.
+    """
+    return producer._replace(epoch=0, last_sequence=-1, last_offset=-1, offset_delta=0, coordinator_epoch=-1)
 
 
 def restore_step(log: NewLog, segments: int) -> Step:
@@ -282,7 +307,7 @@ def restore_step(log: NewLog, segments: int) -> Step:
             "leader_epoch": epoch_after(log),
             "producers": len(log.producers),
             "aborted_transactions": len(log.open_transactions),
-            "has_producer_snapshot": log.snapshot is not None and log.has_producers,
+            "has_producer_snapshot": log.written_snapshot is not None,
         },
     )
 
