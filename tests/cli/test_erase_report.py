@@ -134,6 +134,20 @@ def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -
     assert without.err.count("was not searched") == 2
 
 
+def test_a_log_that_is_no_object_is_no_success(capture: Capture, tmp_path: Path) -> None:
+    """Its segment is in the metadata, so that its objects are not read before the search."""
+    metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
+    tier = Path(shutil.copytree(remote, tmp_path / "tier"))
+    log, *others = sorted(tier.rglob("*.log"))
+    key = some_keys(others)[0]
+    log.rename(tmp_path / "aside")
+    log.symlink_to(tmp_path / "aside")
+    words = ("--remote", tier, "--erase-report", f"hex:{key.hex()}", "-o", "jsonl")
+    ran = tierctl("fetch", "--metadata", metadata, *words)
+    assert (ran.code, str(log) in ran.err) == (7, True), ran.err
+    assert found(ran) == occurrences(others, [key])
+
+
 @pytest.mark.parametrize(
     "words",
     [("--offset", "3"), ("--index", "offset")],

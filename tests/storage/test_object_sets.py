@@ -4,21 +4,22 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.restore.inventory import TierSets
+from tierctl.commands.restore.inventory import TierSets, why_unsound
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
-from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
+from tierctl.storage.object_sets import derived_set, list_object_sets, read_each, with_lineage
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
 from tierctl.wire.files.checkpoints import (
     decode_producer_snapshot,
     encode_producer_snapshot,
@@ -260,6 +261,17 @@ def test_indexes_of_aiven_that_can_not_be_of_the_segment(writable: Callable[[str
     (other,) = (each for each in derived(bucket) if each.segment is None)
     assert str(other.listed.segment_id) in path.name
     assert reason in (other.why_not_understood or ""), other
+
+
+def test_one_record_with_hostile_custom_metadata_does_not_end_a_run(capture: Capture) -> None:
+    remote = open_tier(TierSpec((capture("aiven-plain") / "bucket").as_uri()))
+    known = derived_set(remote, list_object_sets(remote)[0])
+    assert known.segment is not None
+    custom = write_custom_metadata(AivenCustomMetadata(object_key="../../x"))
+    hostile = replace(known, segment=replace(known.segment, custom_metadata=custom), lineage=None)
+    assert with_lineage(remote, hostile) == hostile
+    assert hostile.segment is not None
+    assert "not a legal object key" in str(why_unsound(remote, hostile.segment))
 
 
 class OpenedStore(MemoryStore):

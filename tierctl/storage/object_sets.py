@@ -16,6 +16,7 @@ from tierctl.errors import (
     LimitExceeded,
     RemoteStorageError,
     RemoteTierMissing,
+    SafetyRefusal,
     TierctlError,
     TransferStopped,
     UnsupportedFormatError,
@@ -256,7 +257,7 @@ def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
             return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
     except (RemoteTierMissing, TransferStopped):
         raise
-    except (CorruptInputError, AuthenticationError):
+    except (CorruptInputError, AuthenticationError, SafetyRefusal):
         return known
     except RemoteStorageError as e:
         require_store(remote, e)

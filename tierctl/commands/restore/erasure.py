@@ -215,7 +215,8 @@ def _remote_segments(
         yield _Segment(
             partition=each.listed.partition,
             segment=each.segment,
-            size_bytes=each.listed.sizes_bytes[ObjectPart.LOG],
+            # An entry that is no object has no size; the search reports it.
+            size_bytes=each.listed.sizes_bytes.get(ObjectPart.LOG, 0),
             object=tier.remote.name_of(each.segment),
             state=None if segment is None else segment.state.name,
         )

@@ -90,7 +90,7 @@ def why_unsound(
         return _damaged(e.message)
     except RemoteTierMissing:
         raise
-    except (UsageError, AuthenticationError, RemoteStorageError) as e:
+    except (UsageError, AuthenticationError, RemoteStorageError, SafetyRefusal) as e:
         return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{e.message}; {e.hint or 'see tierctl verify'}")
     return None if problem is None else _damaged(problem.message)
 
