@@ -12,7 +12,7 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.model import EpochEntry, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
@@ -161,8 +161,13 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "epochs cut": (".leader_epoch_checkpoint", _cut, "leader-epoch checkpoint"),
     "epochs begin later": (
         ".leader_epoch_checkpoint",
-        lambda p: p.write_bytes(write_leader_epoch_checkpoint([(9, 1 << 40)])) and None,
+        lambda p: p.write_bytes(write_leader_epoch_checkpoint([EpochEntry(9, 1 << 40)])) and None,
         "no entry for its offsets",
+    ),
+    "epochs of another log": (
+        ".leader_epoch_checkpoint",
+        lambda p: p.write_bytes(write_leader_epoch_checkpoint([EpochEntry(9, 0)])) and None,
+        "its leader-epoch index is wrong: the batch at offset",
     ),
 }
 

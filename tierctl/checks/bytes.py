@@ -14,8 +14,7 @@ from tierctl.checks.findings import FindingKind, kind_of
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
-from tierctl.state.lineage import Lineage
-from tierctl.wire.batches.batch_head import MAGIC
+from tierctl.state.lineage import Lineage, OtherEpoch
 from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
@@ -99,7 +98,7 @@ def check_segment_bytes(
 def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batches) -> Iterator[Problem]:
     lineage = Lineage(sorted(dict(metadata.segment_leader_epochs).items()))
     columns: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
-    wrong_epoch: Problem | None = None
+    other: OtherEpoch | None = None
     for window in scan_windows(log, 0, 0):
         heads = window.heads
         batches.is_damaged |= bool(heads.bad) or heads.torn is not None
@@ -110,12 +109,8 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
         bases = heads.base_offsets
         timestamps = heads.fields["max_timestamp_ms"].astype(np.int64)
         columns.append((heads.positions + window.position, bases, heads.next_offsets - 1, timestamps))
-        if wrong_epoch is None:
-            has_epoch = heads.fields["magic"] >= MAGIC
-            epochs = heads.fields["partition_leader_epoch"][has_epoch]
-            wrong_epoch = _wrong_epoch(lineage, bases[has_epoch], epochs)
-            if wrong_epoch is not None:
-                yield wrong_epoch
+        if other is None and (other := lineage.other_epoch(heads)) is not None:
+            yield _wrong_epoch(other)
         batches.writers.follow(window)
     batches.set_columns(columns)
 
@@ -138,20 +133,12 @@ def _damage(bad: BadRange, position: int) -> str:
     return f"bytes {first} to {last} of the log are no valid batch: {error.message}"
 
 
-def _wrong_epoch(lineage: Lineage, bases: Int64s, epochs: npt.NDArray[np.int32]) -> Problem | None:
-    """Return the problem of the first batch that was written in another epoch than `lineage` has."""
-    starts = [entry.start_offset for entry in lineage.entries]
-    entries = np.searchsorted(np.array(starts, np.int64), bases, "right") - 1
-    expected = np.array([entry.epoch for entry in lineage.entries] or [0], np.int64)[entries]
-    wrong = (entries >= 0) & (expected != epochs)
-    if not wrong.any():
-        return None
-    row = int(np.argmax(wrong))
+def _wrong_epoch(other: OtherEpoch) -> Problem:
     return Problem(
         _K.EPOCHS_DIFFER,
         Severity.ERROR,
-        f"the batch at offset {bases[row]} was written in leader epoch {epochs[row]}, "
-        f"the metadata say {expected[row]}",
+        f"the batch at offset {other.offset} was written in leader epoch {other.epoch}, "
+        f"the metadata say {other.expected}",
     )
 
 

@@ -17,6 +17,8 @@ from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, Uuid
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import NO_OFFSET, REPEATED, Arrays
 from tierctl.wire.arrays import Int64s
+from tierctl.wire.batches.batch_head import MAGIC
+from tierctl.wire.batches.scan import HeadColumns
 
 
 @kernel
@@ -191,6 +193,14 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class OtherEpoch(NamedTuple):
+    """A batch that was written in the leader epoch `epoch`, while the lineage has `expected` at `offset`."""
+
+    offset: int
+    epoch: int
+    expected: int
+
+
 class Lineage:
     """The leader epochs of a log, each with its start offset, both strictly ascending; immutable.
 
@@ -243,6 +253,21 @@ class Lineage:
         """Return the epoch in which `offset` was or would be written; None below the first entry."""
         at = bisect_right(self._starts, offset) - 1
         return self.entries[at].epoch if at >= 0 else None
+
+    def other_epoch(self, heads: HeadColumns) -> OtherEpoch | None:
+        """Return the first batch that was written in another leader epoch; None if there is none.
+
+        Batches below the first entry, and those of formats without a leader epoch, are not compared.
+        """
+        written = heads.chosen(heads.fields["magic"] >= MAGIC)
+        bases, epochs = written.base_offsets, written.fields["partition_leader_epoch"]
+        rows = np.searchsorted(np.array(self._starts, np.int64), bases, "right") - 1
+        expected = np.array([entry.epoch for entry in self.entries] or [0], np.int64)[rows]
+        wrong = (rows >= 0) & (expected != epochs)
+        if not wrong.any():
+            return None
+        row = int(np.argmax(wrong))
+        return OtherEpoch(int(bases[row]), int(epochs[row]), int(expected[row]))
 
     def starts_within(self, after_offset: int, last_offset: int) -> list[int]:
         """Return the start offsets of epochs in (after_offset, last_offset]."""

@@ -7,7 +7,7 @@ layout `kafka`, which LocalTieredStorage writes: one unchanged object per file o
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO, ClassVar, NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
-from tierctl.state.lineage import Lineage
+from tierctl.state.lineage import Lineage, OtherEpoch
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
 from tierctl.wire.batches.segment_file import Window, scan_windows
@@ -320,6 +320,31 @@ def keys_of(metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
     return tuple(stem + suffix for suffix in SUFFIXES)
 
 
+@dataclass(slots=True)
+class _Written:
+    """What the batches of a log show about its indexes; `lineage` is that of its leader-epoch index."""
+
+    lineage: Lineage
+    writers: SegmentWriters = field(default_factory=SegmentWriters)
+    _other: OtherEpoch | None = None
+
+    def follow(self, window: Window) -> None:
+        """Apply the batches of the next window."""
+        self.writers.follow(window)
+        self._other = self._other or self.lineage.other_epoch(window.heads)
+
+    @property
+    def why_other_epoch(self) -> str | None:
+        """How the leader-epoch index contradicts the batches; None if it does not."""
+        if self._other is None:
+            return None
+        offset, epoch, expected = self._other
+        return (
+            f"its leader-epoch index is wrong: the batch at offset {offset} was written in epoch {epoch}, it "
+            f"says {expected}; consumers would see a truncation at the next election; {_DERIVES}"
+        )
+
+
 class KafkaLayout:
     """SegmentLayout of LocalTieredStorage, which has no custom metadata."""
 
@@ -388,16 +413,18 @@ class KafkaLayout:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         key = key_stem(named) + LOG_SUFFIX
-        writers = SegmentWriters()
-        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, writers.follow)
+        written = _Written(Lineage(lineage))
+        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, written.follow)
         indexed, timed, damaged = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
-        why = self._why_wrong_index(store, listed, producers, writers, log.end_offset)
+        why = written.why_other_epoch or self._why_wrong_index(
+            store, listed, producers, written.writers, log.end_offset
+        )
         if why is not None:
             return ObjectSet(listed=listed, why_not_understood=why, log_end=LogEnd(offset=log.end_offset))
-        epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
+        epochs = written.lineage.entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs:
             why = "its leader-epoch index has no entry for its offsets"
             return ObjectSet(listed=listed, why_not_understood=why)
