@@ -201,6 +201,17 @@ def test_a_log_start_beyond_the_end_starts_the_log_anew(tmp_path: Path) -> None:
     assert "expected at most 60, where the batches end, found 61" in note
 
 
+def test_a_high_watermark_that_is_not_recorded_is_noted(tmp_path: Path) -> None:
+    write_log(tmp_path, _segments())
+    read_local_logs([tmp_path], progress := SilentProgress(), select=lambda _: True)
+    assert progress.notes == []
+    (tmp_path / "replication-offset-checkpoint").unlink()
+    (log,) = read_local_logs([tmp_path], progress, select=lambda _: True)
+    assert (log.high_watermark, log.log_end_offset) == (0, 60)
+    (note,) = progress.notes
+    assert f"no high watermark of {log.directory}" in note
+
+
 def test_an_empty_active_segment_ends_where_it_begins(tmp_path: Path) -> None:
     write_log(tmp_path, [*_segments(), []])
     log = _one(tmp_path)

@@ -512,7 +512,8 @@ class Listing:
         """Read a file that `write` wrote; raise NotFoundError or CorruptInputError."""
         found: dict[SetKey, tuple[TopicIdPartition, Mapping[int, int]]] = {}
         try:
-            with path.open(encoding="utf-8") as lines:
+            # Bytes that are no text are found in the first line that has them.
+            with path.open(encoding="utf-8", errors="replace") as lines:
                 if next(lines, "").rstrip("\n") != _FORMAT:
                     raise CorruptInputError(
                         "a listing of a tier", expected=_FORMAT, found="another first line", source=str(path)
@@ -522,6 +523,8 @@ class Listing:
                     found[key] = value
         except FileNotFoundError:
             raise NotFoundError(f"{path} does not exist", hint="--listing-out writes a listing") from None
+        except OSError as e:
+            raise UsageError(f"{path}: {e.strerror or e}", hint="--listing-out writes a listing") from None
         return cls(found)
 
     def write(self, path: Path) -> None:

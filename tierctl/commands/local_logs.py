@@ -47,7 +47,8 @@ def read_local_logs(
         on_error=on_error,
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
-    for note in (*left_out_notes(dirs, select), *replica_notes(logs), *_start_notes(logs)):
+    notes = (*left_out_notes(dirs, select), *replica_notes(logs), *_start_notes(logs), *_end_notes(logs))
+    for note in notes:
         progress.note(note)
     return logs
 
@@ -107,6 +108,21 @@ def _start_notes(logs: Collection[LocalLog]) -> Iterator[str]:
             f"log-start-offset-checkpoint states a log start above the first leader epoch of "
             f"{names_text(doubtful)}; brokers that raise it cut the leader epochs first, so it is taken for "
             "unknown, and nothing is deleted by it"
+        )
+
+
+def _end_notes(logs: Collection[LocalLog]) -> Iterator[str]:
+    """Yield a note about the logs with records whose high watermark is not recorded."""
+    unknown = [
+        str(log.directory)
+        for log in logs
+        if not log.is_high_watermark_known and log.log_end_offset > log.high_watermark
+    ]
+    if unknown:
+        yield (
+            f"replication-offset-checkpoint has no high watermark of {names_text(unknown)}: as in a broker "
+            "that starts, no record of it counts as committed unless another replica has it, so none is read "
+            "or copied; put the checkpoint back, or start the broker"
         )
 
 

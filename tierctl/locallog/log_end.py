@@ -595,6 +595,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         last_stable_offset=stable_offset,
         log_end_offset=end_offset,
         is_log_start_known=checkpointed_start is not None,
+        is_high_watermark_known=partition in checkpoints.high_watermark,
         is_log_start_doubtful=bool(epochs) and epochs[0].start_offset < (checkpointed_start or 0),
         open_transaction=open_transaction_at(segments, stable_offset, high_watermark),
         damaged_end=damage,

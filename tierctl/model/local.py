@@ -78,6 +78,8 @@ class LocalLog:
     log_end_offset: int
     is_log_start_known: bool = True
     """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local start."""
+    is_high_watermark_known: bool = True
+    """Whether replication-offset-checkpoint has the partition; else no record above the log start counts."""
     is_log_start_doubtful: bool = False
     """Whether leader-epoch-checkpoint begins below the log start: brokers that raise it cut that file first.
 

@@ -412,9 +412,13 @@ def test_options_that_contradict_each_other_are_refused(capture: Callable[[str],
     assert (ran.code, REFUSED[line] in ran.err) == (2, True), ran.err
 
 
-@pytest.mark.parametrize("text", ["", "other\n", "tierctl listing 1\n[]\n", 'tierctl listing 1\n["x", 1]\n'])
-def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"other\n", *(b"tierctl listing 1\n" + line for line in (b"[]\n", b'["x", 1]\n', b"\xff\n"))],
+)
+def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "before"
-    path.write_text(text)
+    path.write_bytes(text)
     assert check(None, "--before", path)[0].code == 7
     assert check(None, "--before", tmp_path / "none")[0].code == 10
+    assert check(None, "--before", tmp_path)[0].code == 2
