@@ -12,7 +12,8 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.model import EpochEntry, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.model import EpochEntry, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
@@ -221,6 +222,20 @@ def test_half_sets_of_aiven(writable: Callable[[str], Path], damage: str) -> Non
         damage in PROVEN,
         damage not in PROVEN,
     )
+
+
+def test_the_manifest_of_another_segment_shows_no_end(writable: Callable[[str], Path]) -> None:
+    """A half set is given up only if other sets have all of its records."""
+    bucket = writable("aiven-plain/bucket")
+    manifest = sorted(bucket.rglob("*.rsm-manifest"))[3]
+    manifest.with_suffix(".indexes").unlink()
+    (half,) = (each for each in derived(bucket) if each.segment is None)
+    assert half.log_end == LogEnd(
+        offset=json.loads(manifest.read_text())["remoteLogSegmentMetadata"]["endOffset"]
+    )
+    _edit(manifest, startOffset=half.listed.start_offset + 7)
+    (half,) = (each for each in derived(bucket) if each.segment is None)
+    assert half.log_end == LogEnd(offset=LARGEST_OFFSET)
 
 
 def _with_index(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:

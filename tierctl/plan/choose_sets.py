@@ -305,10 +305,11 @@ class Choice:
 def chains(sets: Sequence[ObjectSet], known: Collection[Uuid] = ()) -> list[list[RemoteLogSegmentMetadata]]:
     """Return the gapless chains of the complete `sets`, in order of offsets; a hole is between two of them.
 
-    Of sets with the same start, the one with the highest end is chosen, then a segment in `known`, then the
-    newest objects. If no set begins at the next offset, the set that contains the next offset and has the
-    highest end is chosen: brokers copy such sets after a change of leader, because replicas roll their
-    segments at different offsets. The ends of compacted segments are those of `with_ends`.
+    Of sets with the same start, the one with the highest end is chosen, then a segment in `known`, then one
+    without a damaged index, then the newest objects. If no set begins at the next offset, the set that
+    contains the next offset and has the highest end is chosen: brokers copy such sets after a change of
+    leader, because replicas roll their segments at different offsets. The ends of compacted segments are
+    those of `with_ends`.
     """
     ordered = [segment for _, segment in sorted(_best_by_start(sets, known).items())]
     found: list[list[RemoteLogSegmentMetadata]] = [ordered[:1]] if ordered else []
@@ -344,7 +345,7 @@ def _reach(chain: list[RemoteLogSegmentMetadata], reaching: RemoteLogSegmentMeta
 
 
 def _best_by_start(sets: Sequence[ObjectSet], known: Collection[Uuid]) -> dict[int, RemoteLogSegmentMetadata]:
-    best: dict[int, tuple[tuple[int, bool, int, Uuid], RemoteLogSegmentMetadata]] = {}
+    best: dict[int, tuple[tuple[int, bool, bool, int, Uuid], RemoteLogSegmentMetadata]] = {}
     for each in sets:
         segment = each.segment
         if segment is None:
@@ -352,6 +353,7 @@ def _best_by_start(sets: Sequence[ObjectSet], known: Collection[Uuid]) -> dict[i
         rank = (
             segment.end_offset,
             segment.segment_id in known,
+            not each.damaged_indexes,
             each.listed.modified_ms or 0,
             segment.segment_id,
         )

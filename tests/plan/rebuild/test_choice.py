@@ -92,6 +92,17 @@ CASES: dict[str, Case] = {
 }
 
 
+def test_of_equal_sets_the_one_without_a_damaged_index_is_published() -> None:
+    """The other one is published as being deleted: then nothing else has the records."""
+    damaged = replace(object_set(9, 100, 199, LOG), damaged_indexes=("offset index",))
+    found = choose([*ONE[:2], damaged], Lineage(LOG), log_start_offset=0)
+    assert [segment.segment_id for segment in found.chain] == [each.listed.segment_id for each in ONE[:2]]
+    ((segment, _reason),) = found.discarded
+    assert segment.segment_id == damaged.listed.segment_id
+    known = choose([*ONE[:2], damaged], Lineage(LOG), log_start_offset=0, known=[segment.segment_id])
+    assert known.chain[1].segment_id == segment.segment_id
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_cases(case: str) -> None:
     sets, start, local, chain, discarded, left = CASES[case]

@@ -381,7 +381,10 @@ class AivenLayout:
         """Implement `SegmentLayout.log_end_offset` by the manifest; without it, the log can't be decoded."""
         key = self.base + main_path(unknown_segment(listed)) + MANIFEST
         with suppress(RemoteResourceNotFound):
-            return read_segment_metadata(*self._read_manifest(store, key)).end_offset
+            stored = read_segment_metadata(*self._read_manifest(store, key))
+            # The manifest of another segment states nothing about this one.
+            if stored.start_offset == listed.start_offset:
+                return stored.end_offset
         return LARGEST_OFFSET
 
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
