@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tierctl.metadata.topic.folder import FolderTopic
+from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.files import checkpoints
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.checkpoints import OffsetsForm
@@ -116,6 +117,20 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
     kept = checkpoints.read_committed_offsets((caches / f"{NAME}.bak").read_bytes())
     assert dict(kept.offsets) == before | {3: 9999, 17: 3}
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
+
+
+def test_an_offset_above_a_record_that_is_not_understood(after: Path, caches: Path, tmp_path: Path) -> None:
+    """The event may be in no cache; a lower offset would not make it readable."""
+    copied = shutil.copytree(after, tmp_path / "after")
+    number, last = next(iter(committed(caches).items()))
+    log = max((copied / f"__remote_log_metadata-{number}").glob("*.log"))
+    strange = Record(offset=last + 1, timestamp_ms=0, key=None, value=b"cc", headers=())
+    log.write_bytes(log.read_bytes() + encode_batch([strange]))
+    (caches / NAME).write_bytes(checkpoints.write_committed_offsets(committed(caches) | {number: last + 1}))
+    (row,) = offsets("check", "--log-dir", caches, "--metadata", copied, code=7)
+    assert (row["problem"], row["committed_offset"], row["limit"]) == ("not understood", last + 1, last + 1)
+    assert f"the record at offset {last + 1} is not understood" in row["detail"]
+    assert offsets("repair", "--log-dir", caches, "--metadata", copied) == []
 
 
 def test_nothing_to_compare_with(after: Path, caches: Path, tmp_path: Path) -> None:

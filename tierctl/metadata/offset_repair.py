@@ -28,15 +28,22 @@ class Unread(NamedTuple):
     end_offset: int
 
 
-FindMissing = Callable[[Sequence[Unread], Mapping[Key, int]], Iterable[tuple[int, str] | None]]
+Missing = tuple[int, str, bool]
+"""The offset of an event that no cache contains, its user partition, and True.
+
+False instead of True: a record that is not understood, what is wrong with it.
+"""
+
+FindMissing = Callable[[Sequence[Unread], Mapping[Key, int]], Iterable[Missing | None]]
 """Calls `first_missing` for each of the metadata partitions, here or on executors, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A committed offset that is too high.
+    """A committed offset that is too high, or may be.
 
-    `limit` is the highest safe offset, None if the entry must be removed.
+    `limit` is the highest safe offset, None if the entry must be removed. It is the committed offset itself
+    if a record that is not understood leaves unknown whether that is safe.
     """
 
     metadata_partition: int
@@ -109,36 +116,50 @@ def against_caches(
     ends = topic.end_offsets()
     unread = [Unread(each, min(offset + 1, ends.get(each, 0))) for each, offset in committed.items()]
     if find_missing is None:
-        found: Iterable[tuple[int, str] | None] = (first_missing(topic, held, each) for each in unread)
+        found: Iterable[Missing | None] = (first_missing(topic, held, each) for each in unread)
     else:
         found = find_missing(unread, held)
     for (partition, offset), missing in zip(committed.items(), found, strict=True):
-        if missing is not None:
-            lost, whose = missing
-            yield Finding(
-                metadata_partition=partition,
-                committed_offset=offset,
-                problem="ahead of the caches",
-                limit=None if lost == 0 else lost - 1,
-                detail=f"no cache holds the event of {whose} at offset {lost}",
+        if missing is None:
+            continue
+        lost, what, is_understood = missing
+        if is_understood:
+            problem, limit = "ahead of the caches", None if lost == 0 else lost - 1
+            detail = f"no cache holds the event of {what} at offset {lost}"
+        else:
+            problem, limit = "not understood", offset
+            detail = (
+                f"the record at offset {lost} is not understood, so no cache shows that it was read: {what}"
             )
+        yield Finding(
+            metadata_partition=partition,
+            committed_offset=offset,
+            problem=problem,
+            limit=limit,
+            detail=detail,
+        )
 
 
-def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread) -> tuple[int, str] | None:
-    """Return the first offset in `unread` whose event is in no cache, and its user partition.
+def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread) -> Missing | None:
+    """Return the first event in `unread` that is in no cache, else the first record that is not understood.
 
     `held` has the last offset in a cache of each user partition that has a cache.
     """
     partition, end_offset = unread
     if end_offset <= 0:
         return None
+    not_understood: Missing | None = None
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
         events = decode_values(chunk.slices)
         for row in np.flatnonzero(events.rows[:, KIND] <= PARTITION_DELETE).tolist():
             whose, offset = events.topic_id_partition(row), int(chunk.offsets[row])
             if held.get((whose.topic_id, whose.partition), -1) < offset:
-                return offset, str(whose)
-    return None
+                return offset, str(whose), True
+        strange = [(int(chunk.offsets[row]), str(error)) for row, error in events.errors.items()]
+        strange += [(bad.offset, str(bad.error)) for bad in chunk.damage if not bad.is_gap]
+        if strange and not_understood is None:
+            not_understood = (*min(strange), False)
+    return not_understood
 
 
 def lowest(findings: Iterable[Finding]) -> dict[int, int | None]:
