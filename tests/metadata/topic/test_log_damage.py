@@ -21,6 +21,7 @@ class TestTornTails:
         path = segment(folder)
         ends = list(batch_ends(path.read_bytes()))[:3]
         whole = path.read_bytes()[: ends[-1]]
+        path.chmod(0o600)
         for size in range(len(whole)):
             path.write_bytes(whole[:size])
             left = sum(end <= size for end in ends)
@@ -40,6 +41,7 @@ class TestTornTails:
             torn = whole[ends[left - 1] if left else 0 : size].rstrip(b"\0")
             assert [bak.read_bytes() for bak in kept] == ([torn] if torn else [])
             for bak in kept:
+                assert bak.stat().st_mode == path.stat().st_mode
                 bak.unlink()
 
     def test_preallocated_zeros_are_no_records(self, folder: Path) -> None:

@@ -197,7 +197,7 @@ def _open(path: Path) -> int:
 
 
 def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True) -> None:
-    """Truncate a segment's log file to `size_bytes`; `keeps` the bytes after it in a `.bak` file."""
+    """Truncate a segment's log file to `size_bytes`; `keeps` the bytes after it in a `.bak` file like it."""
     if path.stat().st_size <= size_bytes:
         return
     # A broker that crashed may have indexed the bytes that are truncated here.
@@ -206,7 +206,8 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
         with closing(FileBytes(path)) as file:
             rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00")
         if rest:
-            replace_durably(path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}"), rest, fs=fs)
+            kept = path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}")
+            write_durably(kept, [rest], like=path, fs=fs)
     fd = _open(path)
     try:
         fs.truncate(fd, size_bytes, path)
