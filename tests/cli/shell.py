@@ -106,6 +106,12 @@ def tierctl(
     return Ran.of(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
+def tierctl_of_users(*args: object, **how: Any) -> Ran:
+    """Run one command line, with Spark in a process of its own: tests of this one have sessions."""
+    is_on_spark = args[0] == "pipeline" or "spark" in args
+    return (tierctl_process if is_on_spark else tierctl)(*args, **how)
+
+
 def rows(*args: object, code: int | None = 0, **how: Any) -> list[dict[str, Any]]:
     """Run one command line, which ends with `code` (None: any); return its rows."""
     ran = tierctl(*args, "--output", "jsonl", **how)

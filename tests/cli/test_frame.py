@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl import __version__
+from tierctl import __version__, commands
 from tierctl.cli.app import COMMANDS
 from tierctl.cli.docs.messages import Node, command_tree
 from tierctl.cli.entry import run
@@ -277,3 +277,15 @@ def test_a_process_waits_for_its_threads_and_handlers_and_is_not_dismantled() ->
     command = [sys.executable, "-c", _ENDS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (3, "thread\nhandler\n", "")
+
+
+def test_an_internal_error_names_the_line_of_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reports one of a scheduled run has no traceback."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(commands, "show_config", fail)
+    ran = tierctl("config", "show")
+    assert ran.code == 1
+    assert re.search(r"AssertionError \(cli/config.py line \d+, cli/test_frame.py line \d+\)", ran.err)

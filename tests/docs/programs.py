@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.rows import ROWS
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import environment, tierctl_of_users
 from tests.docs.documents import Command
 from tests.docs.lines import node_of, option_of
 from tests.docs.running import check, replaced
@@ -57,7 +57,7 @@ def require_names(line: str) -> None:
 def run_tierctl(line: str, names: Mapping[str, object], folder: Path, env: Mapping[str, str]) -> None:
     """Run a line of tierctl with the profile in `folder`; fail if its exit code is not the expected one."""
     words = shlex.split(_filled(replaced(line, names)))[1:]
-    ran = tierctl(*words, cwd=folder, env=env)
+    ran = tierctl_of_users(*words, cwd=folder, env=env)
     check(Command("text", line, ()), ran, {})
     assert ran.out or ran.raw_err, line
 

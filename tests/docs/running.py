@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.cli.shell import Ran, environment, tierctl
+from tests.cli.shell import Ran, environment, tierctl_of_users
 from tests.docs.documents import Command, Document
 
 _VARIES = (
@@ -42,7 +42,7 @@ def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Pa
     for command in commands:
         program, *words = shlex.split(replaced(command.line, names))
         if program == "tierctl":
-            check(command, tierctl(*words, cwd=folder, env=environment(HOME=str(folder))), names)
+            check(command, tierctl_of_users(*words, cwd=folder, env=environment(HOME=str(folder))), names)
         else:
             assert program in _SHELL, f"{command.document}: no test runs {command.line!r}"
             line = replaced(command.line, names)

@@ -11,12 +11,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
+from traceback import walk_tb
 from types import FrameType
 from typing import Any, Never
 
 import typer
 from typer.main import get_command
 
+import tierctl
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, Root, leaves
 from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_parameters
@@ -327,6 +330,7 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
     return code
 
 
+_PACKAGE = Path(tierctl.__file__).parent
 _ENDLESS = frozenset({"--follow", "-f", "--watch"})
 _WHAT_WAS_CHANGED = {
     "pipeline run": "the next run continues after the last commit",
@@ -400,9 +404,17 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
     return ErrorReport(
         code=code,
         kind=kind,
-        message=f"internal: {kind}: {error}",
+        message=f"internal: {': '.join(filter(None, (kind, str(error))))} ({_place_of(error)})",
         hint="run it again with --verbose for the traceback",
     )
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the last lines of code, of tierctl and of all modules, before an internal error."""
+    lines = [(Path(frame.f_code.co_filename), number) for frame, number in walk_tb(error.__traceback__)]
+    own = [(path, number) for path, number in lines if path.is_relative_to(_PACKAGE)]
+    shown = dict.fromkeys([*own[-1:], *lines[-1:]])
+    return ", ".join(f"{path.parent.name}/{path.name} line {number}" for path, number in shown)
 
 
 def _file_error_code(error: OSError) -> ExitCode:
