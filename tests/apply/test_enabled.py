@@ -86,7 +86,6 @@ def test_what_is_copied(
         ((None, ""), ("--topic", "bilsl", "--assume-enabled"), (10, 'unknown topic "bilsl"')),
         ((on("bilsl", "ledger"), ""), (), (2, 'did you mean "bills"?')),
         (("", ""), (), (4, f"none of the 3 selected topics is copied (bills, events, ledger): {MISSING}")),
-        ((on("payments"), ""), (), (2, "states settings of payments only")),
         ((None, COMPACT), ASSUMED, (4, "cleanup.policy=compact: Kafka refuses")),
     ],
 )
@@ -103,14 +102,6 @@ def test_what_is_refused(
     assert (ran.code, refusal[1] in ran.err) == (refusal[0], True), ran.err
     assert not (tmp_path / "tier").exists()
     assert not [log for log in tmp_path.glob("metadata/*/*.log") if log.stat().st_size]
-
-
-def test_a_sweep_with_mistyped_settings_is_refused(tierctl: Callable[..., Ran], tiered: World) -> None:
-    settings = tiered.logs / "mistyped"
-    for name, hint in (("bilsl", 'did you mean "bills"?'), ("payments", "known topics: bills")):
-        settings.write_text(f"{name}.retention.bytes=1\n")
-        ran = tierctl("sweep", *tiered.where, "--topic-configs", settings)
-        assert (ran.code, ran.out, hint in ran.err) == (2, "", True), ran.err
 
 
 def test_apply_of_a_plan_of_assumed_topics(

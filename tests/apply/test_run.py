@@ -75,11 +75,8 @@ def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pyte
     assert this.recheck([fourth]) == ([], [fourth])
 
 
-_STEP = Step(action=Action.DELETE_SEGMENT, reason="", topic="t", topic_id=OTHER_ID, partition=0)
 _LIMIT = LimitExceeded("x")
-_STORE = RemoteStorageError("x")
 _UNREAD = UnsupportedFormatError("x", expected="y", found="z")
-_DENIED = AuthenticationError("x")
 
 
 @pytest.mark.parametrize(
@@ -87,25 +84,26 @@ _DENIED = AuthenticationError("x")
     [
         ([], False, 0),
         ([], True, 7),
-        ([(Status.DONE, None)], False, 0),
-        ([(Status.DONE, None)], True, 7),
-        ([(Status.FAILED, _STORE)] * 2, False, 5),
-        ([(Status.FAILED, _STORE)] * 2, True, 7),
-        ([(Status.DONE, None), (Status.FAILED, _UNREAD), (Status.DROPPED, None)], False, 7),
-        ([(Status.FAILED, ObjectArchived("x")), (Status.FAILED, _STORE)], False, 7),
-        ([(Status.DONE, None), (Status.FAILED, _STORE)], True, 7),
-        ([(Status.FAILED, _DENIED), (Status.DROPPED, None)], False, 11),
-        ([(Status.DONE, None), (Status.FAILED, _DENIED)], False, 3),
-        ([(Status.FAILED, _DENIED)], True, 7),
+        ([DONE], False, 0),
+        ([DONE], True, 7),
+        ([(Status.FAILED, STORE)] * 2, False, 5),
+        ([(Status.FAILED, STORE)] * 2, True, 7),
+        ([DONE, (Status.FAILED, _UNREAD), (Status.DROPPED, None)], False, 7),
+        ([(Status.FAILED, ObjectArchived("x")), (Status.FAILED, STORE)], False, 7),
+        ([DONE, (Status.FAILED, STORE)], True, 7),
+        ([(Status.FAILED, DENIED), (Status.DROPPED, None)], False, 11),
+        ([DONE, (Status.FAILED, DENIED)], False, 3),
+        ([(Status.FAILED, DENIED)], True, 7),
         ([(Status.FAILED, _LIMIT), (Status.DROPPED, None)], False, 8),
-        ([(Status.FAILED, _LIMIT), (Status.FAILED, _STORE)], False, 3),
-        ([(Status.FAILED, MetadataError("x")), (Status.FAILED, _STORE)], False, 5),
-        ([(Status.DONE, None), (Status.FAILED, _STORE)], False, 3),
-        ([(Status.DONE, None), (Status.DROPPED, None)], False, 3),
+        ([(Status.FAILED, _LIMIT), (Status.FAILED, STORE)], False, 3),
+        ([(Status.FAILED, MetadataError("x")), (Status.FAILED, STORE)], False, 5),
+        ([DONE, (Status.FAILED, STORE)], False, 3),
+        ([DONE, (Status.DROPPED, None)], False, 3),
         ([(Status.DROPPED, None)], True, 7),
         ([(Status.PENDING, None)], False, 3),
     ],
 )
 def test_exit_codes(ends: list[tuple[Status, Any]], quarantined: bool, code: int) -> None:
-    outcomes = [Outcome(step=_STEP, status=status, error=error) for status, error in ends]
+    (step,) = steps(1)
+    outcomes = [Outcome(step=step, status=status, error=error) for status, error in ends]
     assert exit_code(outcomes, quarantined=quarantined) == code

@@ -198,9 +198,15 @@ def test_a_topic_without_a_name_can_not_be_written() -> None:
 SNAPSHOT = (DATA / "vectors/kafka-3.6/remote_log_snapshot").read_bytes()
 
 
-def test_kafkas_own_snapshot_is_read_and_written_back() -> None:
-    found = snapshot.read_snapshot(SNAPSHOT)
+def read_whole(data: bytes = SNAPSHOT) -> snapshot.RemoteLogSnapshot:
+    """Read a snapshot that is not empty."""
+    found = snapshot.read_snapshot(data)
     assert found is not None
+    return found
+
+
+def test_kafkas_own_snapshot_is_read_and_written_back() -> None:
+    found = read_whole()
     assert found.damaged == ()
     text = (DATA / "vectors/kafka-3.6/remote_log_snapshot.txt").read_text().splitlines()
     assert [to_string(segment, txn_index=False) for segment in found.segments] == text
@@ -211,33 +217,28 @@ def test_kafkas_own_snapshot_is_read_and_written_back() -> None:
 
 def test_an_empty_snapshot_is_normal() -> None:
     assert snapshot.read_snapshot(b"") is None
-    found = snapshot.read_snapshot(snapshot.write_snapshot(3, -1, []))
-    assert found is not None
+    found = read_whole(snapshot.write_snapshot(3, -1, []))
     assert (found.metadata_partition, found.metadata_offset, found.entries) == (3, -1, ())
 
 
 def test_every_truncation_of_a_snapshot_is_an_error_or_the_valid_prefix() -> None:
-    whole = snapshot.read_snapshot(SNAPSHOT)
-    assert whole is not None
+    whole = read_whole()
     for length in [*range(1, 700), *range(len(SNAPSHOT) - 100, len(SNAPSHOT))]:
         if length < 18:
             with pytest.raises(CorruptInputError):
                 snapshot.read_snapshot(SNAPSHOT[:length])
             continue
-        found = snapshot.read_snapshot(SNAPSHOT[:length])
-        assert found is not None
+        found = read_whole(SNAPSHOT[:length])
         assert found.torn is not None
         assert found.entries == whole.entries[: len(found.entries)]
 
 
 def test_reading_goes_on_behind_a_damaged_snapshot_entry() -> None:
-    whole = snapshot.read_snapshot(SNAPSHOT)
-    assert whole is not None
+    whole = read_whole()
     bad = whole.entries[1]
     data = bytearray(SNAPSHOT)
     data[bad.position + 1] = 9
-    found = snapshot.read_snapshot(bytes(data))
-    assert found is not None
+    found = read_whole(bytes(data))
     assert found.segments == (*whole.segments[:1], *whole.segments[2:])
     (error,) = found.damaged
     assert error.at == bad.position + 1
@@ -264,8 +265,7 @@ def test_a_snapshot_whose_header_is_wrong_is_refused(data: bytes, message: str) 
     ],
 )
 def test_a_snapshot_that_does_not_add_up_says_where(data: bytes, message: str, at: int) -> None:
-    found = snapshot.read_snapshot(data)
-    assert found is not None
+    found = read_whole(data)
     assert found.torn is not None
     assert message in str(found.torn)
     assert found.torn.at == at
@@ -274,14 +274,12 @@ def test_a_snapshot_that_does_not_add_up_says_where(data: bytes, message: str, a
 def test_a_snapshot_holds_no_other_records() -> None:
     value = golden("kafka")[0]
     data = SNAPSHOT[:14] + (1).to_bytes(4, "big") + len(value).to_bytes(4, "big") + value
-    found = snapshot.read_snapshot(data)
-    assert found is not None
+    found = read_whole(data)
     assert "apiKey 3" in str(found.damaged[0])
 
 
 def test_a_segment_of_several_epochs_counts_once() -> None:
-    found = snapshot.read_snapshot(SNAPSHOT)
-    assert found is not None
+    found = read_whole()
     first, second = found.segments[:2]
     later = replace(first, state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
     assert snapshot.distinct_segments([first, second, first]) == (first, second)
@@ -289,8 +287,7 @@ def test_a_segment_of_several_epochs_counts_once() -> None:
 
 
 def test_a_snapshot_record_of_kafka_4_says_more() -> None:
-    found = snapshot.read_snapshot(SNAPSHOT)
-    assert found is not None
+    found = read_whole()
     segment = replace(found.segments[0], txn_index_empty=True)
     assert decode(encode(segment)) == segment
     assert isinstance(segment, RemoteLogSegmentMetadataSnapshot)
