@@ -1,6 +1,6 @@
 """Which tier is that of the metadata: by its objects, or by segments of which none has objects."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -261,26 +261,3 @@ def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -
         ran = tierctl(*site.command(name))
         assert (ran.code, "has no object: is --remote" in ran.err) == (0, True), ran.err
     assert "has no object" not in tierctl(*site.command("copy", "--layout", "kafka")).err
-
-
-@pytest.mark.parametrize(
-    ("metadata", "remote"),
-    [
-        ("tiered-cluster/before", "tiered-cluster/before-remote"),
-        ("aiven-plain/broker-logs", "aiven-plain/bucket"),
-        ("finite-metadata/after", "finite-metadata/after-remote"),
-    ],
-)
-def test_what_brokers_wrote_is_recognised(
-    metadata: str, remote: str, capture: Callable[[str], Path], tierctl: Tierctl, tmp_path: Path
-) -> None:
-    def place(name: str) -> Path:
-        root, _, folder = name.partition("/")
-        return capture(root) / folder
-
-    for command in (("sweep",), ("delete",), ("segments", "--sizes")):
-        ran = tierctl(*command, "--metadata", place(metadata), "--remote", place(remote))
-        assert ran.code in {0, 7 if "finite" in metadata else 0}, ran.err
-    (tmp_path / "elsewhere" / "kafka-tiered-storage").mkdir(parents=True)
-    ran = tierctl("sweep", "--metadata", place(metadata), "--remote", tmp_path / "elsewhere")
-    assert ran.code == 5, ran.err

@@ -157,23 +157,25 @@ def test_an_index_is_stored_again_and_nothing_else_is(
     before = contents(tier)
     path = tier.object(with_transactions(tier), SUFFIX[kind])
     damage(path)
-    own, ran = repaired(tier, "--deep")
+    deep = ("--deep", "--topic", LEDGER)
+    own, ran = repaired(tier, *deep)
     assert [(step["action"], step["indexes"]) for step in own] == [("store_indexes", [kind.value])], own
     assert (ran.code, [each["status"] for each in ran.json["outcomes"]]) == (0, ["done"]), ran.err
     after = contents(tier)
     assert {each for each in before if after.get(each) != before[each]} == {path}
     assert after[path][0] == before[path][0]
-    plan, again = planned(tier, "--deep", seen_before=False)
+    plan, again = planned(tier, *deep, seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out
 
 
 def test_epochs_that_differ_are_repaired(tier: Spoilt) -> None:
     tier.object(tier.segments(CLICKS)[1], SUFFIX[I.LEADER_EPOCH]).write_text("0\n1\n7 0\n")
-    plan, found = planned(tier, "--deep", seen_before=False)
+    deep = ("--deep", "--topic", CLICKS)
+    plan, found = planned(tier, *deep, seen_before=False)
     assert {finding["check"] for finding in problems(found)} == {"epochs_differ"}
     ran = tierctl("apply", plan, *where(tier), "--apply")
     assert ran.code == 0, ran.err
-    plan, again = planned(tier, "--deep", seen_before=False)
+    plan, again = planned(tier, *deep, seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out
 
 
@@ -231,7 +233,7 @@ def test_the_rest_is_derived_by_the_next_run(tier: Spoilt) -> None:
     for _ in range(2):
         own, ran = repaired(tier)
         assert (len(own), ran.code) == (1, 0), ran.err
-    plan, again = planned(tier, "--deep", seen_before=False)
+    plan, again = planned(tier, "--deep", "--topic", LEDGER, seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out
 
 

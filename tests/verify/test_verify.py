@@ -16,10 +16,7 @@ from tierctl.checks.objects import StoreAudit, earliest, flag_writers
 from tierctl.cli.entry import run
 from tierctl.model import (
     ObjectPart,
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
     Selection,
-    Uuid,
 )
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -27,13 +24,23 @@ from tierctl.storage.stores.base import RemoteObject
 
 from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at
-from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
+from tests.verify.cases import (
+    CASES,
+    CLICKS,
+    LEDGER,
+    OTHER,
+    Case,
+    E,
+    I,
+    S,
+    W,
+    first,
+    junk,
+    orphan_of_a_segment,
+    update,
+    without,
+)
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
-
-S = RemoteLogSegmentState
-P = RemotePartitionDeleteState
-OTHER = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
-CLICKS, LEDGER = "clicks", "payments"
 
 
 @pytest.fixture
@@ -46,7 +53,6 @@ def tier(writable: Callable[[str], Path]) -> Spoilt:
     return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
 
 
-@pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["shallow", "deep"])
 @pytest.mark.parametrize(
     "place",
     [
@@ -56,13 +62,12 @@ def tier(writable: Callable[[str], Path]) -> Spoilt:
         "tiered-cluster before before-remote",
     ],
 )
-def test_a_sound_tier(
-    place: str, deep: tuple[str, ...], capture: Callable[[str], Path], verify: Verify
-) -> None:
+def test_a_sound_tier(place: str, capture: Callable[[str], Path], verify: Verify) -> None:
+    """tests/cli/test_messages.py has a run without --deep, which makes the other checks, too."""
     name, *parts = place.split()
     folders = [capture(name) / part for part in parts[:2]]
     more = tuple(each for part in parts[2:] for each in ("--log-dir", capture(name) / part))
-    said = verify(*folders, *deep, *more)
+    said = verify(*folders, "--deep", *more)
     assert (said.code, said.findings, said.err) == (0, [], "")
 
 
@@ -90,21 +95,17 @@ def _expected_code(found: list[tuple[str, str]]) -> int:
     return 3 if any(severity != I for severity, _ in found) else 0
 
 
-# --deep makes the other checks, too: without it only cases are run that it finds more of.
-RUNS = [(name, True) for name in CASES] + [(name, False) for name, case in CASES.items() if case.deep]
-
-
-@pytest.mark.parametrize(("name", "deep"), RUNS)
-def test_spoilt(name: str, deep: bool, tier: Spoilt, verify: Verify) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_spoilt(case: Case, tier: Spoilt, verify: Verify) -> None:
+    """--deep makes the other checks, too: a run without it shows only what --deep alone finds."""
     case.spoil(tier)
-    more = ("--deep", "--threads", 1) if deep else ()
-    said = verify(tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS, *more)
-    expected = case.deeply if deep else case.found
-    assert sorted(said.kinds) == sorted(expected), said.findings
-    assert said.code == _expected_code(expected), said.err
-    if expected:
-        assert any(case.says in finding["found"] for finding in said.findings)
+    where = (tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
+    for deep in (True, False) if case.deep else (True,):
+        said = verify(*where, *(("--deep", "--threads", 1) if deep else ()))
+        expected = case.deeply if deep else case.found
+        assert sorted(said.kinds) == sorted(expected), said.findings
+        assert said.code == _expected_code(expected), said.err
+        assert not expected or any(case.says in finding["found"] for finding in said.findings)
         assert all(finding["fix"] for finding in said.findings)
 
 
