@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -200,10 +199,9 @@ PLAN_CHANGES = [
 
 
 @pytest.fixture
-def place(capture: Callable[[str], Path], tmp_path: Path) -> list[str]:
-    root = tmp_path / "tier"
-    for name in ("before", "before-remote"):
-        shutil.copytree(capture("tiered-cluster") / name, root / name)
+def place(capture: Callable[[str], Path]) -> list[str]:
+    """Return options with a captured tier, which no run of this module changes."""
+    root = capture("tiered-cluster")
     return ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
 
 

@@ -129,23 +129,6 @@ LISTING_PROBLEMS = {"doctor"}
 """Commands whose rows are the problems."""
 ALWAYS_TRIED = ("remote", "topic_configs", "override")
 """The options of which `make test` tries the first value; `make matrix` tries all."""
-UNKNOWN = {
-    "glob": (("--topic", "oders*"), 'no topic matches "oders*"', "similar names: orders"),
-    "one of two topics": (("--topic", "orders", "--topic", "none"), 'unknown topic "none"', "known topics"),
-    "partition": (
-        ("--topic", "orders", "--partition", "7"),
-        'topic "orders" has no partition 7',
-        'known partitions of topic "orders": 0-2',
-    ),
-    "named partition": (
-        ("--partition", "orders-7"),
-        'topic "orders" has no partition 7',
-        'known partitions of topic "orders": 0-2',
-    ),
-    "partition of every topic": (("--partition", "99"), "no selected topic has a partition 99", "0-2"),
-    "topic id": (("--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ"), "unknown topic id AAAAAAAAAAAAAAAAAAAAAQ", "("),
-}
-"""Selections without a match: the error, and known values that are like it."""
 REFUSED = {
     "broker-config": ("remote.log.manager.task.retry.jitter=7", "from 0 to 0.5"),
     "command-config": ("security.protocl=SSL", 'did you mean "security.protocol"?'),
@@ -269,31 +252,15 @@ def test_an_unknown_topic_is_named_with_similar_ones(name: str, words: dict[str,
     assert "known topics with similar names: orders" in result.err
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
-def test_a_selection_without_a_match(unknown: str, words: dict[str, str]) -> None:
-    selection, message, hint = UNKNOWN[unknown]
-    result = run(("segments", METADATA), words, *selection)
-    assert (result.code, result.out) == (10, "")
-    assert f"error: {message}" in result.err
-    assert hint in result.err
-
-
-@pytest.mark.parametrize("command", ["segments", "fetch", "format", "verify"])
-def test_a_partition_by_its_name_and_topics_by_a_glob(command: str, words: dict[str, str]) -> None:
-    """orders-1 means partition 1 of the topic orders, as Kafka's tools print it."""
-    line = (command, METADATA, *((TIER,) if command == "fetch" else ()))
+def test_a_partition_by_its_name_and_topics_by_a_glob(words: dict[str, str]) -> None:
+    """tests/model/test_selection.py has every form of a selection, and what is said if nothing matches."""
+    line = ("segments", METADATA)
     for one, other in (
         (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1")),
         (("--topic", "orders", "--topic", "payments"), ("--topic", "o*", "--topic", "pay[lm]ents")),
     ):
         by_number, by_name = run(line, words, *one), run(line, words, *other)
         assert (by_name.code, by_name.out) == (by_number.code, by_number.out)
-
-
-def test_an_id_with_a_second_spelling_is_refused(words: dict[str, str]) -> None:
-    result = run(("segments", METADATA), words, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAR")
-    assert (result.code, result.out) == (2, "")
-    assert "AAAAAAAAAAAAAAAAAAAAAR" in result.err
 
 
 @pytest.mark.parametrize("option", REFUSED)

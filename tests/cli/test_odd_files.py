@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,9 +27,9 @@ READING: dict[str, Sequence[str]] = {
     "format": ("format", METADATA),
     "verify": ("verify", METADATA, REMOTE, LOGS),
     "status": ("status", METADATA, REMOTE, LOGS),
-    "explain": ("explain", METADATA, REMOTE, LOGS),
-    "sweep": ("sweep", METADATA, REMOTE, LOGS, "--topic-configs={root}/topics.properties"),
-    "copy": ("copy", METADATA, REMOTE, LOGS),
+    "explain": ("explain", "orders-0", METADATA, REMOTE, LOGS),
+    "sweep": ("sweep", METADATA, REMOTE, LOGS),
+    "copy": ("copy", METADATA, REMOTE, LOGS, "--topic=orders", "--assume-enabled"),
     "rebuild": ("rebuild", METADATA, REMOTE, LOGS),
     "fetch": ("fetch", METADATA, REMOTE, LOGS, "--topic=orders", "--partition=0", "--limit=1"),
     "doctor": ("doctor", METADATA, REMOTE, LOGS),
@@ -67,16 +68,24 @@ def run(words: Sequence[object]) -> Ran:
     return ran
 
 
+@pytest.fixture(scope="module")
+def cluster(capture: Callable[[str], Path], module_folder: Path) -> Path:
+    """Return a copy of a captured tier, whose files a test may replace for a while."""
+    for name in ("before", "before-remote"):
+        shutil.copytree(capture("tiered-cluster") / name, module_folder / name)
+    return module_folder
+
+
 @pytest.mark.parametrize("pattern", FOUND)
-def test_a_pipe_in_place_of_a_file_blocks_no_command(
-    pattern: str, writable: Callable[[str], Path], tmp_path: Path
-) -> None:
-    root = writable("tiered-cluster")
-    path = min(root.glob(pattern))
-    path.unlink()
+def test_a_pipe_in_place_of_a_file_blocks_no_command(pattern: str, cluster: Path, tmp_path: Path) -> None:
+    path, aside = min(cluster.glob(pattern)), tmp_path / "aside"
+    path.rename(aside)
     os.mkfifo(path)
-    for words in list(READING.values())[FOUND.index(pattern) % 2 :: 2]:
-        run([word.format(root=root, state=tmp_path / "state") for word in words])
+    try:
+        for words in list(READING.values())[FOUND.index(pattern) % 2 :: 2]:
+            run([word.format(root=cluster, state=tmp_path / "state") for word in words])
+    finally:
+        aside.rename(path)
 
 
 def test_a_pipe_in_the_state_directory_blocks_no_command(

@@ -123,19 +123,19 @@ def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPat
     return max(map(len, out.getvalue().splitlines()))
 
 
-@pytest.fixture
-def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def state(capture: Capture, module_folder: Path) -> dict[str, Path]:
     """Return paths for command lines: a captured cluster, and folders with state and damaged files."""
-    root = capture("tiered-cluster")
-    build = ("cache", "build", "--metadata", root / "after", "--state-dir", tmp_path / "state")
-    assert tierctl(*build, "--out", tmp_path / "flat").code == 0
-    whole = next((tmp_path / "flat").glob("orders-0-*.rlmcache")).read_bytes()
-    (tmp_path / "torn.rlmcache").write_bytes(whole[:-3])
-    (tmp_path / "empty.rlmcache").touch()
-    (tmp_path / "configs").write_text("orders.retention.ms=604800000\norders.retention.bytes=4000000\n")
-    (tmp_path / "high").write_text("0\n1\n0 9999\n")
-    (tmp_path / "bad").write_text("0\nx\n")
-    return {"root": root, "tmp": tmp_path}
+    root, folder = capture("tiered-cluster"), module_folder
+    build = ("cache", "build", "--metadata", root / "after", "--state-dir", folder / "state")
+    assert tierctl(*build, "--out", folder / "flat").code == 0
+    whole = next((folder / "flat").glob("orders-0-*.rlmcache")).read_bytes()
+    (folder / "torn.rlmcache").write_bytes(whole[:-3])
+    (folder / "empty.rlmcache").touch()
+    (folder / "configs").write_text("orders.retention.ms=604800000\norders.retention.bytes=4000000\n")
+    (folder / "high").write_text("0\n1\n0 9999\n")
+    (folder / "bad").write_text("0\nx\n")
+    return {"root": root, "tmp": folder}
 
 
 @pytest.mark.parametrize(
