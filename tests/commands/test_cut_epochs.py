@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,12 @@ class Tier:
 
     def __init__(self, writable: Callable[[str], Path], stage: str) -> None:
         self.logs = writable(f"tiered-cluster/{stage}")
-        self.remote = writable(f"tiered-cluster/{stage}-remote")
+        self._remote = partial(writable, f"tiered-cluster/{stage}-remote")
+
+    @cached_property
+    def remote(self) -> Path:
+        """The objects, which are copied for the tests that use them."""
+        return self._remote()
 
     def cut(self, entries: Sequence[tuple[int, int]], logs: Path | None = None) -> None:
         lines = "".join(f"{epoch} {offset}\n" for epoch, offset in entries)
