@@ -137,6 +137,7 @@ def test_only_the_registry_names_settings() -> None:
 
 
 DAY_MS = 24 * 60 * 60 * 1000
+LAG = {"remote.copy.lag.ms": "60"}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,7 @@ DAY_MS = 24 * 60 * 60 * 1000
         # -1 means the local retention of the topic or the broker; if that is -2, it means the retention.
         ({}, {"log.remote.copy.lag.ms": "-1", "log.local.retention.ms": "9"}, CopyLag(ms=9)),
         ({"local.retention.ms": "8"}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=8)),
+        ({"local.retention.ms": "-1"}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=None)),
         ({}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=7 * DAY_MS)),
         ({}, {"log.remote.copy.lag.ms": "-1", "log.retention.hours": "24"}, CopyLag(ms=DAY_MS)),
         (
@@ -171,6 +173,15 @@ DAY_MS = 24 * 60 * 60 * 1000
             {"log.remote.copy.lag.bytes": "-1", "log.retention.bytes": "11"},
             CopyLag(ms=4, bytes=11),
         ),
+        # The settings of the topic alone.
+        ({"remote.copy.lag.ms": "-1", "retention.ms": "-1"}, {}, CopyLag(ms=None)),
+        ({"remote.copy.lag.ms": "-1", "local.retention.ms": "60"}, {}, CopyLag(ms=60)),
+        ({"remote.copy.lag.ms": "60", "retention.ms": "-1"}, {}, CopyLag(ms=60)),
+        ({"retention.bytes": "700"}, {}, CopyLag()),
+        ({"remote.copy.lag.bytes": "0", "remote.copy.lag.ms": "60"}, {}, CopyLag()),
+        (LAG | {"retention.bytes": "700"}, {}, CopyLag(ms=60, bytes=700)),
+        (LAG | {"retention.bytes": "700", "local.retention.bytes": "600"}, {}, CopyLag(ms=60, bytes=600)),
+        (LAG | {"retention.bytes": "700", "local.retention.bytes": "-1"}, {}, CopyLag(ms=60)),
     ],
 )
 def test_copy_lag(topic: Mapping[str, str], broker: Mapping[str, str], lag: CopyLag) -> None:

@@ -12,6 +12,7 @@ from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.metadata.values import metadata_partition
 
+from tests.plan.test_partition_deletes import quarantine
 from tests.plan.tier import (
     DAY_MS,
     NOW_MS,
@@ -199,7 +200,7 @@ def test_two_topics_of_one_name_are_told_apart_by_nobody() -> None:
 
 def test_metadata_that_are_not_understood_decide_nothing() -> None:
     state = tier(segment(1, 0, 99))
-    state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
+    quarantine(state)
     plan = plan_copy(state, [local_log(BASES, 350)], CONFIGS)
     assert plan.steps == ()
     assert "could not be understood" in reasons(plan)

@@ -10,7 +10,6 @@ from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.copy import require_enabled, why_not_enabled, why_waiting
 
 NOW_MS = 1_000_000
-WEEK_MS = 7 * 24 * 60 * 60 * 1000
 
 
 def segment(age_ms: int) -> LocalSegment:
@@ -67,31 +66,6 @@ def test_a_segment_waits_until_one_limit_is_met(
     reason = why_waiting(segment(age_ms), following_bytes, lag, NOW_MS)
     assert (reason is None) == (waits_for is None)
     assert waits_for is None or waits_for in str(reason)
-
-
-@pytest.mark.parametrize(
-    ("settings", "lag"),
-    [
-        ({}, CopyLag(ms=0, bytes=None)),
-        ({"remote.copy.lag.ms": "-1"}, CopyLag(ms=WEEK_MS, bytes=None)),
-        ({"remote.copy.lag.ms": "-1", "retention.ms": "-1"}, CopyLag(ms=None, bytes=None)),
-        ({"remote.copy.lag.ms": "-1", "local.retention.ms": "60"}, CopyLag(ms=60, bytes=None)),
-        ({"remote.copy.lag.ms": "60", "retention.ms": "-1"}, CopyLag(ms=60, bytes=None)),
-        ({"retention.bytes": "700"}, CopyLag()),
-        ({"remote.copy.lag.ms": "60", "retention.bytes": "700"}, CopyLag(ms=60, bytes=700)),
-        (
-            {"remote.copy.lag.ms": "60", "retention.bytes": "700", "local.retention.bytes": "600"},
-            CopyLag(ms=60, bytes=600),
-        ),
-        (
-            {"remote.copy.lag.ms": "60", "retention.bytes": "700", "local.retention.bytes": "-1"},
-            CopyLag(ms=60, bytes=None),
-        ),
-        ({"remote.copy.lag.bytes": "0", "remote.copy.lag.ms": "60"}, CopyLag()),
-    ],
-)
-def test_what_the_settings_resolve_to(settings: Mapping[str, str], lag: CopyLag) -> None:
-    assert CopyLag.from_settings(settings, {}) == lag
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
+from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import (
     EpochEntry,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     Selection,
     TopicConfig,
@@ -22,9 +21,9 @@ from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Plan
-from tierctl.state.fold import fold_event
-from tierctl.state.tier_state import Quarantined, TierState
+from tierctl.state.tier_state import TierState
 
+from tests.plan.test_partition_deletes import deletion, quarantine
 from tests.plan.tier import (
     DAY_MS,
     NOW_MS,
@@ -414,19 +413,7 @@ def test_without_a_log_time_expires_and_size_does_not() -> None:
 
 
 def _marked(state: TierState) -> None:
-    event = RemotePartitionDeleteMetadata(
-        topic="orders",
-        topic_id=TOPIC_ID,
-        partition=0,
-        broker_id=1,
-        event_timestamp_ms=1,
-        state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
-    )
-    fold_event(event, state, metadata_partition=0, metadata_offset=99)
-
-
-def _quarantined(state: TierState) -> None:
-    state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
+    deletion(state, PARTITION, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
 
 
 def _later_leader(state: TierState) -> None:
@@ -436,7 +423,7 @@ def _later_leader(state: TierState) -> None:
 @pytest.mark.parametrize(
     ("change", "config", "logs", "reason"),
     [
-        (_quarantined, UNKNOWN, [LOG], "could not be understood"),
+        (quarantine, UNKNOWN, [LOG], "could not be understood"),
         (_marked, UNKNOWN, [LOG], "is being deleted (DELETE_PARTITION_MARKED)"),
         (_later_leader, UNKNOWN, [LOG], "latest leader epoch is 0, the tier knows epoch 9"),
         (None, replace(UNKNOWN, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy=compact"),
