@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -86,9 +87,14 @@ def assert_lists(cache: RemoteLogMetadataCache, epoch: int, ids: list[Uuid]) -> 
     assert cache.remote_log_size(epoch) == (len(sizes), sum(sizes))
 
 
+@cache
+def kafkas() -> list[Any]:
+    return list(vectors("cache.jsonl"))
+
+
 @pytest.mark.parametrize("number", range(40))
 def test_kafkas_histories(number: int) -> None:
-    history = list(vectors("cache.jsonl"))[number]
+    history = kafkas()[number]
     values = [bytes.fromhex(event["hex"]) for event in history["events"]]
     state = folded(values, chunks=range(0, len(values), 7), between=restored)
     assert_same(state, one_by_one(values))
