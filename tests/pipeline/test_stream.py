@@ -149,6 +149,15 @@ def test_a_run_goes_on_where_the_tables_end(
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
+def test_a_folder_with_any_name(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
+    """Spark takes the escapes of a URI as they are written."""
+    warehouse = tmp_path / "große Tabellen"
+    assert [each.commit for each in streamed(spark, topic, warehouse)] == [1]
+    write(topic, lives(range(50, 53)))
+    assert [each.commit for each in streamed(spark, topic, warehouse)] == [2]
+    assert [path.name for path in (warehouse / "_checkpoint" / "offsets").glob("[0-9]")] == ["0", "1"]
+
+
 def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession") -> None:
     """A copy becomes dangling in its own bucket."""
     topic, warehouse, later_ms = tmp_path / "topic", tmp_path / "warehouse", NOW_MS + 2 * 86_400_000

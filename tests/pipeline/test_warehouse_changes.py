@@ -1,6 +1,7 @@
 """The warehouse with other writers and readers, and changes of its files from commit to commit."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +22,9 @@ from tierctl.pipeline.update import checkpoint_of
 from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
+from tests.metadata.events import update
 from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
+from tests.state.histories import S
 
 DAY_MS = 86_400_000
 
@@ -150,6 +153,26 @@ def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:
         run(tmp_path / "other", tmp_path / "warehouse")
 
 
+def test_another_topics_warehouse_after_a_copy_without_an_id(topic: Path, tmp_path: Path) -> None:
+    warehouse, copy = tmp_path / "warehouse", tmp_path / "copy"
+    run(topic, warehouse)
+    write(topic, lives(range(70, 72)))
+    shutil.copytree(topic, copy)
+    for file in copy.rglob("partition.metadata"):
+        file.unlink()
+    assert run(copy, warehouse) == 2
+    write(tmp_path / "other", [None])
+    with pytest.raises(SafetyRefusal, match="is of metadata topic"):
+        run(tmp_path / "other", warehouse)
+
+
+def test_a_part_of_the_topic(topic: Path, tmp_path: Path) -> None:
+    """The number of metadata partitions decides where events belong, and is not known."""
+    shutil.rmtree(topic / "__remote_log_metadata-1")
+    with pytest.raises(CorruptInputError, match="none numbered 1"):
+        run(topic, tmp_path / "warehouse")
+
+
 @pytest.mark.parametrize("table", ["segments", "partitions", "anomalies"])
 def test_damage_is_found(topic: Path, tmp_path: Path, table: str) -> None:
     """The fold continues from the rows of these tables."""
@@ -175,6 +198,33 @@ def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> N
     assert run(topic, warehouse) == 1
     write(topic, more)
     run(topic, warehouse)
+    run(topic, tmp_path / "once")
+    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
+    topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run was killed before the table followed; the files that the commit replaces are combined then."""
+    monkeypatch.setattr(bucket_task, "FILE_ROWS", 2)
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    version = delta(warehouse, "segments").version()
+    write(topic, [update(1, S.DELETE_SEGMENT_STARTED)])
+
+    def stop(label: str) -> None:
+        if label == "warehouse.follow.segments":
+            raise RuntimeError(label)
+
+    with pytest.raises(RuntimeError):
+        run(topic, warehouse, effect=stop)
+    delta(warehouse, "segments").optimize.compact()
+    for _ in range(2):
+        with pytest.raises(SafetyRefusal, match="replaced files of table segments") as e:
+            run(topic, warehouse)
+        assert "DeltaTable.restore" in str(e.value.hint)
+    delta(warehouse, "segments").restore(version)
+    assert run(topic, warehouse) == 2
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 

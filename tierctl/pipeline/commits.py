@@ -17,7 +17,7 @@ LockedError before it has changed a table.
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -148,6 +148,11 @@ class LakeTable:
         for bucket, path in sorted(zip(buckets, paths, strict=True)):
             found.setdefault(bucket, []).append(path)
         return found
+
+    def lacks(self, files: Iterable[TableFile]) -> bool:
+        """Return whether another program removed one of the files."""
+        present = set(chain(*self.paths().values()))
+        return any(file.path not in present for file in files)
 
     def rows(self, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return all rows with the columns."""
@@ -367,8 +372,7 @@ class Commits:
         """Raise LockedError for a file that another program removed, RemoteStorageError without a new one."""
         for name, table in self._tables.items():
             table.refresh()
-            present = set(chain(*table.paths().values()))
-            if any(file.path not in present for file in commit.removed if file.table == name):
+            if table.lacks(file for file in commit.removed if file.table == name):
                 raise LockedError(
                     f"another program changed table {name} at the same time",
                     hint="run again once it has ended",
@@ -383,7 +387,10 @@ class Commits:
             )
 
     def finish(self, commit: Commit) -> None:
-        """Let the tables follow the commit, as far as they have not; a repeated call changes nothing."""
+        """Let the tables follow the commit, as far as they have not; a repeated call changes nothing.
+
+        Raise SafetyRefusal if another program combined files that the commit removes, since it was made.
+        """
         for name, table in self._tables.items():
             if table.number() < commit.number:
                 self._follow(name, table, commit)
@@ -394,6 +401,13 @@ class Commits:
         if not adds and not removes:
             return
         for attempt in range(1, _ATTEMPTS + 1):
+            if table.lacks(removes):
+                raise SafetyRefusal(
+                    f"another program replaced files of table {name} before commit {commit.number} was "
+                    "complete: each of their rows would be there twice",
+                    hint=f"restore the last version of {name} that has {NUMBER_KEY} in its history "
+                    "(DeltaTable.restore), and run again",
+                )
             self._begin(f"warehouse.follow.{name}")
             try:
                 table.commit(commit.number, adds, removes)

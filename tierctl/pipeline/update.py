@@ -110,14 +110,14 @@ class Pipeline:
         """Hold the lock of the warehouse during the block, and first complete its last commit.
 
         Raise LockedError if another pipeline holds the lock, SafetyRefusal if the warehouse belongs to
-        another topic, and UsageError if the folder has other content.
+        another topic, UsageError if the folder has other content, and as `open_topic` for a complete topic.
         """
         require_deltalake()
         # It imports deltalake, which is optional, and not needed on executors.
         from tierctl.pipeline.commits import Commits, require_same_topic
 
         warehouse = self.warehouse.open()
-        with closing(open_topic(self.location)) as topic, warehouse.held():
+        with closing(open_topic(self.location, complete=True)) as topic, warehouse.held():
             commits = Commits(warehouse, self.effect)
             commits.begin()
             latest = commits.latest()
@@ -249,7 +249,8 @@ class PipelineRun:
             number=job.number,
             committed_ms=job.now_ms,
             tierctl=tierctl.__version__,
-            topic_id=_topic_id(self._topic),
+            # A copy of the topic may lack its id.
+            topic_id=_topic_id(self._topic) or before.topic_id,
             metadata_partitions=self._topic.partition_count,
             buckets=job.bucket_count,
             query=before.query if batch is None else batch.query,
@@ -413,7 +414,8 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
     query = (
         stream.writeStream.foreachBatch(batches.commit_batch)
         .trigger(**trigger)
-        .option("checkpointLocation", batches.checkpoint.as_uri())
+        # Not `as_uri`: Hadoop's paths take escapes as they are written.
+        .option("checkpointLocation", f"file://{batches.checkpoint}")
         .start()
     )
     try:
