@@ -99,7 +99,7 @@ def events_before(
     spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
 ) -> DataFrame:
     """Return the events before `ends`, which were read before: the topic may have grown since."""
-    events = metadata_events(spark, location.uri, columns=columns, **_options(location))
+    events = metadata_events(spark, location.uri, columns=columns, **options_of(location))
     known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
     return events.where(f"CASE metadata_partition {known} ELSE false END")
 
@@ -110,16 +110,18 @@ def metadata_stream(
     """Return the stream of the events from the offsets `starts` on; events that are gone are left out."""
     register_sources(spark)
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
-    options = {"metadata": location.uri, "fail_on_data_loss": "false", **_options(location)}
+    options = {"metadata": location.uri, "fail_on_data_loss": "false", **options_of(location)}
     begins = json.dumps({str(number): at for number, at in starts.items()})
     stream = spark.readStream.format("remote_log_metadata").schema(schema).options(**options)
     return stream.option("starting_offsets", begins).load()
 
 
-def _options(location: TopicLocation) -> dict[str, str]:
+def options_of(location: TopicLocation) -> dict[str, str]:
     """Return the options of `remote_log_metadata` with which executors read as this process does."""
     files = {"command_config": location.command_config, "broker_config": location.broker_config}
-    given = {name: str(path) for name, path in files.items() if path}
+    given = {name: path for name, path in files.items() if path}
+    if location.log_dirs:
+        given["log_dir"] = ",".join(location.log_dirs)
     return {"limit_factor": str(limits().factor), **given}
 
 

@@ -6,6 +6,7 @@ metadata            kafka://host:port[,...], or a folder with __remote_log_metad
                     s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
 command_config      Kafka's client properties file, which executors read under the same path
 broker_config       a broker's server.properties, which executors read under the same path
+log_dir             the broker's other log directories, separated by commas, if it has several
 topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out
@@ -32,6 +33,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -178,7 +180,7 @@ _NARROWING: dict[str, Callable[[Given, str], Sequence[Any]]] = {
     "metadata_partition": Given.numbers,
 }
 _NAMES = (
-    *("metadata", "path", "command_config", "broker_config", *_NARROWING, "records_per_task"),
+    *("metadata", "path", "command_config", "broker_config", "log_dir", *_NARROWING, "records_per_task"),
     *("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss", "limit_factor"),
 )
 
@@ -210,6 +212,7 @@ class MetadataOptions:
                 uri,
                 command_config=given.path("command_config"),
                 broker_config=given.path("broker_config"),
+                log_dirs=tuple(map(Path, given.several("log_dir"))),
             ),
             predicates=tuple(
                 Predicate(name, "in", tuple(values)) for name, values in narrowed.items() if values

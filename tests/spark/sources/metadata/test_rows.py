@@ -4,6 +4,7 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
+from tierctl.spark.frames import options_of
 from tierctl.spark.sources.metadata_splits import Predicate, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
@@ -61,6 +64,15 @@ def test_rows_of_the_vectors_are_their_fields(dialect: str, tmp_path: Path) -> N
     for row, vector in zip(found, known, strict=True):
         printed = as_json(row)
         assert {name: printed[name] for name in vector["fields"]} == vector["fields"]
+
+
+def test_executors_open_the_topic_that_the_driver_opened(tmp_path: Path) -> None:
+    """A broker may have its metadata partitions in several log directories."""
+    location = TopicLocation(
+        uri=tmp_path.as_uri(), command_config="/c", broker_config="/b", log_dirs=("/disk1", "/disk2")
+    )
+    given = MetadataOptions.of({"metadata": location.uri, **options_of(location)})
+    assert replace(given.location, option=location.option) == location
 
 
 GOOD = [encode(started(number)) for number in range(6)]
