@@ -187,7 +187,8 @@ class _Submission:
             )
         for word in request.command:
             name, equals, value = word.partition("=")
-            if is_credential("", word) or (equals and is_credential(name, value)):
+            is_file = name == "--aiven-private-key"
+            if is_credential("", word) or (equals and not is_file and is_credential(name, value)):
                 raise UsageError(
                     f"{name if equals else 'an argument'}: a command line must not contain credentials",
                     hint="put them in a file, a profile, or the environment of the driver",

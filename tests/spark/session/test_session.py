@@ -275,6 +275,12 @@ def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (error.message, error.exit_code) == ("no Spark master answers at spark://h:1", 5)
 
 
+def test_how_to_see_the_log_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """-v alone does not show it."""
+    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", list)
+    assert engine_error(RuntimeError("x"), None).hint == "see -vv for Spark's own log"
+
+
 def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
     """Return the progress that was reported for two tasks while they ran."""
     heard: list[tuple[int, int]] = []

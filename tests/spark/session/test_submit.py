@@ -152,6 +152,12 @@ def test_what_is_refused(args: tuple[str, ...], message: str, tmp_path: Path) ->
     assert not (tmp_path / "new").exists()
 
 
+def test_a_file_with_a_key_is_no_credential(tmp_path: Path) -> None:
+    key = ("--aiven-private-key=k1=/keys/k1.pem", "--metadata", "kafka://h:1", "--remote", "s3://b/t")
+    line = line_of(tmp_path, "--master", "yarn", "--no-check", "--", "fetch", "--topic", "orders", *key)
+    assert key[0] in line
+
+
 def test_the_command_has_the_profile_of_the_line(tmp_path: Path) -> None:
     file = tmp_path / "tierctl.toml"
     file.write_text('[profiles.staging]\nmetadata = "/m"\n')
@@ -342,6 +348,8 @@ def test_a_profile_for_spark_does_not_disturb_runs_without_it(tmp_path: Path) ->
         ("spark.kubernetes.authenticate.driver.oauthToken", "0pen-sesame", True),
         ("spark.hadoop.google.cloud.auth.service.account.private.key.id", "0pen-sesame", True),
         ("spark.executor.extraJavaOptions", "-Djavax.net.ssl.trustStorePassword=x", True),
+        ("spark.executor.extraJavaOptions", "-Dfs.s3a.secret.key=x", True),
+        ("spark.executor.extraJavaOptions", "-Dfs.azure.account.key.a.dfs.core.windows.net=x", True),
         ("spark.executorEnv.HTTPS_PROXY", "http://me:word@proxy:3128", True),
         ("spark.executorEnv.FOO", "AKIAIOSFODNN7EXAMPLE", True),
         ("spark.kubernetes.authenticate.driver.oauthTokenFile", "/var/run/token", False),

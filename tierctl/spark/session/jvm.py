@@ -47,7 +47,7 @@ _POINTS_TO_A_FILE = re.compile(r"(file|path|dir|location|store|provider|class|na
 # The values of these settings are names of Kubernetes secrets, not the secrets themselves.
 _IS_NAMED_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 _IN_A_VALUE = re.compile(
-    r"(secret|passw(or)?d|token|access[._-]?key)\w*\s*[=:]|\bAKIA[0-9A-Z]{16}\b|://[^/@\s]+:[^/@\s]+@",
+    r"(secret([._-]?key)?|passw(or)?d|token|access[._-]?key|account[._-]?key[\w.-]*)\w*\s*[=:]|\bAKIA[0-9A-Z]{16}\b|://[^/@\s]+:[^/@\s]+@",
     re.IGNORECASE,
 )
 _HINT = (
@@ -249,7 +249,7 @@ def _did_not_start(lines: deque[str]) -> UsageError | EngineError:
     # Java prints its message first, then the start script prints its own.
     printed = [line for line in lines if line.strip() and not line.startswith(("WARNING:", "\tat "))]
     return EngineError(
-        f"Spark's JVM did not start: {printed[0] if printed else 'it printed nothing'}", hint="see -v"
+        f"Spark's JVM did not start: {printed[0] if printed else 'it printed nothing'}", hint="see -vv"
     )
 
 
@@ -352,7 +352,7 @@ def engine_error(error: Exception, master: str | None) -> TierctlError:
     hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     if hint is None and errors:
         hint = f"Spark's last error: {errors[-1][:_LENGTH_MAX]}"
-    return EngineError(f"Spark{where} failed: {cause(text)}", hint=hint or "see -v for Spark's own log")
+    return EngineError(f"Spark{where} failed: {cause(text)}", hint=hint or "see -vv for Spark's own log")
 
 
 def cause(text: str) -> str:
