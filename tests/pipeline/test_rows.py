@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
-from tierctl.pipeline import tables
-from tierctl.pipeline.tables import PARTITION_SCHEMA, groups_of, partition_batch
+from tierctl.pipeline.tables import PARTITION_SCHEMA, PartitionGroup, partition_batch
 from tierctl.spark.fold_rows import (
     SEGMENTS,
     batch_of_columns,
@@ -57,9 +56,9 @@ def partitions_of(state: TierState) -> pa.Table:
     """Return the rows of the table `partitions`."""
     rows = [PARTITION_SCHEMA.empty_table()]
     for number, table in state.tables.items():
-        for group in groups_of(table, [part for part in state if part.table is table]):
-            batch = partition_batch(group, group.in_order(), number, NOW_MS)
-            rows.append(pa.Table.from_batches([batch]))
+        group = PartitionGroup.of(table, [part for part in state if part.table is table])
+        batch = partition_batch(group, group.in_order(), number, NOW_MS)
+        rows.append(pa.Table.from_batches([batch]))
     return pa.concat_tables(rows)
 
 
@@ -83,15 +82,12 @@ def by_epoch(part: PartitionState) -> tuple[dict[int, int], dict[int, int]]:
     return highest, {epoch: size for epoch, size in sizes.items() if size}
 
 
-@pytest.mark.parametrize("group_rows", [1, 5, 1000])
 @examples(40)
 @given(st.lists(st.one_of(regular_histories(8), regular_histories(8), histories(6)), min_size=1, max_size=4))
-def test_tables_have_what_caches_answer(group_rows: int, lives: list[list[MetadataEvent]]) -> None:
+def test_tables_have_what_caches_answer(lives: list[list[MetadataEvent]]) -> None:
     events = [of_partition(number, e) for number, life in enumerate(lives) for e in life if encodable(e)]
     state = folded(values_of(events))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "GROUP_ROWS", group_rows)
-        rows = partitions_of(state).to_pylist()
+    rows = partitions_of(state).to_pylist()
     assert len(rows) == len(state.partitions)
     for part in state:
         whose = part.topic_id_partition

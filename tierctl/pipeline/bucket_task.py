@@ -29,9 +29,9 @@ from tierctl.pipeline.tables import (
     BATCH,
     STORED,
     AnomalyRow,
+    PartitionGroup,
     anomaly_table,
     due_time,
-    groups_of,
     partition_batch,
 )
 from tierctl.pipeline.warehouse import (
@@ -240,7 +240,8 @@ class _Bucket:
             is_changed = _changed(table, self._known.last_offsets.get(number))
             parts = [p for p in all_parts if p.table is table and is_changed[p.number]]
             has_changed = has_changed or bool(parts)
-            for group in groups_of(table, parts):
+            if parts:
+                group = PartitionGroup.of(table, parts)
                 in_order = group.in_order()
                 rows.append(partition_batch(group, in_order, number, self._job.now_ms))
                 findings = group.findings(in_order, self._job.now_ms)

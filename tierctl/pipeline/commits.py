@@ -132,11 +132,6 @@ class LakeTable:
         """Return the number of the pipeline's last commit in this table; 0 before the first."""
         return self.opened.transaction_version(APP_ID) or 0
 
-    def has_batch(self, query: str, batch: int) -> bool:
-        """Return whether the table has a batch of a stream."""
-        found = self.opened.transaction_version(query)
-        return found is not None and found >= batch
-
     def paths(self) -> dict[int, list[str]]:
         """Return the paths of the table's files by bucket; all are in bucket 0 of a table that has none."""
         files = _arrow(self.opened.get_add_actions(flatten=True))
@@ -331,10 +326,6 @@ class Commits:
     def latest(self) -> Commit:
         """Return the last commit; its number is 0 before the first."""
         return latest_commit(self._commits)
-
-    def has_batch(self, query: str, batch: int) -> bool:
-        """Return whether a batch of a stream was committed."""
-        return self._commits.has_batch(query, batch)
 
     def files(self, table: str) -> dict[int, list[str]]:
         """Return the paths of the files of a table by bucket."""

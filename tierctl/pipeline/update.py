@@ -172,8 +172,8 @@ class PipelineRun:
         return not is_known or bool(self._due(now_ms) or self._cuts(self.latest.ends) or self.missing())
 
     def has_batch(self, batch: Batch) -> bool:
-        """Return whether a batch of a stream was committed."""
-        return self._commits.has_batch(batch.query, batch.number)
+        """Return whether a batch of the stream was committed that made the last commit of a stream."""
+        return self.latest.query == batch.query and self.latest.batch >= batch.number
 
     def step(
         self, fold: FoldBuckets, ends: Mapping[int, int] | None = None, batch: Batch | None = None

@@ -277,24 +277,11 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 def write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write the batches to a Parquet file and return the number of rows."""
-    rows = 0
+    rows = pa.Table.from_batches(batches, schema)
     with parquet_writer(path, schema) as writer:
-        for table in _gathered(batches):
-            writer.write_table(table, ROW_GROUP_ROWS)
-            rows += table.num_rows
-    return rows
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine batches into tables of at least ROW_GROUP_ROWS rows."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+        writer.write_table(rows, ROW_GROUP_ROWS)
+    count: int = rows.num_rows
+    return count
 
 
 def stored_file(store: ObjectStore, path: Path, table: str, bucket: int, name: str) -> TableFile:

@@ -19,7 +19,7 @@ from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
 from tierctl.spark.executors.task import dumps
-from tierctl.spark.sources.metadata_splits import EPOCH, plain_column
+from tierctl.spark.sources.metadata_splits import COLUMNS, EPOCH, plain_column
 from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
 from tierctl.state.queries import EpochPairs, LiveSegments
 from tierctl.state.stored_rows import LISTINGS, listings_of, table_of_rows
@@ -30,28 +30,13 @@ from tierctl.wire.arrays import Int64s, are_given, array_of, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents
 
-SEGMENTS: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("segment_id", pa.string()),
-        ("start_offset", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("broker_id", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("max_timestamp_ms", pa.int64()),
-        ("event_timestamp_ms", pa.int64()),
-        ("segment_leader_epochs", pa.list_(pa.field("element", EPOCH))),
-        ("segment_size_in_bytes", pa.int32()),
-        ("custom_metadata", pa.binary()),
-        ("state", pa.string()),
-        ("txn_index_empty", pa.bool_()),
-        ("metadata_partition", pa.int32()),
-        ("metadata_offset", pa.int64()),
-        ("listings", LISTINGS),
-    ]
+_OF_SEGMENT: Final = (
+    *("topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "broker_id"),
+    *("leader_epoch", "max_timestamp_ms", "event_timestamp_ms", "segment_leader_epochs"),
+    *("segment_size_in_bytes", "custom_metadata", "state", "txn_index_empty"),
+    *("metadata_partition", "metadata_offset"),
 )
+SEGMENTS: Final = pa.schema([*map(COLUMNS.field, _OF_SEGMENT), pa.field("listings", LISTINGS)])
 """The columns of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`.
 
 `metadata_offset` is that of the event that changed the segment last.
@@ -59,27 +44,20 @@ SEGMENTS: Final = pa.schema(
 
 PARTITIONS: Final = pa.schema(
     [
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("delete_state", pa.string()),
-        ("metadata_partition", pa.int32()),
-        ("last_event_offset", pa.int64()),
+        *map(COLUMNS.field, ("topic", "topic_id", "partition")),
+        pa.field("delete_state", pa.string()),
+        COLUMNS.field("metadata_partition"),
+        pa.field("last_event_offset", pa.int64()),
     ]
 )
 """The columns of user partitions: the state of their deletion, null without one, and their last event."""
 
 OUTCOMES: Final = pa.schema(
     [
-        ("metadata_partition", pa.int32()),
-        ("metadata_offset", pa.int64()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("segment_id", pa.string()),
-        ("state", pa.string()),
-        ("outcome", pa.string()),
-        ("error", pa.string()),
+        *map(COLUMNS.field, ("metadata_partition", "metadata_offset", "topic", "topic_id", "partition")),
+        *map(COLUMNS.field, ("segment_id", "state")),
+        pa.field("outcome", pa.string()),
+        COLUMNS.field("error"),
     ]
 )
 """The columns of outcomes. `state` is the one that the event states, and `outcome` is one of
@@ -341,8 +319,12 @@ def _lists(pairs: EpochPairs) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), values, type=kind)
 
 
-def batch_of_columns(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema`, those that are missing with null in all rows."""
+def batch_of_columns(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of `schema`, arrays or lists; those that are missing with null in all rows."""
     count = len(next(iter(columns.values())))
-    arrays = [columns[each.name] if each.name in columns else pa.nulls(count, each.type) for each in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def array(of: pa.Field) -> pa.Array:
+        column = columns[of.name] if of.name in columns else pa.nulls(count, of.type)
+        return column if isinstance(column, pa.Array) else pa.array(column, of.type)
+
+    return pa.RecordBatch.from_arrays(list(map(array, schema)), schema=schema)
