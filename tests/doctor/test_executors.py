@@ -20,7 +20,7 @@ from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
 from tierctl.model.choices import Severity
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import decoded_result, dumps
+from tierctl.spark.executors.task import decoded, dumps
 from tierctl.spark.inspection import Sources, executor_facts, reach_sources
 from tierctl.storage.open_tier import TierSpec
 
@@ -75,7 +75,7 @@ def test_space_of_executors(tasks: list[ExecutorFacts], severity: Severity, foun
 
 def test_this_process_as_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = executor_facts()
-    assert decoded_result(dumps(facts)) == facts
+    assert decoded(dumps(facts), object) == facts
     assert (facts.versions, facts.scratch_error) == (Versions.here(), None)
     assert facts.free_bytes > 0
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
@@ -148,4 +148,4 @@ def require(found: str | TierctlError, message: str | None, text: str) -> None:
     assert isinstance(found, TierctlError)
     assert message in found.message
     assert "shared file system" in (found.hint or "")
-    assert decoded_result(dumps(found)).message == found.message
+    assert decoded(dumps(found), TierctlError).message == found.message

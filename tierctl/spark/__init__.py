@@ -16,8 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tierctl.spark.fold_rows import FOLDED
     from tierctl.spark.frames import (
         KnownState,
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
         fold_segments,
         metadata_events,
         partition_sizes,
+        register,
     )
 
 __all__ = [
@@ -45,15 +44,3 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("tierctl.spark.frames"), name)
-
-
-def register(spark: SparkSession) -> None:
-    """Register the formats `remote_log_metadata` and `remote_log` with a session, of Spark Connect as well.
-
-    This tierctl is sent to the Python workers, as the commands do; the packages that it needs must be there
-    (tierctl-spark(7) says how to send them). The call sets spark.sql.python.filterPushdown.enabled.
-    """
-    # Imported here, because the sources need PySpark, and `tierctl --help` must work without it.
-    from tierctl.spark.frames import ship_and_register
-
-    ship_and_register(spark)

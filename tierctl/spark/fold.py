@@ -9,6 +9,7 @@ from contextlib import chdir
 from dataclasses import replace
 from datetime import date
 from functools import cache, partial
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -21,7 +22,7 @@ from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
 from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import decoded_result, fold_in_worker, shared_topic
+from tierctl.spark.executors.task import decoded, fold_in_worker, shared_topic
 from tierctl.spark.executors.transport import (
     LEAST_EVENTS,
     Executors,
@@ -35,6 +36,7 @@ from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
 
 _FIRST_DAY = date(1970, 1, 1)
+_end = itemgetter(1)
 TASK_EVENTS_MAX = 20_000_000
 """The events of a larger metadata partition are distributed by user partition, if only sizes are wanted.
 
@@ -66,7 +68,7 @@ class SparkFold:
             yield FoldResult(metadata_partitions=(), state=TierState(), answers=list(answers))
             return
         fold = partial(_folded, *place, question)
-        yield from self._executors.run(fold, plain, cost=_events, min_task_cost=LEAST_EVENTS)
+        yield from self._executors.run(fold, plain, cost=attrgetter("unread"), min_task_cost=LEAST_EVENTS)
 
     def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
         """Return the sizes of user partitions, which Spark sums up: only these come to the driver.
@@ -108,7 +110,7 @@ def fold_in_shares(
     describe_jobs(spark, executors.titled("folding the metadata topic"))
     with failures(None), progress(spark, "reading"):
         for row in folded_shares(events, shares, partition_count).toLocalIterator(prefetchPartitions=True):
-            piece = decoded_result(bytes(row["data"]))
+            piece: Any = decoded(bytes(row["data"]), object)
             if piece is None:
                 raise UnusableRecordError
             yield row["share"], piece
@@ -122,10 +124,6 @@ def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> 
         add_sizes(state, each.metadata_partition, rows[each.metadata_partition])
     numbers = tuple(each.metadata_partition for each in task.ranges)
     return FoldResult(metadata_partitions=numbers, state=state)
-
-
-def _events(task: FoldTask) -> int:
-    return task.unread
 
 
 def _folded(location: TopicLocation, job: str, question: Question | None, task: FoldTask) -> FoldResult:
@@ -283,7 +281,3 @@ def newest_events(
 def _recent_writers(since_ms: int, topic: MetadataTopic, span: tuple[int, int, int]) -> dict[int, int]:
     number, end, begin = span
     return recent_writers(topic, number, begin, end, since_ms)
-
-
-def _end(span: tuple[int, ...]) -> int:
-    return span[1]

@@ -81,14 +81,18 @@ def metadata_events(
     return reader.options(metadata=metadata, **options).load()
 
 
-def ship_and_register(spark: SparkSession) -> None:
-    """Send this package to the session's workers, and register the data sources."""
+def register(spark: SparkSession) -> None:
+    """Register the formats `remote_log_metadata` and `remote_log` with a session, of Spark Connect as well.
+
+    This tierctl is sent to the Python workers, as the commands do; the packages that it needs must be there
+    (tierctl-spark(7) says how to send them). The call sets spark.sql.python.filterPushdown.enabled.
+    """
     ship(spark)
     register_sources(spark)
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Register the data sources with a session; see `tierctl.spark.register`."""
+    """Register the data sources with a session whose workers have tierctl."""
     # The setting is off by default, and Spark refuses a source that accepts filters while it is off.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (RemoteLogMetadataSource, RemoteLogSource):

@@ -315,7 +315,7 @@ def test_errors_come_back_as_what_they_were(kind: type[TierctlError]) -> None:
     if kind is CustomMetadataTooLarge:
         facts |= {"size_bytes": 200, "limit_bytes": 128}
     error = kind("what happened", **facts)
-    found = task.with_host(task.decoded_error(task.dumps(error)), "h1")
+    found = task.with_host(task.decoded(task.dumps(error), TierctlError), "h1")
     assert (type(found), found.message, found.exit_code) == (kind, error.message, error.exit_code)
     assert found.hint == "free space; on executor h1"
     assert {**vars(found), "hint": ""} == {**vars(error), "hint": ""}

@@ -79,7 +79,7 @@ def test_large_values_are_sent_compressed(size_bytes: int) -> None:
 def test_a_damaged_compressed_value_is_an_error(end: int) -> None:
     data = task.dumps(array("q", range(100_000)))
     with pytest.raises(EngineError, match="cannot be decoded"):
-        task.decoded_result(data[:end])
+        task.decoded(data[:end], object)
 
 
 def test_a_hostile_value_is_not_decoded_from_a_compressed_one() -> None:

@@ -126,7 +126,8 @@ def _one_after_another(
     """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
     width = 2 * executors.slots
     splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
-    jobs = _growing(splits, width) if is_short else _even(splits, width)
+    most = width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN if is_short else width
+    jobs = _growing(splits, 1 if is_short else width, most)
 
     def pages_of(stopped: Stopped, job: Sequence[MetadataSplit]) -> list[Page]:
         function = partial(render_split, rendering)
@@ -137,17 +138,12 @@ def _one_after_another(
         yield from pages
 
 
-def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
-    for first in range(0, len(splits), width):
-        yield splits[first : first + width]
-
-
-def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
-    """Yield one split, then twice as many as before, up to the number that keeps all executors busy."""
-    left, count = iter(splits), 1
+def _growing(splits: Sequence[MetadataSplit], count: int, most: int) -> Iterator[Sequence[MetadataSplit]]:
+    """Yield `count` splits, then twice as many as before, up to `most`, which keep all executors busy."""
+    left = iter(splits)
     while job := list(islice(left, count)):
         yield job
-        count = min(2 * count, width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN)
+        count = min(2 * count, most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ from tierctl.wire.primitives import limits, use_limit_factor
 
 if TYPE_CHECKING:
     from pyspark import TaskContext
+
+T = TypeVar("T")
 
 # Encode results and errors on executors, and decode them on the driver without running foreign code.
 #
@@ -113,39 +115,28 @@ def loads(data: bytes) -> Any:
     return _RestrictedUnpickler(io.BytesIO(data)).load()
 
 
-def decoded_result(data: bytes) -> Any:
-    """Return the result of an executor; raise EngineError if it cannot be decoded."""
+def decoded(data: bytes, kind: type[T]) -> T:
+    """Return what an executor sent; raise EngineError if it cannot be decoded, or is not of the `kind`."""
     try:
-        return loads(data)
+        found = loads(data)
     except _DECODING_ERRORS as e:
         raise EngineError(
             f"the result of an executor cannot be decoded: {e}",
             hint="check that executors have the same version of tierctl",
         ) from e
-
-
-def decoded_error(data: bytes) -> TierctlError:
-    """Return the error that a function raised on an executor; raise EngineError if it cannot be decoded."""
-    error = decoded_result(data)
-    if isinstance(error, TierctlError):
-        return error
-    raise EngineError(f"the error of an executor cannot be decoded: it is of type {type(error).__name__}")
+    if not isinstance(found, kind):
+        raise EngineError(
+            f"the result of an executor cannot be decoded: it is of type {type(found).__name__}"
+        )
+    return found
 
 
 def decoded_outcome(data: bytes, *, is_error: bool) -> tuple[Any, TierctlError | None]:
     """Return the result of an executor and None, or None and its error, also if it cannot be decoded."""
     try:
-        return (None, decoded_error(data)) if is_error else (decoded_result(data), None)
+        return (None, decoded(data, TierctlError)) if is_error else (decoded(data, object), None)
     except EngineError as e:
         return None, e
-
-
-def decoded_transfers(data: bytes) -> Transfers:
-    """Return the transfers that an executor reported; raise EngineError if they can't be decoded."""
-    found = decoded_result(data)
-    if isinstance(found, Transfers):
-        return found
-    raise EngineError(f"the data of an executor cannot be decoded: it is of type {type(found).__name__}")
 
 
 def with_host(error: TierctlError, host: str) -> TierctlError:
@@ -248,7 +239,7 @@ def shared_cluster(location: TopicLocation, job: str) -> Cluster:
 
 # The part of the transport that runs on executors: apply a function to each input of a task.
 #
-# Inputs arrive pickled, one row per task. Results leave as rows of RESULTS, encoded by `serialization`.
+# Inputs arrive pickled, one row per task. Results leave as rows of RESULTS, encoded by `dumps`.
 
 SLICE_BYTES = 8 << 20
 """A larger result is split over several rows of at most this size, because Arrow limits the size of a row."""
@@ -276,11 +267,6 @@ is True if an earlier attempt may have processed the input, and may still be run
 number that the function reported; it is 0 in all rows of an input except the first. `transfers` has the
 encoded `Transfers` of the process since the previous row, or null.
 """
-RESULTS_DDL = (
-    "number INT, is_error BOOLEAN, is_retried BOOLEAN, processed_bytes BIGINT, host STRING, "
-    "transfers BINARY, data BINARY"
-)
-
 Advance = Callable[[int], None]
 
 

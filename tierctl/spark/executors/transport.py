@@ -25,13 +25,13 @@ import tierctl
 from tierctl.errors import EngineError, ExitCode, TierctlError, UsageError
 from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
-    RESULTS_DDL,
+    RESULTS,
     TASKS,
     DivideTask,
     Opened,
     SparkTask,
+    decoded,
     decoded_outcome,
-    decoded_transfers,
     gathered,
     plain,
     with_host,
@@ -217,13 +217,7 @@ def _polled(session: SparkSession, on_tasks: OnTasks, every_s: float) -> Iterato
                 if stages:
                     on_tasks(*_sum(stages.values()))
 
-    with _thread(poll, is_over):
-        yield
-
-
-@contextmanager
-def _thread(target: Callable[[], None], is_over: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(target=target, name="spark-progress", daemon=True)
+    thread = threading.Thread(target=poll, name="spark-progress", daemon=True)
     thread.start()
     try:
         yield
@@ -397,7 +391,7 @@ class Executors:
         """Yield the result of `function` for each input, in the order of `inputs`.
 
         Spark may call `function` twice for an input, so it must only read. It must be importable by name, and
-        its results must be of the classes that `serialization` decodes. Inputs are combined into tasks of
+        its results must be of the classes that `task.loads` decodes. Inputs are combined into tasks of
         about equal cost, and of at least `min_task_cost`. Raise the TierctlError that `function` raised when
         its input is reached, and EngineError if the job fails or is cancelled because `stopped` returned
         True. All results are in memory before the first is yielded.
@@ -491,10 +485,14 @@ class Executors:
         what: str,
     ) -> pa.Table:
         """Return the rows of RESULTS that `runner` yields for the tasks of `frame`."""
+        # Imported here, because a driver without PySpark also imports this module.
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        frame = frame.mapInArrow(runner, from_arrow_schema(RESULTS))
         with nullcontext() if title is None else progress(self.session, title):
-            results = collect(frame.mapInArrow(runner, RESULTS_DDL), stopped=stopped, title=self.titled(what))
+            results = collect(frame, stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
-            self.on_transfers(decoded_transfers(transfers))
+            self.on_transfers(decoded(transfers, Transfers))
         return results
 
 
