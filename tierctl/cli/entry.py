@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, Never
@@ -19,7 +18,6 @@ from typing import Any, Never
 import typer
 from typer.main import get_command
 
-import tierctl
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, Root, leaves
 from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_parameters
@@ -330,7 +328,6 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
     return code
 
 
-_PACKAGE = Path(tierctl.__file__).parent
 _ENDLESS = frozenset({"--follow", "-f", "--watch"})
 _WHAT_WAS_CHANGED = {
     "pipeline run": "the next run continues after the last commit",
@@ -411,10 +408,10 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
 
 def _place_of(error: BaseException) -> str:
     """Return the last lines of code, of tierctl and of all modules, before an internal error."""
-    lines = [(Path(frame.f_code.co_filename), number) for frame, number in walk_tb(error.__traceback__)]
-    own = [(path, number) for path, number in lines if path.is_relative_to(_PACKAGE)]
+    lines = [(str(frame.f_globals.get("__name__")), number) for frame, number in walk_tb(error.__traceback__)]
+    own = [(module, number) for module, number in lines if module.startswith("tierctl.")]
     shown = dict.fromkeys([*own[-1:], *lines[-1:]])
-    return ", ".join(f"{path.parent.name}/{path.name} line {number}" for path, number in shown)
+    return ", ".join(f"{module} line {number}" for module, number in shown)
 
 
 def _file_error_code(error: OSError) -> ExitCode:
