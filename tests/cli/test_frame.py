@@ -273,6 +273,4 @@ def test_an_internal_error_names_the_line_of_code(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(commands, "show_config", fail)
     ran = tierctl("config", "show")
     assert ran.code == 1
-    assert re.search(
-        r"AssertionError \(tierctl.cli.config line \d+, tests.cli.test_frame line \d+\)", ran.err
-    )
+    assert re.search(r"AssertionError \(tierctl.cli.config line \d+, tests.cli.test_frame line", ran.err)
