@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ from tierctl.report.table import bytes_text
 from tierctl.storage.stores.base import RemoteObject
 
 if TYPE_CHECKING:
-    from tierctl.apply.signing import SigningKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 
@@ -248,6 +248,57 @@ def _searched(
 
 FORMAT = "tierctl-left-out/1"
 _SIGNATURE_SUFFIX = ".sig"
+_KEY_BYTES_MAX = 1 << 16
+_KEY_HINT = "make one: openssl genpkey -algorithm ed25519 -out key.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """An Ed25519 private key, whose signatures OpenSSL verifies (RFC 8032); `repr` omits it."""
+
+    _key: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the key in the PEM file `path`; UsageError if it has no unencrypted Ed25519 private key."""
+        if find_spec("cryptography") is None:
+            raise UsageError(
+                "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
+            )
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            with path.open("rb") as file:
+                key = load_pem_private_key(file.read(_KEY_BYTES_MAX), None)
+        except OSError as e:
+            raise UsageError(f"--sign-with {path} can't be read: {e.strerror}", hint=_KEY_HINT) from None
+        except (ValueError, TypeError, UnsupportedAlgorithm) as e:
+            raise UsageError(
+                f"--sign-with {path}: expected an unencrypted private key in PEM, found none "
+                f"({type(e).__name__})",
+                hint=_KEY_HINT,
+            ) from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise UsageError(
+                f"--sign-with {path}: expected an Ed25519 key, found another kind", hint=_KEY_HINT
+            )
+        return cls(key)
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`, 64 bytes."""
+        return self._key.sign(data)
+
+    def has_signed(self, data: bytes, signature: bytes) -> bool:
+        """Return whether `signature` is that of `data` by this key."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.public_key().verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,12 +405,6 @@ class WithoutKeys:
             )
         path = Path(keys)
         lines = _parsed(path, _text_of(path))
-        if find_spec("cryptography") is None:
-            raise UsageError(
-                "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
-            )
-        from tierctl.apply.signing import SigningKey
-
         key = SigningKey.read(Path(signing_key))
         removal = Removal(digests=frozenset(lines), lists=Path(lists), key=key)
         return cls(file=path, lines=lines, removal=removal)
