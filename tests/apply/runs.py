@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.journal import Journal
 from tierctl.apply.run import Acts, DeleteSegments, run
 from tierctl.apply.run_context import (
     Engine,
@@ -26,6 +25,7 @@ from tierctl.commands.sweep import SweepSegments
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.state_dir import Journal
 from tierctl.model import TopicConfig, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.plan.copy import plan_copy

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.journal import CUSTOM_METADATA_BREACHES, Journal
 from tierctl.errors import CorruptInputError, ExitCode
+from tierctl.metadata.state_dir import CUSTOM_METADATA_BREACHES, Journal
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World, check_durable

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tierctl.apply.journal import Journal
 from tierctl.errors import TierctlError
 from tierctl.locallog import (
     FolderKind,
@@ -14,6 +13,7 @@ from tierctl.locallog import (
     read_log_dirs,
     require_log_dirs,
 )
+from tierctl.metadata.state_dir import Journal
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import SHOWN_MAX, names_text

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from tierctl.apply.journal import Journal
 from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import read_local_logs
@@ -21,6 +20,7 @@ from tierctl.locallog import is_locked, list_partitions
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
+from tierctl.metadata.state_dir import Journal
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid

@@ -11,7 +11,6 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.journal import CustomMetadataBreach
 from tierctl.apply.run import Acts, DeleteSegments
 from tierctl.apply.run_context import Outcome
 from tierctl.commands.change import Change, MutationResult
@@ -31,6 +30,7 @@ from tierctl.commands.request import (
 from tierctl.commands.resources import Resources
 from tierctl.errors import CustomMetadataTooLarge, UsageError
 from tierctl.locallog import with_open_transaction
+from tierctl.metadata.state_dir import CustomMetadataBreach
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
