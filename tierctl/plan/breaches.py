@@ -21,8 +21,7 @@ from tierctl.model import (
 )
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
-from tierctl.plan.limits import Limits
+from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments, Limits
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.lineage import (
