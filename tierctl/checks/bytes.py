@@ -18,8 +18,7 @@ from tierctl.state.lineage import Lineage, OtherEpoch
 from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from tierctl.wire.files.segment_writers import SegmentWriters
+from tierctl.wire.files.indexes import OffsetIndex, SegmentWriters, TimeIndex, TransactionIndex
 
 Int64s = npt.NDArray[np.int64]
 

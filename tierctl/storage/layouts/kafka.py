@@ -48,11 +48,12 @@ from tierctl.wire.files.checkpoints import (
 from tierctl.wire.files.indexes import (
     OffsetIndex,
     OffsetPosition,
+    SegmentTransactions,
+    SegmentWriters,
     TimeIndex,
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.files.segment_writers import SegmentTransactions, SegmentWriters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
