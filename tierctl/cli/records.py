@@ -273,9 +273,8 @@ def build_cache(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
     """Build the flat files of KIP-405 from the metadata topic, one for each user partition.
 
     Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
-    and transaction indexes. A topic of more than 40,000 events becomes flat files in parts, which take about
-    1.5 times its size in the folder for temporary files (TMPDIR). With --engine spark, executors read the
-    metadata topic, and this process writes the files.
+    and transaction indexes. With --engine spark, executors read the metadata topic, and this process writes
+    the files.
     """
     return print_result(ctx, commands.build_cache, request)
 

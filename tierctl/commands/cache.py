@@ -1,7 +1,6 @@
 """`cache`: show, verify, build and compact the cache files of brokers and of KIP-405."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,10 @@ from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_building import (
-    FoldInShares,
     Rewrite,
-    SortedRuns,
-    UnusableRecordError,
     plan_compaction,
     rewrite,
-    run_of,
-    shares_of,
+    write_flat_files,
 )
 from tierctl.metadata.cache_files import (
     FileRows,
@@ -34,7 +29,6 @@ from tierctl.metadata.cache_files import (
     listed_entry_rows,
     remote_index_files,
 )
-from tierctl.metadata.parallel_fold import partition_ranges
 from tierctl.model.events import HeaderForm
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import columns as f
@@ -42,7 +36,6 @@ from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
-from tierctl.state.tier_state import TierState
 from tierctl.wire.files import flatfile
 
 T = TypeVar("T")
@@ -389,68 +382,16 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     """
     request.validate()
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        return _build_flat_files(request, required("--out", request.out), resources)
-
-
-def _examined(resources: Resources) -> tuple[TierState, bool]:
-    """Return the whole state, and whether it is complete; report what is missing or can't be used."""
-    state = resources.metadata().refresh()
-    resources.resolve_selection(part.topic_id_partition for part in state)
-    histories = Histories(resources, remote=lambda: resources.remote)
-    histories.examine(state)
-    return state, not histories.report(state)
-
-
-def _build_flat_files(request: BuildCacheRequest, folder: Path, resources: Resources) -> CacheBuild:
-    """Write flat files, from parts of the state if the metadata topic is large."""
-    is_complete = True
-    with closing(SortedRuns()) as runs:
-        try:
-            is_whole = not _add_in_shares(runs, resources)
-        except UnusableRecordError:
-            runs.clear()
-            is_whole = True
-        if is_whole:
-            state, is_complete = _examined(resources)
-            for piece in run_of(state):
-                runs.add(0, piece)
-        selection = resources.resolve_selection(runs.partitions)
-        if request.on_topics is not None:
-            request.on_topics({partition.topic for partition in runs.partitions})
-        with resources.progress.bar("writing flat files", unit="segments", total=runs.segments) as advance:
-            rows = runs.write(selection, folder, named=request.header is HeaderForm.NAMED, advance=advance)
+        state = resources.metadata().refresh()
+        selection = resources.resolve_selection(part.topic_id_partition for part in state)
+        histories = Histories(resources, remote=lambda: resources.remote)
+        histories.examine(state)
+        is_complete = not histories.report(state)
+        named, total = request.header is HeaderForm.NAMED, sum(part.segment_count for part in state)
+        with resources.progress.bar("writing flat files", unit="segments", total=total) as advance:
+            out = required("--out", request.out)
+            rows = write_flat_files(state, selection, out, named=named, advance=advance)
     return CacheBuild(rows=rows, is_complete=is_complete)
-
-
-def _add_in_shares(runs: SortedRuns, resources: Resources) -> bool:
-    """Fold the metadata topic in shares; return False if it is small, or lost its oldest events.
-
-    With a state directory, which has the state of the events that were read before, return False as well.
-    Raise UnusableRecordError for a record that a broker can't use.
-    """
-    if resources.request.state_dir is not None:
-        return False
-    topic = resources.metadata_topic(quiet=True)
-    ranges = partition_ranges(topic.beginning_offsets(), topic.end_offsets())
-    events = sum(each.end - each.begin for each in ranges)
-    shares = shares_of(events)
-    if shares == 1 or any(each.begin for each in ranges):
-        return False
-    if resources.is_on_spark:
-        ends = {each.metadata_partition: each.end for each in ranges}
-        location, count = resources.metadata_location, topic.partition_count
-        for share, piece in spark_files.fold_in_shares(resources.executors, location, ends, shares, count):
-            runs.add(share, piece)
-        return True
-    with closing(FoldInShares(shares, topic.partition_count)) as fold:
-        with resources.progress.bar("reading metadata", unit="events", total=events) as advance:
-            fold.read(topic, ranges, advance)
-        with resources.progress.bar("folding", unit="segments") as advance:
-            for share in range(shares):
-                for piece in fold.fold(share):
-                    runs.add(share, piece)
-                    advance(len(piece[1]))
-    return True
 
 
 def compact_cache(request: CompactCacheRequest, progress: Progress | None = None) -> CacheCompaction:

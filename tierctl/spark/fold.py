@@ -15,23 +15,19 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata.cache_building import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges, deleted_segment_ids, recent_writers
 from tierctl.metadata.offset_repair import Key, Missing, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
 from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import decoded, fold_in_worker, shared_topic
+from tierctl.spark.executors.task import fold_in_worker, shared_topic
 from tierctl.spark.executors.transport import (
     LEAST_EVENTS,
     Executors,
-    describe_jobs,
     grouped,
-    progress,
 )
 from tierctl.spark.fold_rows import FOLDED
-from tierctl.spark.session.jvm import failures
 from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
 
@@ -90,30 +86,6 @@ class SparkFold:
         for row in rows:
             by_number[row["metadata_partition"]].append(row)
         return [_summed(task, by_number) for task in tasks]
-
-
-def fold_in_shares(
-    executors: Executors,
-    location: TopicLocation,
-    ends: Mapping[int, int],
-    shares: int,
-    partition_count: int,
-) -> Iterator[tuple[int, Piece]]:
-    """Yield the runs of `shares` of the segment ids, each piece with its share: Spark distributes the events.
-
-    Raise UnusableRecordError for a record that a broker can't use, and EngineError if Spark fails.
-    """
-    from tierctl.spark.frames import events_before, folded_shares
-
-    spark = executors.session
-    events = events_before(spark, location, ends, (*FOLDED, "segment_id"))
-    describe_jobs(spark, executors.titled("folding the metadata topic"))
-    with failures(None), progress(spark, "reading"):
-        for row in folded_shares(events, shares, partition_count).toLocalIterator(prefetchPartitions=True):
-            piece: Any = decoded(bytes(row["data"]), object)
-            if piece is None:
-                raise UnusableRecordError
-            yield row["share"], piece
 
 
 def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> FoldResult:

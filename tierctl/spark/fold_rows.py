@@ -14,11 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.metadata.cache_building import Piece, run_of
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
-from tierctl.spark.executors.task import dumps
 from tierctl.spark.sources.metadata_splits import COLUMNS, EPOCH, plain_column
 from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
 from tierctl.state.queries import EpochPairs, LiveSegments
@@ -26,7 +24,7 @@ from tierctl.state.stored_rows import LISTINGS, listings_of, table_of_rows
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
-from tierctl.wire.arrays import Int64s, are_given, array_of, numbers, runs
+from tierctl.wire.arrays import Int64s, are_given, numbers, runs
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents
 
@@ -69,8 +67,6 @@ not_understood   the record can't be read or decoded; `error` says why. Nothing 
 
 Tombstones have no outcome. An error of a whole metadata partition has a row that is not_understood.
 """
-
-SHARE_ROWS: Final = pa.schema([("share", pa.int32()), ("data", pa.binary())])
 
 _OUTCOMES: Final = {ACCEPTED: "accepted", IGNORED: "ignored", REFUSED: "refused"}
 NOT_UNDERSTOOD: Final = "not_understood"
@@ -192,41 +188,6 @@ def by_metadata_partition(rows: pa.Table) -> dict[int, pa.Table]:
     order = np.argsort(keys, kind="stable")
     ordered = rows.take(pa.array(order))
     return {int(keys[order[first]]): ordered.slice(first, end - first) for first, end in runs(keys[order])}
-
-
-def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold batches with the columns FOLDED and `share`, ordered by it; yield SHARE_ROWS.
-
-    Their data are the encoded pieces of the shares' runs, None for a record that a broker can't use.
-    """
-    current, state = -1, TierState()
-    for batch in batches:
-        shares = numbers(batch.column("share"))
-        for first, end in runs(shares):
-            if shares[first] != current:
-                yield from _share_rows(current, run_of(state))
-                current, state = int(shares[first]), TierState()
-                fold = PartitionFold(state, partition_count)
-            own = batch.slice(first, end - first)
-            if own.column("error").null_count < own.num_rows:
-                yield from _share_rows(current, [None])
-                return
-            for chunk in record_chunks(own):
-                fold.fold(chunk)
-            if state.quarantined:
-                yield from _share_rows(current, [None])
-                return
-    yield from _share_rows(current, run_of(state))
-
-
-def _share_rows(share: int, pieces: Iterable[Piece | None]) -> Iterator[pa.RecordBatch]:
-    for piece in pieces:
-        data = dumps(piece)
-        # `pa.array` would import pandas, which takes 40 MB in each worker.
-        ends = np.array([0, len(data)], np.int32)
-        column = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
-        shares = array_of(pa.int32(), np.array([share], np.int32))
-        yield pa.RecordBatch.from_arrays([shares, column], schema=SHARE_ROWS)
 
 
 def _outcomes(

@@ -33,9 +33,7 @@ from tierctl.spark.fold_rows import (
     OUTCOMES,
     PARTITIONS,
     SEGMENTS,
-    SHARE_ROWS,
     Rows,
-    rows_of_shares,
     rows_of_task,
 )
 from tierctl.spark.session.jvm import ship
@@ -197,22 +195,6 @@ def fold_segments(
     rows = events.select(*FOLDED) if known is None else known.before(events.select(*FOLDED))
     spread = rows.repartition("topic_id", "partition")
     return Folded(spread.sortWithinPartitions("metadata_partition", "metadata_offset"), partition_count)
-
-
-def folded_shares(events: DataFrame, shares: int, partition_count: int) -> DataFrame:
-    """Fold `events`, with the columns FOLDED and `segment_id`, in `shares` of the segment ids.
-
-    The columns are those of SHARE_ROWS. So the work of one user partition is that of many tasks.
-    """
-    share = f.pmod(f.xxhash64("segment_id"), f.lit(shares)).cast("int")
-    # What is about a whole user partition belongs to all shares.
-    own = f.when(f.col("segment_id").isNotNull(), f.array(share))
-    every = f.sequence(f.lit(0), f.lit(shares - 1))
-    spread = events.select(*FOLDED, f.explode(f.coalesce(own, every)).alias("share"))
-    ordered = spread.repartition(shares, "share").sortWithinPartitions(
-        "share", "metadata_partition", "metadata_offset"
-    )
-    return ordered.mapInArrow(partial(rows_of_shares, partition_count), from_arrow_schema(SHARE_ROWS))
 
 
 def partition_sizes(segments: DataFrame) -> DataFrame:
