@@ -35,7 +35,7 @@ READ: list[Line] = [
     ("segments", "segments --metadata {root}/before --sizes", "sizes"),
     ("segments", "segments --metadata {root}/before --sizes --by epoch", "epoch-sizes"),
     ("segments", "segments --metadata {root}/before --log-dir {root}/before --offsets", "offsets"),
-    ("segments", "segments --metadata {root}/before --log-dir {root}/after --check", "segment-findings"),
+    ("segments", "segments --metadata {root}/before --log-dir {root}/after --check", "findings"),
     (
         "verify",
         f"verify {TIER} --log-dir {{root}}/after",

@@ -46,10 +46,6 @@ class Where:
 
 CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
     "segments": (lambda w: c.segments(c.SegmentsRequest(**w.topic)), "segments {topic}"),
-    "segment-findings": (
-        lambda w: c.segments(c.SegmentsRequest(**w.topic, log_dir=w.later_logs, check=True)),
-        "segments {topic} --log-dir {later_logs} --check",
-    ),
     "findings": (
         lambda w: c.verify(c.VerifyRequest(**w.tier, log_dir=w.later_logs)),
         "verify {topic} --remote {remote} --log-dir {later_logs}",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.check import CHECKS
+from tierctl.checks.findings import FINDINGS
 from tierctl.commands.config import SETTINGS
 from tierctl.commands.segments import SEGMENTS
-from tierctl.commands.verify.command import FINDINGS
 from tierctl.commands.what_if import WHAT_IF
 from tierctl.read.record_rows import RECORDS
 from tierctl.report import render

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
+from typing import Annotated, TypedDict
 
 from tierctl.checks.check import Check, CheckTable
 from tierctl.errors import CorruptInputError, TierctlError, UnsupportedFormatError
@@ -25,6 +26,8 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.choices import Severity
 from tierctl.model.local import LocalLog
+from tierctl.report import columns as f
+from tierctl.report.columns import JSON_ONLY, Columns, Shown
 
 
 class Needs(StrEnum):
@@ -431,6 +434,37 @@ class Finding:
         if command is not None and self.key and self.check is FindingKind.UNSAFE_COMMITTED_OFFSET:
             return f"{command} {quote(self.key)}"
         return command
+
+
+class ReportedFinding(TypedDict):
+    """A finding, with the action that is advised."""
+
+    severity: Annotated[str, f.SEVERITY, Shown(0)]
+    check: Annotated[str, f.CHECK, Shown(1)]
+    subject: Annotated[str, f.SUBJECT, JSON_ONLY]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str, f.WHY, JSON_ONLY]
+    fix: Annotated[str, f.FIX, Shown(0, in_table=False)]
+    topic: Annotated[str | None, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str | None, f.TOPIC_ID]
+    partition: Annotated[int | None, f.PARTITION, Shown(0)]
+    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
+    start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
+    end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
+    key: Annotated[str | None, f.KEY, Shown(5)]
+
+
+FINDINGS = Columns(
+    ReportedFinding,
+    name="findings",
+    title="Findings of verify",
+    commands="verify, segments --check",
+    noun="problem",
+    word="severity",
+    apart=Severity.INFO,
+    notes=("found", "fix"),
+    subjects={"key": "topic"},
+)
 
 
 def kind_of(error: CorruptInputError, damage: FindingKind) -> FindingKind:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tierctl.checks.check import *
+    from tierctl.checks.findings import *
     from tierctl.commands.apply import *
     from tierctl.commands.cache import *
     from tierctl.commands.change import *
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "tierctl.checks.check": ("CHECKS",),
+    "tierctl.checks.findings": ("FINDINGS",),
     "tierctl.commands.apply": ("ApplyRequest", "apply"),
     "tierctl.commands.cache": (
         "CACHE_CHECKS",
@@ -133,7 +135,7 @@ _PUBLIC = {
     "tierctl.commands.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
     "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
     "tierctl.commands.sweep": ("SweepRequest", "sweep"),
-    "tierctl.commands.verify.command": ("FINDINGS", "VerifyRequest", "finding_kinds", "verify"),
+    "tierctl.commands.verify.command": ("VerifyRequest", "finding_kinds", "verify"),
     "tierctl.commands.what_if": (
         "CHANGE_ROWS",
         "GroupLoss",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tierctl import __version__
-from tierctl.checks.findings import Finding, FindingKind
+from tierctl.checks.findings import FINDINGS, Finding, FindingKind
 from tierctl.commands.copy.command import CopyRequest, explained_copy
 from tierctl.commands.explain import Location
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
@@ -24,7 +24,7 @@ from tierctl.commands.tier_digest import (
     Expirations,
     TierDigest,
 )
-from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
+from tierctl.commands.verify.command import ReadLogs, VerifyRequest, verify
 from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges, read_daily_changes
 from tierctl.metadata.parallel_fold import Kept

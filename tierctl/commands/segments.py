@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
 import typer
 
+from tierctl.checks.findings import FINDINGS, Finding
 from tierctl.commands.histories import read_selected
 from tierctl.commands.request import TIME_FORMS, Request
 from tierctl.commands.resources import Resources
@@ -28,16 +29,12 @@ from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.report import columns as f
-from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
+from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.table import live_topics
 from tierctl.state.tier_state import SegmentSizes, sizes_by_partition
-
-if TYPE_CHECKING:
-    from tierctl.checks.findings import Finding
-
 
 _FIND = "Which segments"
 
@@ -122,7 +119,7 @@ class SegmentsRequest(Request):
     def columns(self) -> Columns:
         """The columns of the rows that answer the request."""
         if self.check:
-            return SEGMENT_FINDINGS
+            return FINDINGS
         if self.offsets:
             return PARTITION_OFFSETS
         if self.sizes:
@@ -268,36 +265,6 @@ PARTITION_OFFSETS = Columns(
 )
 
 
-class SegmentFinding(TypedDict):
-    """A finding about offsets and segments."""
-
-    severity: Annotated[str, f.SEVERITY, Shown(0)]
-    check: Annotated[str, f.CHECK, Shown(1)]
-    subject: Annotated[str, f.SUBJECT, JSON_ONLY]
-    found: Annotated[str, f.FOUND, Shown(0)]
-    why: Annotated[str, f.WHY, JSON_ONLY]
-    fix: Annotated[str, f.FIX, JSON_ONLY]
-    topic: Annotated[str | None, f.TOPIC, Shown(0)]
-    topic_id: Annotated[str | None, f.TOPIC_ID]
-    partition: Annotated[int | None, f.PARTITION, Shown(0)]
-    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
-    start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
-    end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
-    key: Annotated[str | None, f.KEY, JSON_ONLY]
-
-
-SEGMENT_FINDINGS = Columns(
-    SegmentFinding,
-    name="segment-findings",
-    title="Findings about offsets and segments",
-    commands="segments --check",
-    noun="problem",
-    word="severity",
-    apart=Severity.INFO,
-    notes=("found",),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsResult(TableResult):
     """The answer to a `SegmentsRequest`; all rows are of the class that the request asks for."""
@@ -326,13 +293,13 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
 
             findings = find_problems(resources)
             exit_code = _exit_code_of_check(resources, findings)
-            return SegmentsResult(rows=findings, exit_code=exit_code, columns=SEGMENT_FINDINGS)
+            return SegmentsResult(rows=findings, exit_code=exit_code, columns=FINDINGS)
         rows = _rows(resources, request)
         columns = request.columns
         return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
 
 
-SEGMENT_ROWS = (SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS)
+SEGMENT_ROWS = (SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, FINDINGS)
 
 
 def _rows(

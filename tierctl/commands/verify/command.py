@@ -9,13 +9,20 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from secrets import randbelow
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 
 from tierctl.checks.cross_check import Deep, RemoteRunner, Verification
 from tierctl.checks.deep import DeepReads, Sample
-from tierctl.checks.findings import Finding, FindingKind, Needs, damaged_log_ends, unreadable_log
+from tierctl.checks.findings import (
+    FINDINGS,
+    Finding,
+    FindingKind,
+    Needs,
+    damaged_log_ends,
+    unreadable_log,
+)
 from tierctl.checks.metadata import DeletedAmong, DeletedOf, KnownTopics
 from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
@@ -49,9 +56,7 @@ from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
-from tierctl.report import columns as f
 from tierctl.report import prometheus
-from tierctl.report.columns import JSON_ONLY, Columns, Shown
 from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult, TableRows
 from tierctl.report.table import counted, parse_percent
@@ -313,37 +318,6 @@ class Examined:
         if self.objects:
             text += f", {counted(self.objects, 'object')}"
         return f"{text}, {counted(self.log_dirs, 'log directory/log directories')}" if self.log_dirs else text
-
-
-class FindingRow(TypedDict):
-    """A finding, with the action that is advised."""
-
-    severity: Annotated[str, f.SEVERITY, Shown(0)]
-    check: Annotated[str, f.CHECK, Shown(1)]
-    subject: Annotated[str, f.SUBJECT, JSON_ONLY]
-    found: Annotated[str, f.FOUND, Shown(0)]
-    why: Annotated[str, f.WHY, JSON_ONLY]
-    fix: Annotated[str, f.FIX, Shown(0, in_table=False)]
-    topic: Annotated[str | None, f.TOPIC, Shown(0)]
-    topic_id: Annotated[str | None, f.TOPIC_ID]
-    partition: Annotated[int | None, f.PARTITION, Shown(0)]
-    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
-    start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
-    end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
-    key: Annotated[str | None, f.KEY, Shown(5)]
-
-
-FINDINGS = Columns(
-    FindingRow,
-    name="findings",
-    title="Findings of verify",
-    commands="verify",
-    noun="problem",
-    word="severity",
-    apart=Severity.INFO,
-    notes=("found", "fix"),
-    subjects={"key": "topic"},
-)
 
 
 class Findings(Stream[Finding], TableResult):
