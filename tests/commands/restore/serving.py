@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tierctl.errors import MetadataError
 from tierctl.kafka.librdkafka import HeldPositions, NotServedError, ServedRecord
-from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicPartition, Uuid
-from tierctl.model.local import PartitionOffsets, TopicFacts
+from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.local import ClusterLog, PartitionOffsets, TopicFacts
 from tierctl.model.settings.scopes import LATEST, KafkaVersion
 
 from tests.cli.shell import tierctl
@@ -109,6 +109,26 @@ class Cluster:
 
     def partition_offsets(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         return {each: self.offsets[each.topic, each.partition] for each in names}
+
+    def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
+        return list(map(self._log, partitions))
+
+    def _log(self, partition: TopicIdPartition) -> ClusterLog:
+        key = partition.topic, partition.partition
+        offsets = self.offsets[key]
+        local = offsets.local_log_start_offset
+        return ClusterLog(
+            topic_id_partition=partition,
+            leader=1,
+            leader_epochs=self.epochs[key],
+            log_start_offset=offsets.log_start_offset,
+            local_log_start_offset=offsets.log_start_offset if local is None else local,
+            high_watermark=offsets.high_watermark,
+            last_stable_offset=offsets.last_stable_offset,
+            log_end_offset=offsets.high_watermark,
+            latest_tiered_offset=offsets.latest_tiered_offset,
+            local_log_bytes=None,
+        )
 
     def leader_epochs(self, name: TopicPartition) -> tuple[EpochEntry, ...]:
         return self.epochs[name.topic, name.partition]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ from tierctl.commands.restore.inventory import DerivedMetadata, TierSets
 from tierctl.commands.restore.to_log import Until, until_offset
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
-from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
@@ -46,28 +46,12 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, log_start_in_force
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderLog:
-    """What a leader reports of a log, as `log_start_in_force` needs it."""
-
-    leader_epochs: tuple[EpochEntry, ...]
-    log_start_offset: int
-    local_log_start_offset: int
-    log_end_offset: int
-
-    @classmethod
-    def asked(cls, leaders: Cluster | None, name: TopicPartition) -> Self | None:
-        """Return the log of `name` on its leader; None if it can't be asked, which other checks report."""
-        if leaders is None:
-            return None
-        try:
-            found = leaders.partition_offsets([name])[name]
-            epochs = leaders.leader_epochs(name) if found.log_start_offset else ()
-        except TierctlError:
-            return None
-        local = found.local_log_start_offset
-        start = found.log_start_offset
-        return cls(epochs, start, start if local is None else local, found.high_watermark)
+def _on_leader(cluster: Cluster, partition: TopicIdPartition) -> Log | None:
+    """Return a partition's log on its leader; None if it can't be asked, which other checks report."""
+    try:
+        return next(iter(cluster.logs([partition])), None)
+    except TierctlError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +155,8 @@ def _lawful_start(choice: Choice, leader: Log | None) -> int:
     """
     if leader is None or not choice.chain:
         return 0
-    if not leader.leader_epochs or leader.leader_epochs[0].start_offset != leader.log_start_offset:
+    start = leader.log_start_offset
+    if not start or not leader.leader_epochs or leader.leader_epochs[0].start_offset != start:
         return 0
     found = log_start_in_force([leader], DerivedSets([choice.chain], [each for each, _ in choice.left]))
     is_within = found.raised_from is None and found.offset <= choice.chain[-1].end_offset
@@ -355,8 +340,8 @@ class _Run:
                 subject, is_understood = str(naming.name_of(source)), not is_not_understood(why)
                 self.examination.add(fault(_C.OBJECTS, subject, found, is_understood=is_understood))
             elif self._is_expected(naming, source):
-                is_own = cluster is not None and naming.is_same_id(source)
-                leader = LeaderLog.asked(cluster if is_own else None, naming.name_of(source))
+                is_own = naming.is_same_id(source)
+                leader = _on_leader(cluster, source) if cluster is not None and is_own else None
                 log = expected_log(self.resources, readable[source], decision, naming, until, leader=leader)
                 self.logs.append(log)
 
