@@ -128,7 +128,7 @@ def test_the_next_expirations_are_the_first_of_the_plan(rows: Rows, most: int) -
         for asked in (state, elsewhere(state)):
             found = digest_of(asked, new_digest()).expirations
             assert sum(count for count, _ in found.days.values()) == len(due)
-            assert [(*each[:4], each.start_offset) for each in found.next()] == ordered[:most]
+            assert [(each.due_ms, *each[:3], each.start_offset) for each in found.next()] == ordered[:most]
 
 
 TWO = [(PARTITION, 2 * DAY_MS, 100, True), (PARTITION, 0, 100, True)]

@@ -21,6 +21,7 @@ from tierctl.commands.sweep import retention_inputs, summed_up
 from tierctl.commands.tier_digest import (
     EXPIRATIONS_MAX,
     AgeSums,
+    Expiration,
     Expirations,
     TierDigest,
 )
@@ -141,23 +142,6 @@ class DayGrowth:
 REPORT_GROWTH = Columns(
     DayGrowth, name="report-growth", title="Growth by day", commands="report --show growth", noun="row"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expiration:
-    """A segment of the tier that brokers delete next; from `due_ms` on they may."""
-
-    topic: Annotated[str, f.TOPIC, Shown(0)]
-    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
-    partition: Annotated[int, f.PARTITION, Shown(0)]
-    segment_id: Annotated[Uuid, f.SEGMENT_ID, Shown(4)]
-    start_offset: Annotated[int, f.START_OFFSET, Shown(1)]
-    end_offset: Annotated[int, f.END_OFFSET, Shown(2)]
-    segment_size_in_bytes: Annotated[int, f.SEGMENT_SIZE_IN_BYTES, Shown(1)]
-    max_timestamp_ms: Annotated[int, f.MAX_TIMESTAMP_MS, Shown(3)]
-    due_ms: Annotated[
-        int, Field(Kind.TIME, "time from which brokers may delete the segment", "due"), Shown(0)
-    ]
 
 
 REPORT_EXPIRATIONS = Columns(
@@ -335,10 +319,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         topics=topics,
         sizes=tuple(age_rows({Location.TIER: digest.ages, Location.LOCAL: local_ages})),
         growth=tuple(growth_rows(changes, digest.expirations)),
-        expirations=tuple(
-            Expiration(**{name: fact for name, fact in each._asdict().items() if name != "row"})
-            for each in digest.expirations.next()
-        ),
+        expirations=tuple(digest.expirations.next()),
         unknown_segments=changes.unknown_segments,
         undecided=tuple(skip_lines(run.histories.unreported(undecided))),
         stopped=stopped,
@@ -548,7 +529,7 @@ def _content(
         topics=[asdict(row) for row in gathered.topics.rows()],
         sizes=[asdict(row) for row in result.sizes],
         growth=[asdict(row) for row in result.growth],
-        expirations=[asdict(row) for row in result.expirations],
+        expirations=[row_of(row, REPORT_EXPIRATIONS) for row in result.expirations],
         are_all_expirations=len(result.expirations) < EXPIRATIONS_MAX,
         findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
         finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},

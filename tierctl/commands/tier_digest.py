@@ -3,7 +3,8 @@
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from operator import attrgetter
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from tierctl.model import RemoteLogSegmentState, TopicIdPartition, TopicPartitio
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, STOPPED, DecisionColumns
 from tierctl.plan.expiry import PartitionDecisions
 from tierctl.plan.reasons import ReasonKind
+from tierctl.report import columns as f
+from tierctl.report.columns import Field, Kind, Shown
 from tierctl.report.html_lanes import LaneItems, LaneSegments, SegmentKind
 from tierctl.report.html_page import AGES
 from tierctl.state.queries import LiveSegments
@@ -107,19 +110,27 @@ def _empty_sums() -> Int64s:
     return sums
 
 
-class NextExpiration(NamedTuple):
-    """A segment that brokers delete from `due_ms` on; `row` is its place among those of its partition."""
+class Expiration(NamedTuple):
+    """A segment of the tier that brokers delete next; from `due_ms` on they may.
 
-    due_ms: int
-    topic: str
-    topic_id: Uuid
-    partition: int
+    `row` is its place among the segments of its partition.
+    """
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    segment_id: Annotated[Uuid, f.SEGMENT_ID, Shown(4)]
+    start_offset: Annotated[int, f.START_OFFSET, Shown(1)]
+    end_offset: Annotated[int, f.END_OFFSET, Shown(2)]
+    segment_size_in_bytes: Annotated[int, f.SEGMENT_SIZE_IN_BYTES, Shown(1)]
+    max_timestamp_ms: Annotated[int, f.MAX_TIMESTAMP_MS, Shown(3)]
+    due_ms: Annotated[
+        int, Field(Kind.TIME, "time from which brokers may delete the segment", "due"), Shown(0)
+    ]
     row: int
-    segment_id: Uuid
-    start_offset: int
-    end_offset: int
-    segment_size_in_bytes: int
-    max_timestamp_ms: int
+
+
+_by_due_time = attrgetter("due_ms", "topic", "topic_id", "partition", "row")
 
 
 @dataclass(slots=True)
@@ -128,7 +139,7 @@ class Expirations:
 
     days: dict[Day, tuple[int, int]] = field(default_factory=dict)
     """Number and size of the segments that become due."""
-    _next: list[NextExpiration] = field(default_factory=list)
+    _next: list[Expiration] = field(default_factory=list)
     """The next segments, and at most as many again that are none of these."""
     _latest_ms: int = NEVER
     """The time after which a segment is not among the next ones."""
@@ -154,15 +165,15 @@ class Expirations:
             self._add_day(day, sums)
         self._add_next(each for each in other._next if each.due_ms <= self._latest_ms)
 
-    def next(self) -> list[NextExpiration]:
+    def next(self) -> list[Expiration]:
         """Return the segments that become due next, at most EXPIRATIONS_MAX."""
-        return heapq.nsmallest(EXPIRATIONS_MAX, self._next)
+        return heapq.nsmallest(EXPIRATIONS_MAX, self._next, key=_by_due_time)
 
     def _add_day(self, day: Day, sums: tuple[int, int]) -> None:
         count, size_bytes = self.days.get(day, (0, 0))
         self.days[day] = count + sums[0], size_bytes + sums[1]
 
-    def _add_next(self, expirations: Iterable[NextExpiration]) -> None:
+    def _add_next(self, expirations: Iterable[Expiration]) -> None:
         self._next += expirations
         if len(self._next) > 2 * EXPIRATIONS_MAX:
             self._next = self.next()
@@ -171,22 +182,14 @@ class Expirations:
 
 def _expirations(
     partition: TopicIdPartition, live: LiveSegments, due_ms: Int64s, chosen: Int64s
-) -> Iterable[NextExpiration]:
+) -> Iterable[Expiration]:
     """Yield the segments with the places `chosen` in `live` and `due_ms`."""
     segments = LiveSegments(live.table, live.rows[chosen])
     columns = [segments.column(name).tolist() for name in ("start", "end", "size", "max_timestamp")]
-    for at_ms, row, raw, *facts in zip(
-        due_ms[chosen].tolist(), chosen.tolist(), segments.ids, *columns, strict=True
-    ):
-        yield NextExpiration(
-            at_ms,
-            partition.topic,
-            partition.topic_id,
-            partition.partition,
-            row,
-            Uuid.from_bytes(raw),
-            *facts,
-        )
+    named = partition.topic, partition.topic_id, partition.partition
+    facts = zip(*columns, due_ms[chosen].tolist(), chosen.tolist(), strict=True)
+    for raw, found in zip(segments.ids, facts, strict=True):
+        yield Expiration(*named, Uuid.from_bytes(raw), *found)
 
 
 @dataclass(slots=True, kw_only=True)
