@@ -36,7 +36,7 @@ from tierctl.cli.options import (
     request_of,
 )
 from tierctl.commands.request import OutputFormat
-from tierctl.console_consumer import CLASS_NAME
+from tierctl.console_consumer import CLASS_NAME, find_jar
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import render_object
 from tierctl.report.render import View
@@ -80,7 +80,7 @@ def format_(
     same.
     """
     if formatter_jar:
-        typer.echo(str(commands.find_formatter_jar()))
+        typer.echo(str(find_jar()))
         typer.echo(_JAR_USE, err=True)
         return ExitCode.OK
     unused = _unused_sources(ctx, has_other=bool(request.metadata or request.files or request.input_kind))

@@ -95,7 +95,7 @@ _PUBLIC = {
         "RecordTexts",
         "fetch",
     ),
-    "tierctl.commands.format": ("EVENTS", "FormatRequest", "find_formatter_jar", "format_records"),
+    "tierctl.commands.format": ("EVENTS", "FormatRequest", "format_records"),
     "tierctl.commands.offsets": (
         "COMMITTED_OFFSETS",
         "OFFSET_REPAIRS",

@@ -15,7 +15,6 @@ import typer
 from tierctl.commands import completion
 from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
-from tierctl.console_consumer import find_jar
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import StartPositions
@@ -392,11 +391,6 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
         start=start,
     )
     return RowLines(_pages(work, progress), EVENTS, lambda page: page.lines, form=style)
-
-
-def find_formatter_jar() -> Path:
-    """Return the jar for Kafka's own console consumer; NotFoundError if it was not built."""
-    return find_jar()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
