@@ -175,10 +175,6 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
         request = replace(request, limit=None)  # All records are read, and the first rows are printed.
     else:
         printer.view = replace(printer.view, limit=None if is_record else printer.view.limit)
-    if request.output is OutputFormat.CSV and not printer.view.is_plain:
-        # Executors render csv only with all columns. For other columns they render jsonl, and the driver
-        # makes the csv.
-        request = replace(request, output=OutputFormat.JSONL)
     result = commands.fetch(request, console_of(ctx, prints_meanwhile=True))
     match result:
         case commands.IndexEntries():

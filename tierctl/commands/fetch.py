@@ -352,7 +352,7 @@ class RecordRows(Stream[RecordRow], TableResult):
 
 
 class RecordTexts(RowLines[str]):
-    """The same records as text that executors have rendered: csv without its header, otherwise jsonl."""
+    """The same records as text that executors have rendered as jsonl."""
 
 
 class ObjectBytes(Stream[bytes]):
@@ -403,10 +403,9 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
     if request.auxiliary_state is not None:
         return _follower_state(resources, request, request.auxiliary_state)
     if resources.is_on_spark:
-        form = "csv" if request.output == "csv" else "json"
         seen = set[str]()
         texts = _record_texts(resources, request, seen)
-        return RecordTexts(texts, RECORDS, lambda text: text[:-1].split("\n"), form, seen)
+        return RecordTexts(texts, RECORDS, lambda text: text[:-1].split("\n"), "json", seen)
     return RecordRows(_record_rows(resources, request))
 
 
@@ -536,7 +535,6 @@ def _record_texts(
     with resources:
         text_format = TextFormat(
             spec=resources.tier_spec().resolved(resources.remote).shared(lambda: resources.executors.slots),
-            output="csv" if request.output == "csv" else "jsonl",
             binary=str(request.binary),
         )
         steps = _print_steps(resources, request)

@@ -433,38 +433,15 @@ def row_of(item: Any, columns: Columns) -> Row:
 
 
 def show_texts(texts: Iterable[str], output: str, columns: Columns, view: View) -> Printed:
-    """Print rows that executors have rendered: text of csv without its header, otherwise of jsonl.
+    """Print rows that executors have rendered as jsonl.
 
-    What is printed equals `show_rows` of the same rows, byte for byte. The text is that of csv only if
-    `output` is csv and the view is plain.
+    What is printed equals `show_rows` of the same rows, byte for byte.
     """
-    out = sys.stdout
-    if output == "table" or not view.is_plain:
+    if output != "jsonl" or not view.is_plain:
         lines = (line for text in texts for line in io.StringIO(text))
         return show_rows(map(json.loads, lines), output, columns, view)
-    counted = _CountedLines(texts)
-    match output:
-        case "json":
-            separator = "["
-            for text in counted:
-                out.write(f"{separator}\n" + text.rstrip("\n").replace("\n", ",\n"))
-                separator = ","
-            out.write("[]\n" if separator == "[" else "\n]\n")
-        case _:
-            if output == "csv":
-                show_rows([], output, columns, view)
-            out.writelines(counted)
-    return Printed(rows=counted.count)
-
-
-@dataclass(slots=True)
-class _CountedLines:
-    """Texts whose lines are counted while they are read."""
-
-    texts: Iterable[str]
-    count: int = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            self.count += text.count("\n")
-            yield text
+    count = 0
+    for text in texts:
+        sys.stdout.write(text)
+        count += text.count("\n")
+    return Printed(rows=count)

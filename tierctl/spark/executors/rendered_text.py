@@ -200,10 +200,9 @@ _TEXT_PER_BYTE = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFormat:
-    """How to render records: `output` is jsonl or csv (without header), `binary` a `record_rows.Binary`."""
+    """Where records are, and how their bytes are rendered: `binary` is a `record_rows.Binary`."""
 
     spec: TierSpec
-    output: str
     binary: str
 
 
@@ -288,14 +287,14 @@ def _write(
     text: io.StringIO,
     problems: list[tuple[TierctlError, int]],
 ) -> None:
-    """Write records as `render` does, without the header of csv."""
+    """Write records as `render` does."""
     encode = record_rows.encoder(record_rows.Binary(text_format.binary))
 
     def report(error: TierctlError) -> None:
         problems.append((error, -1))
 
     made = (record_rows.record_row(partition, record, encode, report) for record in _records(columns))
-    render(made, text_format.output, record_rows.RECORDS, View(no_header=True), stream=text)
+    render(made, "jsonl", record_rows.RECORDS, View(), stream=text)
 
 
 def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:
