@@ -181,7 +181,7 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
             printer.show(result.rows)
             printer.finish()
         case commands.FollowerState():
-            render_object(result.state.to_json(), request.output or OutputFormat.JSON)
+            render_object(result.to_json(), request.output or OutputFormat.JSON)
             summarize(ctx, "the state of 1 follower")
         case commands.ObjectBytes():
             with result:

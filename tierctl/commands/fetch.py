@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -146,13 +146,14 @@ def resolve_offset(text: str, log: ReadableLog) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedFollowerState:
-    """A follower's state with its producer snapshot, decoded and as stored."""
+class FollowerState:
+    """A follower's auxiliary state (KIP-405), with its producer snapshot decoded and as stored."""
 
     source: AuxiliarySource
     leader_epochs: Lineage
     producers: tuple[ProducerEntry, ...]
     producer_snapshot: bytes
+    exit_code: ExitCode = ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON-ready object."""
@@ -171,7 +172,7 @@ class FetchedFollowerState:
 
 def fetch_follower_state(
     log: ReadableLog, fetcher: IndexFetcher, leader_local_log_start_offset: int
-) -> FetchedFollowerState:
+) -> FollowerState:
     """Fetch the state that a follower builds if the leader's local log starts at that offset.
 
     Raise RemoteResourceNotFound if no segment contains the offset before it or an index is missing, and
@@ -187,10 +188,10 @@ def fetch_follower_state(
     except CorruptInputError as e:
         raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
     log_start = 0 if log.replica is None else log.log_start_offset
-    return FetchedFollowerState(source, built_epochs(source, epochs, log_start), producers, snapshot)
+    return FollowerState(source, built_epochs(source, epochs, log_start), producers, snapshot)
 
 
-def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path]:
+def write_follower_files(found: FollowerState, folder: Path) -> list[Path]:
     """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths."""
     PLAIN.make_folder(folder)
     snapshot = folder / f"{found.source.next_offset:020d}.snapshot"
@@ -371,14 +372,6 @@ class IndexEntries(TableResult):
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
         return self.columns, self.rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerState:
-    """A follower's auxiliary state (KIP-405)."""
-
-    state: FetchedFollowerState
-    exit_code: ExitCode
 
 
 FetchResult = RecordRows | RecordTexts | ObjectBytes | IndexEntries | FollowerState | KeyOccurrences
@@ -652,4 +645,4 @@ def _follower_state(resources: Resources, request: FetchRequest, offset: int) ->
         state = fetch_follower_state(log, resources.indexes, offset)
         if request.out is not None:
             write_follower_files(state, request.out)
-        return FollowerState(state=state, exit_code=resources.problems.exit_code)
+        return replace(state, exit_code=resources.problems.exit_code)
