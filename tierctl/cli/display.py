@@ -13,7 +13,7 @@ import typer
 
 from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
-from tierctl.cli.profiles import RunSettings, option_key
+from tierctl.cli.profiles import CHOOSE_PROFILE, RunSettings, option_key
 from tierctl.commands.request import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
@@ -42,7 +42,6 @@ Kind = TypeVar("Kind")
 _THROTTLED_FROM_S = 0.5
 """Waits for a limit of bytes per second from which on they are in the line that ends a run."""
 _PROGRAM = "tierctl"
-_CHOOSE_PROFILE = ("config_file", "profile")
 _PANELS = (WHERE, FROM_TIER)
 _NOW = "now_ms"
 _TARGET = "to_"
@@ -290,7 +289,7 @@ def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
     for part in (ctx.find_root(), ctx):
         for param in part.command.get_params(part):
             name = param.name or ""
-            is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in _CHOOSE_PROFILE
+            is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in CHOOSE_PROFILE
             if (is_place or name == _NOW) and is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))

@@ -54,9 +54,7 @@ def _once(receive: Callable[[RunSettings, Any], None]) -> Callable[[typer.Contex
         settings.command = command
         if settings.log is not None:
             settings.log.command = command
-        source = ctx.get_parameter_source(name)
-        is_typed = source is not None and source.name == "COMMANDLINE"
-        if value is not None and (is_typed or name not in settings.unattended):
+        if value is not None and (is_typed(ctx, name) or name not in settings.unattended):
             settings.unattended.add(name)
             receive(settings, value)
 
@@ -261,15 +259,7 @@ Part = str | tuple[str, ...] | Callable[[], Fields] | type | EllipsisType
 """A field of the request, a group of fields, a dataclass whose fields are options, or other own fields."""
 
 METADATA_TOPIC: Final = ("metadata", "bootstrap_server", "command_config", "broker_config")
-WHERE: Final = (
-    "metadata",
-    "bootstrap_server",
-    "command_config",
-    "broker_config",
-    "remote",
-    "layout",
-    "log_dir",
-)
+WHERE: Final = (*METADATA_TOPIC, "remote", "layout", "log_dir")
 PRIVATE_KEYS: Final = ("aiven_private_key",)
 STATE: Final = ("state_dir", "truncated_metadata")
 SELECTION: Final = ("topic", "partition", "topic_id")

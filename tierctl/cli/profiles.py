@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from tierctl.report.prometheus import Meter
 
 
-_CHOOSE_PROFILE = frozenset({"profile", "config_file"})
+CHOOSE_PROFILE = frozenset({"profile", "config_file"})
+"""The keys of the options that choose tierctl.toml and a profile in it."""
 
 
 def option_key(names: Iterable[str]) -> str:
@@ -68,7 +69,7 @@ class OptionKeys:
 
     def is_setting(self, key: str) -> bool:
         """Return whether a profile may have the option."""
-        return key not in _CHOOSE_PROFILE and self.is_option(key)
+        return key not in CHOOSE_PROFILE and self.is_option(key)
 
     def nearest(self, key: str) -> str | None:
         """Return the option with the most similar key; None if there is none."""
