@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
         'profile = "staging"\n\n[profiles.staging]\nbroker-config = "server.properties"\n'
         f'remote = "s3://archive/tier"\ncommand-config = "client.properties"\n'
         'topic-configs = "topics.properties"\ntopic = "orders"\nthreads = 3\n'
-        f'spark-conf = ["spark.hadoop.fs.s3a.secret.key={SECRET}"]\n'
+        f'spark-conf = ["spark.executor.memory=4g", "spark.hadoop.fs.s3a.secret.key={SECRET}"]\n'
         '[profiles.none]\n[profiles.files]\nbroker-config = "server.properties"\n'
         'command-config = "client.properties"\n'
         'topic-configs = "topics.properties"\n'
@@ -56,7 +56,11 @@ def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
         ("option", "topic-configs"): ("topics.properties", "profile", "tierctl.toml:7"),
         ("option", "topic"): ("orders", "profile", "tierctl.toml:8"),
         ("option", "threads"): ("5", "environment", "TIERCTL_THREADS"),
-        ("option", "spark-conf"): ("spark.hadoop.fs.s3a.secret.key=[hidden]", "profile", "tierctl.toml:10"),
+        ("option", "spark-conf"): (
+            "spark.executor.memory=4g, spark.hadoop.fs.s3a.secret.key=[hidden]",
+            "profile",
+            "tierctl.toml:10",
+        ),
         ("option", "metadata"): ("/m", "environment", "TIERCTL_METADATA"),
         ("option", "output"): ("json", "option", "--output"),
         ("option", "override"): ("remote.log.manager.task.retry.jitter=0.1", "option", "--override"),
@@ -82,6 +86,14 @@ def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
     assert found["option", "attempts"] == ("5", "default", None)
     assert found["broker", "remote.log.manager.task.retry.backoff.ms"] == ("500", "default", None)
     assert found["topic", "cleanup.policy"] == ("delete", "default", None)
+
+
+def test_csv_has_the_path_of_a_file_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "café" / "server.properties"
+    file.parent.mkdir()
+    file.write_text("log.local.retention.ms=7\n")
+    options = ("--output", "csv", "--columns", "setting,file", "--broker-config", file)
+    assert f"log.local.retention.ms,{file}" in tierctl("config", "show", *options).lines
 
 
 def test_the_settings_of_one_command_line(folder: Path) -> None:
@@ -149,6 +161,7 @@ def test_no_format_shows_a_secret(command: tuple[str, ...], folder: Path) -> Non
         ("key.prefix", "a/b", "a/b"),
         ("override", "rsm.config.secret.access.key=x", "rsm.config.secret.access.key=[hidden]"),
         ("aiven-private-key", "id=/a.pem", "id=/a.pem"),
+        ("spark-conf", "spark.x.credentials.provider=a.B", "spark.x.credentials.provider=a.B"),
     ],
 )
 def test_which_values_are_hidden(name: str, value: str, expected: str) -> None:

@@ -196,10 +196,14 @@ def test_key_files_and_the_profile(folder: Path, monkeypatch: pytest.MonkeyPatch
         examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity
         is PROBLEM
     )
-    written(profile, uri.replace("me:pass@", ""), 0o644)
-    assert (
-        examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity is OK
-    )
+    conf = 'spark-conf = ["spark.x.credentials.provider=a.B", "spark.x.secret.key=k"]\n'
+    plain = uri.replace("me:pass@", "")
+    for text, severity in ((plain + conf, PROBLEM), (plain + conf.replace("secret", "own"), OK)):
+        written(profile, text, 0o644)
+        assert (
+            examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity
+            is severity
+        )
     aws = written(folder / "credentials", "[default]\n", 0o644)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(aws))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")

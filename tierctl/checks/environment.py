@@ -233,7 +233,6 @@ def replaceable_in(path: Path) -> Path | None:
     return None
 
 
-_PASSWORD_IN_URI = re.compile(rb"://[^/\s\"':@]+:[^/\s\"'@]+@")
 _BYTES_MAX = 1 << 20
 
 
@@ -255,10 +254,11 @@ def settings_files(path: Path, settings: Mapping[str, str]) -> Iterator[SecretFi
 
 
 def profile_file(path: Path) -> SecretFile:
-    """Return tierctl.toml, which contains a secret if a URI in it has a password."""
+    """Return tierctl.toml, which contains a secret if a text in it has one, in a URI or as NAME=VALUE."""
     with path.open("rb") as file:
-        found = _PASSWORD_IN_URI.search(file.read(_BYTES_MAX))
-    return SecretFile(path, "a password in a URI" if found else None)
+        texts = re.split(r"[\"'\n]", file.read(_BYTES_MAX).decode(errors="replace"))
+    is_secret = any(holds_secret("", text) for text in texts)
+    return SecretFile(path, "a secret, in a URI or a setting" if is_secret else None)
 
 
 def check_secrets(files: Iterable[SecretFile]) -> Iterator[Result]:

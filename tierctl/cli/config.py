@@ -30,7 +30,7 @@ from tierctl.model.choices import EngineName
 from tierctl.model.events import TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.model.selection import named_partition
-from tierctl.model.settings.known import ProblemKind, SettingProblem
+from tierctl.model.settings.known import ProblemKind, SettingProblem, shown
 from tierctl.model.settings.scopes import KafkaVersion, Origin, SettingSource
 
 _FILES = ("broker_config", "command_config", "topic_configs")
@@ -235,14 +235,18 @@ def _origin(param: Any, key: str, source: str, settings: RunSettings) -> Origin:
 
 
 def _text(value: Any) -> str | None:
-    """Return the value of an option as text; None for an option without a value, also for Typer's own."""
+    """Return the value of an option as text; None for an option without a value, also for Typer's own.
+
+    Secrets in the texts of a list are hidden.
+    """
     match value:
         case () | []:
             return None
         case bool():
             return str(value).lower()
         case list() | tuple():
-            return ", ".join(str(_text(each)) for each in value)
+            # Each text by itself: in the joined one only the first NAME=VALUE would be seen.
+            return ", ".join(shown("", str(_text(each))) for each in value)
         case Enum() if isinstance(value.value, str):
             return str(value.value)
         case str() | int() | float() | Path() | KafkaVersion() | TopicPartition():

@@ -68,14 +68,14 @@ class SettingInForce:
     ]
     topic: Annotated[str | None, f.TOPIC, Shown(0)]
     setting: Annotated[str, f.SETTING, Shown(0)]
-    value: Annotated[str, Field(Kind.SENTENCE, "value of the record"), Shown(0)]
+    value: Annotated[str, Field(Kind.SENTENCE, "value of the setting, without secrets"), Shown(0)]
     source: Annotated[SettingSource, Field(Kind.WORD, "kind of place that the value came from"), Shown()]
     place: Annotated[
         str | None,
         Field(Kind.NAME, "FILE:LINE, variable, option or broker setting that states the value", "from"),
         Shown(0),
     ]
-    file: Annotated[Path | None, f.FILE, JSON_ONLY]
+    file: Annotated[str | None, f.FILE, JSON_ONLY]
     line: Annotated[int | None, f.LINE, JSON_ONLY]
     command: Annotated[str | None, f.COMMAND, Shown(1)]
     use: Annotated[str, Field(Kind.SENTENCE, "what tierctl does with the setting"), Shown(3, in_table=False)]
@@ -188,7 +188,7 @@ def _in_force(scope: str, name: str, value: str, origin: Origin, use: str) -> Se
         value=shown(name, value),
         source=origin.source,
         place=_place(origin),
-        file=origin.file,
+        file=None if origin.file is None else str(origin.file),
         line=origin.line,
         command=None,
         use=use,

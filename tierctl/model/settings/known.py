@@ -30,7 +30,7 @@ SETTINGS: tuple[Setting[object], ...] = tuple(row for table in TABLES for row in
 
 
 _SECRET_NAME = re.compile(
-    r"passw(or)?d|secret|credential|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
+    r"passw(or)?d|secret|credential(?!s?[._-]provider)|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
     r"|connection[._-]?string|\bsas\b|private\.key(?!\.file)|keystore\.(key|certificate)|truststore\.cert",
     re.IGNORECASE,
 )
