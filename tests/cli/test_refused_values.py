@@ -55,6 +55,21 @@ def test_credentials_are_refused_and_never_printed(place: str, uri: str, tmp_pat
         assert SECRET not in ran.out + ran.err + (log.read_text() if log.exists() else "")
 
 
+@pytest.mark.parametrize(
+    "words", [("sweep", "--metadata", "/m"), ("schedule", "--cron", "--no-check", "sweep")]
+)
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_secret_setting_is_refused_and_never_printed(
+    words: tuple[str, ...], joined: bool, tmp_path: Path
+) -> None:
+    """The words would be in the next command, in the log and in a unit."""
+    secret = f"rlmm.config.remote.log.metadata.producer.sasl.jaas.config={SECRET}"
+    options = (f"--override={secret}",) if joined else ("--override", secret)
+    ran = tierctl(*words, *options, "--log-file", log := tmp_path / "t.log")
+    assert (ran.code, "--broker-config" in ran.err) == (2, True)
+    assert SECRET not in ran.out + ran.err + (log.read_text() if log.exists() else "")
+
+
 @pytest.mark.parametrize("uri", URIS[:1])
 def test_credentials_in_the_environment_and_a_profile_are_refused(uri: str, tmp_path: Path) -> None:
     file = tmp_path / "profiles.toml"

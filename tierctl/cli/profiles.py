@@ -12,6 +12,7 @@ The keys of a profile are option names, with - or _. The command line and the en
 """
 
 import difflib
+import re
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierctl.errors import UsageError
 from tierctl.files import why_distrusted
 from tierctl.model.location import require_no_credentials
-from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean, is_secret
 from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
@@ -313,6 +314,9 @@ def _text_of(value: Any) -> Any:
 
 
 _PREFIX = "TIERCTL_"
+_OVERRIDE = "--override"
+_OUTPUT = re.compile(r"(?:--output=|-[fqvy]*o)(table|jsonl?|csv)|--output|-[fqvy]*o")
+"""The option --output, with its value or before it; a word such as -objects is a value of --sort."""
 OWN_FILE_HINT = (
     "give the file and its folder to this user or root, and take the right to write from all others"
 )
@@ -466,10 +470,11 @@ class RunSettings:
         """Return whether the run prints JSON, also for a command line that can't be parsed."""
         typed = None
         for before, word in pairwise(["", *takewhile(lambda word: word != "--", self.args)]):
-            if before in {"-o", "--output"}:
+            option, joined = _OUTPUT.fullmatch(before), _OUTPUT.fullmatch(word)
+            if option is not None and option[1] is None:
                 typed = word
-            elif word.startswith(("--output=", "-o")) and word != "-o":
-                typed = word.removeprefix("--output=").removeprefix("-o")
+            elif joined is not None and joined[1] is not None:
+                typed = joined[1]
         if typed is not None:
             return typed == "json"
         given = self.environ.get(f"{_PREFIX}OUTPUT")
@@ -533,10 +538,20 @@ class RunSettings:
 
 
 def require_no_credentials_in(args: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Raise UsageError for a URI with credentials among the words of a command line, or in TIERCTL_…."""
+    """Raise UsageError for a URI with credentials among the words of a command line, or in TIERCTL_….
+
+    Also raise it for a secret setting in --override: the words are printed as the next command, logged, and
+    written into units.
+    """
     for before, word in pairwise(["", *args]):
         name, is_joined, value = word.partition("=") if word.startswith("--") else (before, "", word)
         require_no_credentials(name if name.startswith("-") else "the argument", value if is_joined else word)
+        setting = value.partition("=")[0].strip() if name == _OVERRIDE else ""
+        if is_secret(setting):
+            raise UsageError(
+                f"{name} {setting}: a command line must not contain credentials",
+                hint="state the setting in the file of --broker-config",
+            )
     for name, value in environ.items():
         if name.startswith(_PREFIX):
             require_no_credentials(name, value)
