@@ -99,6 +99,12 @@ def test_verbose_prints_what_is_opened(tier: list[str]) -> None:
     assert "\nTraceback" in failed.err
 
 
+def test_a_traceback_is_printed_as_messages_are() -> None:
+    ran = tierctl("cache", "show", "/no\x1b[2J", "-v")
+    assert "Traceback" in ran.raw_err
+    assert (ran.code, "\x1b" in ran.raw_err, ran.raw_err.count("/no\\x1b[2J")) == (10, False, 2)
+
+
 def messages(ran: Ran) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.raw_err.splitlines()]
 
@@ -108,6 +114,13 @@ def messages(ran: Ran) -> list[dict[str, Any]]:
     [
         (["segments", "--metadata", "nowhere", "-o", "json"], {}, 10, "NotFoundError"),
         (["segments", "--metadata", "nowhere", "-ojson"], {}, 10, "NotFoundError"),
+        (["segments", "--metadata", "nowhere", "-qo", "json"], {}, 10, "NotFoundError"),
+        (
+            ["segments", "--metadata", "nowhere", "--sizes", "-o", "json", "--sort", "-objects"],
+            {},
+            10,
+            "NotFoundError",
+        ),
         (["segments", "--metadata", "nowhere"], {"TIERCTL_OUTPUT": "json"}, 10, "NotFoundError"),
         (["segments", "--output=json"], {}, 2, "UsageError"),
         (["segmnets", "--output", "json"], {}, 2, "UsageError"),

@@ -25,8 +25,10 @@ from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, LockedError, TierctlError
+from tierctl.model.location import masked
 from tierctl.model.times import duration_text
 from tierctl.report.console import Console, ErrorReport
+from tierctl.report.table import printable
 from tierctl.wire.primitives import use_limit_factor
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -144,7 +146,9 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
     if settings.verbosity:
         import traceback
 
-        traceback.print_exc()
+        # Its last line is the message, which may have names and addresses from anywhere.
+        for line in masked(traceback.format_exc().rstrip("\n")).split("\n"):
+            print(printable(line), file=sys.stderr)
     settings.console.error(report)
 
 
