@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -254,12 +255,16 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
 
     # The clock of the module is replaced, because other threads of this process sleep, too.
-    monkeypatch.setattr(insight, "time", SimpleNamespace(sleep=sleep))
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: time.monotonic() - 500)
+    monkeypatch.setattr(insight, "time", clock)
     root = capture("tiered-cluster") / "before"
     ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7s")
     assert waits == [7, 7]
     assert ran.out.count("topic_id") == 2
     assert ran.code == 130
+    # The time of a repetition begins after the wait before it.
+    first, second = re.findall(r"\((\d+)\.\d s\)", ran.raw_err)[:2]
+    assert (int(first) < 100, int(second) >= 500) == (True, True)
 
 
 def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:

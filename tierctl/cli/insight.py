@@ -117,6 +117,7 @@ def status(
             return found.exit_code
         sys.stdout.flush()
         time.sleep(watch)
+        ctx.obj.started_s = time.monotonic()  # Each line that ends a repetition has its own time.
 
 
 _TopicName = Annotated[
