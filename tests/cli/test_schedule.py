@@ -67,6 +67,8 @@ def setting(text: str, name: str) -> str:
         (("--plan-out", "/x.json"), '"-/srv/meta data" -/srv/tier -/x.json'),
         (("--plan-out", "/p/x%.json"), '-/p "-/srv/meta data" -/srv/tier'),
         (("--remote", "s3://bucket/folder"), '"-/srv/meta data"'),
+        # Only command lines have variables.
+        (("--state-dir", "/a$b%"), '-/a$b%% "-/srv/meta data" -/srv/tier'),
     ],
 )
 def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folders: str) -> None:

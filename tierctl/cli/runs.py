@@ -94,8 +94,9 @@ def schedule(
 
     The scheduled run uses the same tierctl.toml, and relative paths are relative to the current folder. The
     systemd service runs in a sandbox: the command may write only to the folders that its options name, which
-    are listed in ReadWritePaths; to those of the metadata, the tier and the logs only with --apply. Store
-    credentials in the file of EnvironmentFile or in the profile of tierctl.toml, never in the command.
+    are listed in ReadWritePaths; to those of the metadata, the tier and the logs only with --apply. Write
+    credentials into the file of EnvironmentFile, or into a file that an option names, as --command-config;
+    never into the command or tierctl.toml.
 
     The templates, a configuration for logrotate, alert rules and a Grafana dashboard are in share/tierctl of
     the installation.
@@ -221,7 +222,8 @@ def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
         Description=f"tierctl {' '.join(scheduled.path)}",
         Documentation=f"man:{scheduled.name}(1)",
         EnvironmentFile=f"-/etc/tierctl/{scheduled.name}.env",
-        ExecStart=" ".join(map(_systemd_word, [*_program(), *scheduled.words])),
+        # Of all settings, only command lines have variables.
+        ExecStart=" ".join(map(_systemd_word, [*_program(), *scheduled.words])).replace("$", "$$"),
         User=user,
         WorkingDirectory=str(scheduled.folder or "/").replace("%", "%%"),
         ReadWritePaths=" ".join(_systemd_word(f"-{path}") for path in _written(scheduled.params)),
@@ -245,8 +247,8 @@ def _replaced(template: str, **values: str) -> str:
 
 
 def _systemd_word(word: str) -> str:
-    """Return one word of a unit: specifiers and variables are not expanded, blanks do not end it."""
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    """Return one word of a unit: specifiers are not expanded, blanks do not end it."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return text if re.fullmatch(r"[^\s\"'\\;]+", word) else f'"{text}"'
 
 
