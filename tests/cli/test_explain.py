@@ -64,8 +64,9 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     configs, server = tmp_path / "configs", tmp_path / "server.properties"
     configs.write_text("ledger.remote.storage.enable=true\nledger.retention.bytes=9000000\n")
     server.write_text("log.cleanup.policy=delete\n")
+    (client := tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
     where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
-    where = (*where, "--topic-configs", configs, "--broker-config", server)
+    where = (*where, "--topic-configs", configs, "--broker-config", server, "--command-config", client)
     found = rows("explain", "ledger", 0, *where, "--now", "2026-11-21T11:00:00Z")
     waiting = [row for row in found if row["reason_kind"] == "open_transaction"]
     assert [row["start_offset"] for row in waiting] == [2788, 3481, 4081]
@@ -73,7 +74,8 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
         "by producer 1000 since 2026-11-21T10:35:48Z at the last stable offset 3280" in waiting[0]["reason"]
     )
     assert {"name": "producer_id", "value": 1000} in waiting[0]["facts"]
-    command = "abort --topic ledger --partition 0 --start-offset 3280"
+    # Without it, Kafka's tool can't log in where tierctl needs it to.
+    command = f"--command-config {client} abort --topic ledger --partition 0 --start-offset 3280"
     assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {command}" in waiting[0]["reason"]
     kept = next(row for row in found if row["location"] == "tier")
     assert kept["settings"] == [

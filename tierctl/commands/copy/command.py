@@ -42,7 +42,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import NOT_A_BROKER_ID
-from tierctl.model.events import INTERNAL_TOPICS
+from tierctl.model.events import INTERNAL_TOPICS, writer_text
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
@@ -235,7 +235,9 @@ def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -
         words = ["forceTerminateTransaction", "--transactionalId", name]
     else:
         words = abort_words(partition, reason)
-    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
+    file = run.request.command_config
+    login = [] if file is None else ["--command-config", str(file)]
+    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *login, *words])
     return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
 
 
@@ -335,11 +337,9 @@ def _unfinished(run: Mutation, state: TierState, plan: Plan) -> Iterator[Skip]:
     found = state.map_in_order(partial(_begun_copies, frozenset(begun)), [each.key for each in begun])
     for partition, segment in found:
         if segment.segment_id not in withdrawn:
-            by = "tierctl" if segment.broker_id == NOT_A_BROKER_ID else f"broker {segment.broker_id}"
-            reason = (
-                f"its copy was begun by {by} at {iso_utc(segment.event_timestamp_ms)} and not finished; "
-                "--clean-dangling deletes it 24 hours later"
-            )
+            by, at = writer_text(segment.broker_id), iso_utc(segment.event_timestamp_ms)
+            later = "--clean-dangling deletes it 24 hours later"
+            reason = f"its copy was begun by {by} at {at} and not finished; {later}"
             yield Skip.of(partition, reason, segment.segment_id)
 
 
