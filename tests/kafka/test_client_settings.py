@@ -1,6 +1,7 @@
 """Settings of Kafka's clients: which are accepted or refused; secrets are never logged."""
 
 import logging
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tierctl.kafka.client_settings import (
     BearerLogin,
     ClientSettings,
     PasswordLogin,
+    Right,
     SecurityProtocol,
     parse_jaas,
 )
@@ -184,6 +186,12 @@ class TestClientSettings:
         settings = ClientSettings(bootstrap_servers=("a:1",), more={"reconnect.backoff.ms": SECRET})
         with pytest.raises(UsageError, match="refused its settings"):
             librdkafka.make_client(AdminClient, settings)
+
+
+def test_the_command_that_grants_a_right_is_that_of_a_shell() -> None:
+    """Any client can give a consumer group any name."""
+    name = "a b; $(reboot)"
+    assert shlex.split(Right("Describe", group=name).command)[-2:] == ["--group", name]
 
 
 class TestStores:

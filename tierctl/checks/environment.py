@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 import pyarrow as pa
@@ -330,7 +331,10 @@ def _missing(folder: Path) -> Iterator[Result]:
     else:
         found = f"does not exist, and {above} can't be written"
         yield fault(
-            DoctorCheck.STATE_DIR_ACCESS, str(folder), found, fix=f"make it: install -d -m 0700 {folder}"
+            DoctorCheck.STATE_DIR_ACCESS,
+            str(folder),
+            found,
+            fix=f"make it: install -d -m 0700 {quote(str(folder))}",
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -107,7 +108,8 @@ def _jks(path: Path, setting: str) -> UsageError:
     target = path.with_suffix(".p12")
     return UsageError(
         f"{setting}: {path} is a JKS store, Java's own format",
-        hint=f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore {target} "
+        hint=f"convert it: keytool -importkeystore -srckeystore {quote(str(path))} "
+        f"-destkeystore {quote(str(target))} "
         f"-deststoretype PKCS12, and name {target.name} instead",
     )
 
@@ -515,9 +517,10 @@ class Right:
     @property
     def command(self) -> str:
         """The kafka-acls command that grants the right."""
-        resource = "--cluster" if self.topic is None else f"--topic {self.topic}"
+        resource = "--cluster" if self.topic is None else f"--topic {quote(self.topic)}"
         if self.group is not None:
-            resource = f"--group {self.group}"
+            # Any client can give a group any name.
+            resource = f"--group {quote(self.group)}"
         return f"kafka-acls --add --allow-principal User:... --operation {self.operation} {resource}"
 
     @property
