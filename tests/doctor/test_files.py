@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tierctl.checks import environment
 from tierctl.checks.check import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
+from tierctl.checks.environment import check_event_clock
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, OwnSettings, doctor
 from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
@@ -288,6 +289,11 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
     year_ms = 365 * 24 * 3600 * 1000
     found = examined(DoctorCheck.EVENT_CLOCK, metadata=metadata, clock_ms=lambda: 1795257000000 - year_ms)
     assert found.severity is PROBLEM
+
+
+def test_events_of_tierctl_are_not_those_of_a_broker() -> None:
+    found = check_event_clock({-1: 3_600_000, 2: 3_600_000}, now_ms=0)
+    assert [each.subject for each in found] == ["tierctl", "broker 2"]
 
 
 def result(severity: Severity) -> Result:

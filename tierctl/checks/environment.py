@@ -26,6 +26,7 @@ from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_log_files, parse_partition_folder
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
+from tierctl.model.events import writer_text
 from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
@@ -102,7 +103,7 @@ def check_event_clock(writers_ms: Mapping[int, int], now_ms: int) -> Iterator[Re
             is_good = False
             found = f"its last event is {ahead_ms / 1000:.0f} s in the future: {iso_utc(at_ms)}"
             severity = Severity.ERROR if ahead_ms > CLOCK_SKEW_MS_MAX else Severity.WARNING
-            yield fault(DoctorCheck.EVENT_CLOCK, f"broker {broker_id}", found, severity=severity)
+            yield fault(DoctorCheck.EVENT_CLOCK, writer_text(broker_id), found, severity=severity)
     if is_good:
         yield ok(DoctorCheck.EVENT_CLOCK, "", "no event of the metadata topic has a time in the future")
 
