@@ -5,13 +5,14 @@ import stat
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
 from tierctl.report import printable
-from tierctl.report.html_page import findings_section, text
+from tierctl.report.html_page import facts_section, findings_section, text
 
 from tests.cli.shell import rows, tierctl
 from tests.metadata.events import started
@@ -190,6 +191,14 @@ def test_copies_that_stopped_stand_with_the_findings(changes: dict[str, Any]) ->
     assert made.stopped
     assert all(f"<p>Copies wait for an operator: {text(line)}</p>" in shown for line in made.stopped)
     assert ("findings-list" in shown) == bool(made.findings)
+    facts = facts_section(made)
+    assert ("copies that wait for an operator" in facts, "<dd>none" in facts) == (True, False)
+
+
+def test_the_page_counts_the_topics_that_the_tier_has() -> None:
+    made = content(hostile_rows()[:2])
+    others = [made.topics[0], {**made.topics[1], "partitions": 0, "segments": 0, "log_bytes": 0}]
+    assert "<dt>Topics in the tier</dt><dd>1</dd>" in facts_section(replace(made, topics=others))
 
 
 Row = dict[str, Any]

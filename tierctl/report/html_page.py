@@ -147,9 +147,11 @@ def facts_section(content: PageContent) -> str:
     tier_bytes = sum(row["log_bytes"] for row in topics)
     local_bytes = sum(row["log_bytes"] for row in content.sizes if row["location"] == "local")
     counts = {level: _count(content, level) for level in _SEVERITIES}
-    serious = ", ".join(counted(counts[level], level) for level in _SEVERITIES[:2] if counts[level])
+    problems = [counted(counts[level], level) for level in _SEVERITIES[:2] if counts[level]]
+    serious = ", ".join([*problems, *(["copies that wait for an operator"] if content.stopped else [])])
     numbers = [
-        ("Topics in the tier", f"{len({row['topic_id'] for row in topics}):,}"),
+        # A topic without partitions is enabled, and the tier has nothing of it yet.
+        ("Topics in the tier", f"{len({row['topic_id'] for row in topics if row['partitions']}):,}"),
         ("Partitions", f"{len(lanes):,}"),
         ("Finished segments", f"{sum(row['segments'] for row in topics):,}"),
         ("Size in the tier", bytes_cell(tier_bytes)),
