@@ -111,6 +111,9 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
         ("drop", 4, None),
         ("drop", 17, None),
     }
+    for unsafe in ("3=64", "4=0"):
+        ran = tierctl("offsets", "repair", "--log-dir", caches, "--metadata", after, "--set", unsafe)
+        assert (ran.code, ran.out, "highest safe offset" in ran.err) == (4, "", True)
     assert committed(caches) == before | {3: 9999, 17: 3}
     assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == plan
     assert committed(caches) == {p: o for p, o in before.items() if p != 4}

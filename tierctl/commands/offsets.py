@@ -55,7 +55,8 @@ class RepairOffsetsRequest(OffsetsRequest):
         typer.Option(
             "--set",
             metavar="PARTITION=OFFSET",
-            help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
+            help="Set the offset of this metadata partition. To raise an offset, or to set one that check "
+            "finds unsafe, add --force. Repeatable.",
             rich_help_panel=APPLY,
         ),
         TYPED_ONLY,
@@ -63,8 +64,8 @@ class RepairOffsetsRequest(OffsetsRequest):
     force: Annotated[
         bool,
         typer.Option(
-            help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
-            "may be lost.",
+            help="Allow --set to raise offsets, and to set unsafe ones. The events below such an offset are "
+            "never read, so segments may be lost.",
             rich_help_panel=APPLY,
         ),
         TYPED_ONLY,
@@ -214,8 +215,8 @@ def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> 
 def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = None) -> OffsetsRepair:
     """Plan to lower each unsafe offset and to set those of `set_offset`; with `apply` write the file.
 
-    The old file is kept as .bak. Raise SafetyRefusal if an offset would rise without `force` or if a broker
-    runs on the file's folder, LockedError if another tierctl works there.
+    The old file is kept as .bak. Raise SafetyRefusal if an offset would rise, or be unsafe, without `force`
+    or if a broker runs on the file's folder, LockedError if another tierctl works there.
     """
     path = _path(request)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
@@ -243,13 +244,11 @@ def _plan(
 ) -> tuple[dict[int, int], list[OffsetStep]]:
     """Return the offsets after the repair, and one step for each change to `before`."""
     reasons = {finding.metadata_partition: finding.problem for finding in findings}
-    targets = lowest(findings)
+    safe = lowest(findings)
+    targets = dict(safe)
     for partition, offset in map(_partition_and_offset, request.set_offset):
-        if offset > before.get(partition, -1) and not request.force:
-            raise SafetyRefusal(
-                f"--set {partition}={offset} raises the offset from {before.get(partition, 'none')}",
-                hint="the events between both offsets would never be read; use --force to raise it anyway",
-            )
+        if not request.force:
+            _require_safe(partition, offset, before, safe)
         targets[partition], reasons[partition] = offset, "--set"
     after = dict(before)
     steps = []
@@ -268,6 +267,26 @@ def _plan(
                 )
             )
     return dict(sorted(after.items())), steps
+
+
+def _require_safe(
+    partition: int, offset: int, before: Mapping[int, int], safe: Mapping[int, int | None]
+) -> None:
+    """Raise SafetyRefusal if the events below `offset` would never be read.
+
+    It raises the offset, or exceeds the highest one in `safe`, which is None if no offset is safe.
+    """
+    known, limit = before.get(partition), safe.get(partition, offset)
+    why = None
+    if offset > (-1 if known is None else known):
+        why = f"raises the offset from {'none' if known is None else known}"
+    elif limit is None or offset > limit:
+        why = f"is above the highest safe offset, {'none' if limit is None else limit}"
+    if why is not None:
+        raise SafetyRefusal(
+            f"--set {partition}={offset} {why}",
+            hint="the events between both offsets would never be read; use --force to set it anyway",
+        )
 
 
 def _partition_and_offset(text: str) -> tuple[int, int]:
