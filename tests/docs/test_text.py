@@ -124,10 +124,16 @@ def test_the_formatter_of_the_manual_prints_records() -> None:
     found: dict[str, Any] = {}
     exec(example, found)
     offsets, values = pa.array([4, 5], pa.int64()), pa.array([golden("kafka")[0], b"\xff"], pa.binary())
-    records = Records(metadata_partition=7, offsets=offsets, timestamps_ms=offsets, values=values)
+    records = Records(
+        metadata_partition=7,
+        offsets=offsets,
+        timestamps_ms=offsets,
+        values=values,
+        errors={1: "\x1b[2Jdamaged"},
+    )
     first, second = found["Shout"]({"sep": "?"}).lines(records)
     assert first.startswith("4? RemoteLogSegmentMetadata(")
-    assert second.startswith("5? ")
+    assert second == "5? \\x1b[2Jdamaged"
 
 
 def documented() -> dict[str, Message]:
