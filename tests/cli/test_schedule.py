@@ -116,7 +116,8 @@ def test_a_user_that_is_no_name_is_refused(user: str) -> None:
     assert "--user" in ran.err
 
 
-def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs() -> None:
+def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs(tmp_path: Path) -> None:
+    (offsets := tmp_path / "_rlmm_committed_offsets").touch()
     where = ("--metadata", "/m", "--remote", "/t", "--log-dir", "/l", "--state-dir", "/s")
     for words, folders in (
         (("verify", *where), "-/s"),
@@ -126,6 +127,7 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs() 
         (("cache", "build", *where[:2], "--out", "/srv/caches"), "-/srv"),
         (("backup-config", "--bootstrap-server", "b:9092", "--output-file", "/srv/topics.yaml"), "-/srv"),
         (("restore", "log", *where, "--left-out", "/o", "--apply"), "-/l -/m -/o -/s -/t"),
+        (("offsets", "repair", str(offsets), *where[:2], "--apply"), f"-/m -{tmp_path}"),
         (("cache", "compact", "/caches"), ""),
         (("cache", "compact", "/caches", "--apply"), "-/caches"),
     ):

@@ -35,8 +35,8 @@ _SHARE = files("tierctl").joinpath("share")
 
 _WRITTEN_FOLDERS = ("state_dir", "warehouse")
 
-_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "files", "left_out")
-"""Options whose folders only a run that changes a tier, a log or a cache writes."""
+_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "file", "files", "into", "left_out")
+"""Options and arguments whose folders only a run that changes a tier, a log or a cache writes."""
 
 _CHANGING = ("apply", "probe_writes")
 
