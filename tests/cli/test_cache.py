@@ -6,7 +6,7 @@ import shutil
 import struct
 import tracemalloc
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,13 @@ from tierctl.model.events import StoredPartitionState, StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import FlatFileHeader, encode_entry, encode_header
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import Ran, rows, tierctl
 from tests.cli.test_messages import repeat_an_entry
 from tests.conftest import DATA, vectors
+from tests.metadata.events import partition_delete
+from tests.metadata.topics import topic_in
 from tests.wire.files.flat import read as read_flat
 
 FLAT = ("flat-named", "flat-unnamed", "flat-empty")
@@ -451,6 +454,16 @@ def test_verify_reports_what_no_broker_writes(
     assert detail.format(at=at) in row["detail"]
     shown = tierctl("cache", "show", file, "-o", "jsonl").ok()
     assert shown.rows[2]["type"] == "RemoteLogSegmentMetadata"
+
+
+def test_a_built_file_states_no_time_and_epoch_of_a_deletion(tmp_path: Path) -> None:
+    metadata, folder = tmp_path / "metadata", tmp_path / "caches"
+    with closing(topic_in(metadata, writable=True, partition_count=1)) as topic:
+        topic.append([(0, encode(partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)))])
+    cache("build", "--metadata", metadata, "--out", folder)
+    (file,) = folder.glob("*.rlmcache")
+    (row,) = cache("verify", file)
+    assert (row["status"], row["entries"]) == ("ok", 1)
 
 
 def test_verify_reports_an_impossible_header(tmp_path: Path) -> None:

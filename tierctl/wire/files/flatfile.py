@@ -202,6 +202,8 @@ _LEAST = {
     "epoch": 0,
 }
 """The least value that brokers write, of each field of an entry that has one."""
+_UNKNOWN = -1
+"""Epoch and time of a deletion in a file that `cache build` wrote: the state has neither."""
 
 
 def impossible_rows(chunk: EntryChunk) -> dict[int, CorruptInputError]:
@@ -228,7 +230,9 @@ def impossible_field(
 
     An entry with an end offset below its start offset, or a negative one, can't be decoded.
     """
-    for name, least in _LEAST.items():
+    is_deletion = isinstance(record, StoredPartitionState)
+    for name, known in _LEAST.items():
+        least = _UNKNOWN if is_deletion else known
         value = getattr(record, name, least)
         if value < least:
             return CorruptInputError(f"entry, {name}", expected=f"{least} or more", found=str(value), at=at)
