@@ -211,7 +211,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.mark.parametrize(
     ("start", "end", "batches"),
-    [(0, 20, [0, 1]), (0, 10, [0]), (10, 20, [1]), (4, 5, [0]), (9, 11, [0, 1]), (15, 20, [1]), (20, 21, [])],
+    [(0, 20, [0, 1]), (0, 10, [0]), (10, 20, [1]), (4, 5, [0]), (9, 11, [0, 1]), (15, 20, [1]), (20, 20, [])],
 )
 def test_a_batch_counts_if_it_has_one_of_the_offsets(
     monkeypatch: pytest.MonkeyPatch, start: int, end: int, batches: list[int]
@@ -226,6 +226,11 @@ def test_a_batch_counts_if_it_has_one_of_the_offsets(
     leaders = LeaderLogs.__new__(LeaderLogs)
     found = leaders.batch_bytes(ORDERS, start, end, bytes_max=1 << 20)
     assert found == sum(len(log[at]) for at in batches)
+    # No data in time, and damage, are no batches of 0 bytes.
+    for last in (b"", bytes(100)):
+        log[1] = last
+        with pytest.raises(MetadataError, match="orders-0: its leader serves no batch at offset 10"):
+            leaders.batch_bytes(ORDERS, 0, 20, bytes_max=1 << 20)
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,7 +444,8 @@ class LeaderLogs:
         """Return the size of the batches with offsets in [start, end), read one after the other.
 
         The first batch may begin below `start_offset`: DeleteRecords raises a log start inside a batch, too.
-        Reading stops above `bytes_max`. Replicas and the tier have the same bytes.
+        Reading stops above `bytes_max`. Replicas and the tier have the same bytes. Raise MetadataError if the
+        leader serves no batch before that: the size is unknown then.
         """
         total = 0
         while start_offset < end_offset and total <= bytes_max:
@@ -452,7 +453,9 @@ class LeaderLogs:
             mine = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())
             if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
-                break
+                raise MetadataError(
+                    f"{partition}: its leader serves no batch at offset {start_offset}", hint="run again"
+                )
             start_offset = int(heads.next_offsets[-1])
         return total
 
