@@ -127,6 +127,21 @@ class TestDamage:
         segment(folder).rename(segment(folder, f"{7:020d}.log"))
         assert open_log(folder, writable=False).beginning_offsets()[0] == 7
 
+    def test_records_that_are_deleted_before_they_are_read_are_no_beginning(self, folder: Path) -> None:
+        """A history without them would count as complete: those who read know where the log began."""
+        log = open_log(folder, segment_bytes=600)
+        for _ in range(4):
+            log.append([(0, b"x" * 300)])
+        log.close()
+        reader = open_log(folder, writable=False)
+        assert (reader.beginning_offsets()[0], reader.end_offsets()[0]) == (0, 14)
+        segment(folder).unlink()
+        for _ in range(2):
+            with pytest.raises(MetadataError, match="offset 0 no longer exists, the log begins at 10"):
+                list(reader.read(0, 0, 14))
+        assert reader.beginning_offsets()[0] == 10
+        assert len(values_of(reader, 0, 10)) == 4
+
 
 BEFORE = [(0, b"before-0"), (1, b"before-1")]
 WAVE = [(0, b"wave-0"), (1, b"wave-1"), (0, b"wave-2")]

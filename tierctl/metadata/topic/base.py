@@ -326,6 +326,7 @@ class PartitionLog:
         self._may_be_missing = may_be_missing
         self._marks: dict[int, list[Mark]] = {}
         self._tail: Tail | None = None
+        self._told_beginning: int | None = None
 
     def segments(self) -> list[int]:
         """Return the base offsets of the segments, ascending."""
@@ -343,7 +344,11 @@ class PartitionLog:
         return self._files.name_of(self.path(segment_base))
 
     def beginning_offset(self) -> int:
-        """Return the first offset that a broker would serve."""
+        """Return the first offset that a broker would serve; `read` then misses what is deleted since."""
+        self._told_beginning = self._first_offset()
+        return self._told_beginning
+
+    def _first_offset(self) -> int:
         return max(self.log_start_offset, next(iter(self.segments()), 0))
 
     def end_offset(self) -> int:
@@ -451,10 +456,19 @@ class PartitionLog:
     def read(self, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         """Yield the records with offsets in [start_offset, end_offset) in chunks of bounded size.
 
-        Raises the errors of `translated`.
+        Raises the errors of `translated`, and MetadataError if records from `start_offset` on were deleted
+        since `beginning_offset` was called.
         """
-        with translated(f"reading {self._files.name_of(self.folder)}"):
-            next_offset = max(start_offset, self.beginning_offset())
+        doing = f"reading {self._files.name_of(self.folder)}"
+        with translated(doing):
+            first, told = self._first_offset(), self._told_beginning
+            if told is not None and told <= start_offset < min(first, end_offset):
+                # Without an error, they would be missing in a history that counts as complete.
+                raise MetadataError(
+                    f"{doing}: offset {start_offset} no longer exists, the log begins at {first}",
+                    hint="records were deleted or lost while they were read: run again",
+                )
+            next_offset = max(start_offset, first)
             bases = self.segments()
             for base, following in zip(bases, [*bases[1:], None], strict=True):
                 if base < end_offset and (following is None or following > next_offset):
