@@ -18,6 +18,7 @@ from tests.cli.shell import tierctl
 from tests.conftest import DATA
 
 GOLDEN = DATA / "vectors" / "kafka-3.6" / "_rlmm_committed_offsets"
+SNAPSHOT = DATA / "vectors" / "kafka-3.6" / "remote_log_snapshot"
 NAME = "_rlmm_committed_offsets"
 Capture = Callable[[str], Path]
 
@@ -162,6 +163,42 @@ def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
     assert (row["problem"], row["limit"]) == ("ahead of a cache", 30)
     offsets("repair", "--log-dir", tmp_path, "--apply")
     assert (tmp_path / NAME).read_text() == "0\n1\n2 30\n"
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_cache_with_a_damaged_entry_holds_no_event_for_sure(after: Path, caches: Path, cut: int) -> None:
+    """Its header states the offset before which it had all events, but some of them are lost."""
+    flat = max(caches.glob("orders-*.rlmcache"), key=lambda path: path.stat().st_size)
+    flat.write_bytes(flat.read_bytes()[:-cut])
+    (row,) = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
+    assert row["problem"] == "ahead of the caches"
+    offsets("repair", "--log-dir", caches, "--metadata", after, "--apply")
+    assert offsets("check", "--log-dir", caches, "--metadata", after) == []
+
+
+def test_a_damaged_snapshot_of_kafka_3_holds_no_event_for_sure(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    whole = SNAPSHOT.read_bytes()
+    (tmp_path / "orders-0" / "remote_log_snapshot").write_bytes(whole[:-1])
+    (tmp_path / NAME).write_text("0\n1\n3 4567\n")
+    (row,) = offsets("check", "--log-dir", tmp_path, code=7)
+    assert (row["problem"], row["limit"], "is damaged" in row["detail"]) == ("ahead of a cache", None, True)
+
+
+def test_a_cache_without_a_header_holds_no_event(after: Path, caches: Path) -> None:
+    """A crash may leave an empty file, and there may be no other one to compare the offsets with."""
+    for flat in caches.glob("*.rlmcache"):
+        flat.write_bytes(b"")
+    found = {row["limit"] for row in offsets("check", "--log-dir", caches, "--metadata", after, code=7)}
+    assert found == {None}
+
+
+def test_an_unreadable_snapshot_is_no_success(tmp_path: Path) -> None:
+    for name, data in (("orders-0", SNAPSHOT.read_bytes()), ("orders-1", b"\0\0\0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "remote_log_snapshot").write_bytes(data)
+    (tmp_path / NAME).write_text("0\n2\n3 4567\n4 9\n")
+    assert offsets("check", "--log-dir", tmp_path, code=7) == []
 
 
 def test_raising_needs_force(tmp_path: Path) -> None:

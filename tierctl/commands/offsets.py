@@ -13,7 +13,7 @@ from tierctl.commands.cache import each_file
 from tierctl.commands.request import APPLY, TYPED_ONLY, Apply, Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
-from tierctl.metadata.cache_files import CacheCoverage, Form, cache_files, coverage_of
+from tierctl.metadata.cache_files import SUFFIX, CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
     FindMissing,
@@ -137,11 +137,13 @@ class OffsetsCheck(TableResult):
     """The offsets of a file that can lose segments, in the order of their metadata partitions."""
 
     findings: Sequence[Finding]
+    is_partial: bool = False
+    """Whether a cache can't be read, so that offsets may be too high of which nothing is found."""
 
     @property
     def exit_code(self) -> int:
-        """7 if there is a finding."""
-        return ExitCode.CORRUPT if self.findings else ExitCode.OK
+        """7 if there is a finding, or if a cache can't be read."""
+        return ExitCode.CORRUPT if self.findings or self.is_partial else ExitCode.OK
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
@@ -209,7 +211,8 @@ def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> 
     """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         committed = _read(resources, _path(request)).offsets
-        return OffsetsCheck(findings=_findings(resources, committed, must_compare=True))
+        findings, unreadable = _findings(resources, committed, must_compare=True)
+        return OffsetsCheck(findings=findings, is_partial=bool(unreadable))
 
 
 def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = None) -> OffsetsRepair:
@@ -225,7 +228,7 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
             before, errors = found.offsets, found.damage
         except CorruptInputError as error:
             before, errors = {}, [error]
-        findings = _findings(resources, before, must_compare=not errors and not request.set_offset)
+        findings, _ = _findings(resources, before, must_compare=not errors and not request.set_offset)
     after, steps = _plan(request, findings, before)
     steps[:0] = [_damaged("drop_line" if before else "start_over", error) for error in errors]
     if request.apply and steps:
@@ -296,8 +299,11 @@ def _partition_and_offset(text: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _findings(resources: Resources, committed: Mapping[int, int], *, must_compare: bool) -> list[Finding]:
-    caches = _caches(resources)
+def _findings(
+    resources: Resources, committed: Mapping[int, int], *, must_compare: bool
+) -> tuple[list[Finding], list[Path]]:
+    """Return the offsets that are too high, and the caches that can't be read: they may lack any event."""
+    caches, unreadable = _caches(resources)
     is_comparable = any(f.form is Form.SNAPSHOT and f.metadata_partition in committed for f in caches)
     if resources.request.metadata is None and not is_comparable and must_compare:
         raise UsageError(
@@ -310,9 +316,9 @@ def _findings(resources: Resources, committed: Mapping[int, int], *, must_compar
         topic = resources.metadata_topic()
         findings += against_log(topic, committed)
         flat_files = [cache for cache in caches if None not in {cache.topic_id, cache.partition}]
-        if flat_files:
+        if flat_files or any(path.suffix == SUFFIX for path in unreadable):
             findings += against_caches(topic, flat_files, committed, _find_missing(resources))
-    return sorted(findings, key=lambda finding: finding.metadata_partition)
+    return sorted(findings, key=lambda finding: finding.metadata_partition), unreadable
 
 
 def _find_missing(resources: Resources) -> FindMissing | None:
@@ -322,16 +328,20 @@ def _find_missing(resources: Resources) -> FindMissing | None:
     return partial(spark_files.find_missing, resources.executors, resources.metadata_location)
 
 
-def _caches(resources: Resources) -> list[CacheCoverage]:
-    """Read the caches in the log directories; report each unreadable one."""
+def _caches(resources: Resources) -> tuple[list[CacheCoverage], list[Path]]:
+    """Read the caches in the log directories; report and return those that can't be read."""
     paths = [path for folder in resources.request.log_dir for path in cache_files(folder)]
-    caches = []
-    for found in each_file(resources, "reading caches", coverage_of, paths):
+    caches, unreadable = [], []
+    read = each_file(resources, "reading caches", coverage_of, paths)
+    for path, found in zip(paths, read, strict=True):
         if isinstance(found, CacheCoverage):
             caches.append(found)
+            if found.damage is not None:
+                resources.progress.warn(f"{found.source} is damaged: {found.damage}")
         else:
+            unreadable.append(path)
             resources.progress.warn(f"unreadable: {found.message}")
-    return caches
+    return caches, unreadable
 
 
 def _path(request: OffsetsRequest) -> Path:

@@ -387,7 +387,8 @@ def _name(file: CacheFile) -> Iterator[CorruptInputError]:
 class CacheCoverage:
     """The events that a cache file contains: those of its partition up to `metadata_topic_offset`.
 
-    A snapshot of Kafka 3 names its `metadata_partition`. Other forms name the user partition.
+    A snapshot of Kafka 3 names its `metadata_partition`. Other forms name the user partition. A file with
+    `damage` may lack any event: its `metadata_topic_offset` is -1.
     """
 
     source: str
@@ -397,21 +398,24 @@ class CacheCoverage:
     partition: int | None
     metadata_partition: int | None
     metadata_topic_offset: int
+    damage: str | None = None
 
 
 def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
-    """Return the coverage of the file, or why it can't be read. Raise OSError."""
+    """Return the coverage of the file, or why its header can't be read. Raise OSError."""
     try:
         file = read_cache(path)
     except CorruptInputError as error:
         return error
+    damage = next(findings(file), None)
     return CacheCoverage(
         source=str(path),
         form=file.form,
         topic_id=file.topic_id,
         partition=file.partition,
         metadata_partition=file.metadata_partition,
-        metadata_topic_offset=file.metadata_topic_offset,
+        metadata_topic_offset=file.metadata_topic_offset if damage is None else -1,
+        damage=None if damage is None else damage.message,
     )
 
 

@@ -92,8 +92,13 @@ def against_snapshots(files: Iterable[CacheCoverage], committed: Mapping[int, in
                 committed_offset=committed[partition],
                 problem="ahead of a cache",
                 limit=None if held < 0 else held,
-                detail=f"{file.source} was written at offset {held}",
+                detail=f"{file.source} {_held_text(file)}",
             )
+
+
+def _held_text(file: CacheCoverage) -> str:
+    held = file.metadata_topic_offset
+    return f"was written at offset {held}" if file.damage is None else f"is damaged: {file.damage}"
 
 
 def against_caches(
