@@ -21,6 +21,8 @@ from tierctl.state.lineage import (
     is_remote_segment_within_leader_epochs,
     segments_in_lineage,
 )
+from tierctl.state.log_start import cut_epochs
+from tierctl.state.queries import PartitionSegments
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.folding import cache_of
@@ -219,6 +221,24 @@ def test_each_offset_is_answered_once_by_its_lineage() -> None:
     assert spans(cache, 50, 51) == []
     assert spans(cache, 59) == []
     assert list(segments_in_lineage(cache, Lineage())) == []
+
+
+@pytest.mark.parametrize(
+    ("epochs", "read"),
+    [(((-1, 0), (2, 10)), [(10, 19)]), (((0, -5), (2, 10)), [(0, 19)]), (((-7, 0),), [])],
+)
+def test_epochs_and_offsets_that_no_log_has_end_no_question(
+    epochs: tuple[tuple[int, int], ...], read: list[tuple[int, int]]
+) -> None:
+    """Brokers take such an event; it must not end a run that asks about all segments."""
+    known = PartitionSegments.of_cache(tier((1, 0, 19, epochs)))
+    assert list(known.readable_ranges(LEDGER, 0)) == read
+    cut = cut_epochs(
+        Lineage([(1, 0), (2, 5)]), known, log_start_offset=0, log_end_offset=90, local_start_offset=20
+    )
+    assert cut is None or [segment.segment_id for segment in cut.lost] == [segment_id(1)]
+    possible = [(epoch, max(start, 0)) for epoch, start in epochs if epoch >= 0]
+    assert [tuple(each) for each in known.epoch_starts()] == possible
 
 
 def test_segment_that_spans_into_a_later_epoch_is_found_after_a_hole() -> None:

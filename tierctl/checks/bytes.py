@@ -14,7 +14,7 @@ from tierctl.checks.findings import FindingKind, kind_of
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
-from tierctl.state.lineage import Lineage, OtherEpoch
+from tierctl.state.lineage import OtherEpoch, lineage_of_segment
 from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
@@ -95,7 +95,7 @@ def check_segment_bytes(
 
 
 def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batches) -> Iterator[Problem]:
-    lineage = Lineage(sorted(dict(metadata.segment_leader_epochs).items()))
+    lineage = lineage_of_segment(metadata)
     columns: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
     other: OtherEpoch | None = None
     for window in scan_windows(log, 0, 0):

@@ -318,6 +318,15 @@ class Lineage:
         return is_remote_segment_within_leader_epochs(segment, log_end_offset, self.epochs_with_records)
 
 
+def lineage_of_segment(segment: RemoteLogSegmentMetadata) -> Lineage:
+    """Return the leader epochs that a segment's event states, ascending, without what no log can have.
+
+    Brokers take an event with a negative epoch or offset as it is: no log has the epoch, nor offsets below 0.
+    """
+    named = sorted(dict(segment.segment_leader_epochs).items())
+    return Lineage((epoch, max(start, 0)) for epoch, start in named if epoch >= 0)
+
+
 def _assign(entries: list[EpochEntry], entry: EpochEntry) -> None:
     if entry.epoch < 0 or entry.start_offset < 0:
         raise CorruptInputError(
@@ -436,7 +445,7 @@ def segments_in_lineage(
 
 def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, offset: int) -> int:
     """Return the last offset from `offset` on up to which segment and lineage have the same epochs."""
-    own = Lineage(sorted(dict(segment.segment_leader_epochs).items()))
+    own = lineage_of_segment(segment)
     if own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
         # The segment's epochs do not ascend. The cache found the segment by one of them, so only `offset`
         # itself is known to be common.

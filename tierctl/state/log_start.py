@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
+from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
 from tierctl.state.queries import PartitionSegments
 
 
@@ -373,7 +373,7 @@ def _covered(
 
 def _leaves_at(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int:
     """Return the first offset of the segment at which the lineage has another leader epoch."""
-    own = Lineage(segment.segment_leader_epochs)
+    own = lineage_of_segment(segment)
     starts = {entry.start_offset for entry in (*own.entries, *lineage.entries)}
     for offset in sorted({segment.start_offset, *starts}):
         is_within = segment.start_offset <= offset <= segment.end_offset

@@ -551,13 +551,15 @@ class PartitionSegments:
     def epoch_starts(self, below: int = _INT64_MAX) -> list[EpochEntry]:
         """Return the leader epochs of finished segments that begin below an offset, ascending.
 
-        Each entry has the lowest offset at which one of the segments begins the epoch.
+        Each entry has the lowest offset at which one of the segments begins the epoch. Negative epochs, which
+        no log can have, are left out, and negative offsets become 0.
         """
         if self._facts.lowest_start >= below:
             return []
         pairs = self.columns.epoch_pairs()
         is_chosen = np.repeat(self.is_finished & (self.column("start") < below), pairs.counts)
-        epochs, offsets = pairs.epochs[is_chosen], pairs.offsets[is_chosen]
+        is_chosen &= pairs.epochs >= 0
+        epochs, offsets = pairs.epochs[is_chosen], np.maximum(pairs.offsets[is_chosen], 0)
         order = np.lexsort((offsets, epochs))
         epochs, offsets = epochs[order], offsets[order]
         is_first = np.append(True, epochs[1:] != epochs[:-1])[: len(epochs)]
