@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.index_cache import FOLDER, RemoteIndexCache
+from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, spooled
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,
@@ -272,3 +272,12 @@ def test_threads_fetch_an_index_once_and_others_do_not_wait(tmp_path: Path) -> N
     assert len(found) == 5
     assert len(set(found)) == 1
     assert cache.fetches == 2
+
+
+def test_segments_of_one_id_are_spooled_apart(remote: MemoryStorage, tmp_path: Path) -> None:
+    """Two user partitions have them in a bucket that was copied for another topic."""
+    with spooled(remote, metadata_of(0), tmp_path) as one:
+        with spooled(remote, metadata_of(0), tmp_path) as other:
+            assert other.log != one.log
+        assert one.log.read_bytes()
+    assert not one.log.parent.exists()

@@ -291,9 +291,9 @@ def spooled(
     Raise RemoteResourceNotFound if the store has no log of the segment, RemoteStorageError if the store
     fails, and SpoolError if the local disk does.
     """
-    own = folder / str(metadata.segment_id)
+    # Not named by the id alone: two user partitions may have a segment of the same id, as in a copied bucket.
+    own = Path(tempfile.mkdtemp(prefix=f"{metadata.segment_id}-", dir=folder))
     try:
-        own.mkdir()
         log = own / "log"
         with remote.fetch_log_segment(metadata, 0) as stream:
             _write(stream, log, metadata.segment_size_in_bytes + 1)
