@@ -3,7 +3,7 @@
 import json
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,12 @@ def test_epochs_and_offsets_that_no_log_has_end_no_question(
     assert cut is None or [segment.segment_id for segment in cut.lost] == [segment_id(1)]
     possible = [(epoch, max(start, 0)) for epoch, start in epochs if epoch >= 0]
     assert [tuple(each) for each in known.epoch_starts()] == possible
+
+
+def test_an_epoch_far_above_the_end_of_its_segment_is_no_endless_range() -> None:
+    cache = tier((1, 0, 9, ((0, 0), (7, 1 << 62))))
+    found = segments_in_lineage(cache, Lineage([(0, 0)]))
+    assert [(span.from_offset, span.to_offset) for span in islice(found, 9)] == [(0, 9), (10, (1 << 62) - 1)]
 
 
 def test_segment_that_spans_into_a_later_epoch_is_found_after_a_hole() -> None:

@@ -275,6 +275,10 @@ class Lineage:
             bisect_right(self._starts, after_offset) : bisect_right(self._starts, last_offset)
         ]
 
+    def starts_above(self, offset: int) -> list[int]:
+        """Return the start offsets of epochs above an offset."""
+        return self._starts[bisect_right(self._starts, offset) :]
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the highest known epoch up to `epoch`, and its end (LeaderEpochFileCache.endOffsetFor).
 
@@ -439,6 +443,8 @@ def segments_in_lineage(
             offset = _next_readable_offset(cache, lineage, offset)
             continue
         last = _last_common_offset(segment, lineage, offset)
+        if offset > segment.end_offset and epoch is not None:
+            last = _last_above_end(cache, lineage, segment, OffsetAndEpoch(offset, epoch))
         yield SegmentSpan(segment, offset, last if end_offset is None else min(last, end_offset))
         offset = last + 1
 
@@ -455,6 +461,23 @@ def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, off
         if own.epoch_for_offset(border) != lineage.epoch_for_offset(border):
             return border - 1
     return max(segment.end_offset, offset)
+
+
+def _last_above_end(
+    cache: RemoteLogMetadataCache,
+    lineage: Lineage,
+    segment: RemoteLogSegmentMetadata,
+    found_by: OffsetAndEpoch,
+) -> int:
+    """Return the last offset, from the one on that a segment was found by, up to which a broker finds it.
+
+    It finds a segment above its end if a later leader epoch of it begins there: perhaps 2^63 offsets.
+    """
+    offset, epoch = found_by.offset, found_by.epoch
+    later = sorted(each for each in dict(segment.segment_leader_epochs).items() if each[0] > epoch)
+    borders = [*(start for _, start in later[:1]), *lineage.starts_above(offset)]
+    following = cache.next_start_offset(epoch, offset + 1)
+    return min(borders if following is None else [*borders, following], default=offset + 1) - 1
 
 
 def _next_readable_offset(cache: RemoteLogMetadataCache, lineage: Lineage, offset: int) -> int | None:
