@@ -14,7 +14,7 @@ from tierctl.checks.findings import FindingKind, kind_of
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
-from tierctl.state.lineage import OtherEpoch, lineage_of_segment
+from tierctl.state.lineage import Lineage, OtherEpoch, lineage_of_segment
 from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
