@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import gettempdir
 from types import FrameType
 
 import pytest
 from tierctl.commands import BuildCacheRequest, build_cache
-from tierctl.errors import LockedError, OutputError, SpoolError, UsageError, output_error
+from tierctl.errors import LockedError, OutputError, UsageError, output_error
 from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement
 from tierctl.metadata.state_dir import LOCK
 
@@ -224,15 +223,3 @@ def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="named"):
             act()
     os.close(full)
-
-
-def test_a_full_folder_for_temporary_files_is_named(
-    capture: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fill(_self: FileSystem, _fd: int, _data: bytes | memoryview, _path: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(FileSystem, "write", fill)
-    metadata = str(capture("tiered-cluster") / "before")
-    with pytest.raises(SpoolError, match=f"temporary file in {gettempdir()}: No space left on device"):
-        build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))

@@ -192,6 +192,9 @@ def test_without_a_log_no_set_is_left_out_for_what_an_index_lacks(
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
     into = ("--log-dir", tmp_path, "--as", "new", "--as-id", "AAAAAAAAAAAAAAAAAAAAAQ")
     restore = tierctl("restore", "log", *where, *into)
+    if len(spans) == 4:
+        assert (_spans(restore), "--until orders-0=2400 restores" in restore.err) == ([], True)
+        restore = tierctl("restore", "log", *where, *into, "--until", "orders-0=2400")
     if spans:
         assert _spans(restore) == [("materialise_partition", 0, spans[-1][1])]
     else:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,4 +61,5 @@ def _noted(name: str, called: list[object]) -> Callable[..., Any]:
 def _run_noting(codes: list[int], more: tuple[str, ...], *words: object, cwd: Path | None = None) -> Ran:
     ran = tierctl(*words, *more, cwd=cwd)
     codes.append(ran.code)
-    return ran
+    # With Spark, the paths of a request are absolute.
+    return ran if cwd is None else replace(ran, err=ran.err.replace(f"{cwd}/", ""))
