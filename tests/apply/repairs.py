@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tierctl.apply.journal import ORPHAN_SIGHTINGS
+from tierctl.metadata.state_dir import ORPHAN_SIGHTINGS
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteState,

@@ -1,4 +1,4 @@
-"""Copy and fetch in folders, on a real S3 server, and on stores that lack something."""
+"""Copy, sweep, delete and fetch in folders, on a real S3 server, and on stores that lack something."""
 
 import json
 import pickle
@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode, StoreRefused
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.storage.stores.base import hashed_file
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
 from tests.metadata.topics import segments_at
@@ -26,6 +28,9 @@ from tests.support.topic_settings import enabled
 Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
 
+CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+NOW = "2026-11-23T00:00:00Z"
+"""A time after the capture; from 10:30 of this day on, retention.ms expires more segments of `metrics`."""
 COMPRESSED = ("rsm.config.compression.enabled=true", "rsm.config.chunk.size=262144")
 FIELDS = ("rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_PREFIX",)
 
@@ -67,10 +72,19 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(f"s3://{server.bucket()}/tier", layout, settings)
 
 
-def log_of(root: Path, segment: RemoteLogSegmentMetadata) -> Path:
-    """Return the log of a segment of a captured tier."""
+def files_of(root: Path, segment: RemoteLogSegmentMetadata) -> LogSegmentData:
+    """Return the files of a segment of a captured tier."""
     folder = root / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
-    return folder / f"{segment.start_offset:020d}-{segment.segment_id}.log"
+    stem = f"{segment.start_offset:020d}-{segment.segment_id}"
+    transactions = folder / f"{stem}.txnindex"
+    return LogSegmentData(
+        log_segment=hashed_file(folder / f"{stem}.log"),
+        offset_index=(folder / f"{stem}.index").read_bytes(),
+        time_index=(folder / f"{stem}.timeindex").read_bytes(),
+        transaction_index=transactions.read_bytes() if transactions.exists() else None,
+        producer_snapshot_index=(folder / f"{stem}.snapshot").read_bytes(),
+        leader_epoch_index=(folder / f"{stem}.leader_epoch_checkpoint").read_bytes(),
+    )
 
 
 def records(tierctl: Tierctl, *where: object) -> list[Any]:
@@ -100,12 +114,36 @@ def test_copies_are_what_the_broker_copied(
     assert len(theirs) == len(segments) == 14
     for segment in segments:
         like = theirs[segment.topic, segment.partition, segment.start_offset]
+        if place.layout == "kafka":
+            tier.verify_log_segment_data(segment, files_of(broker / "tiered-remote", like))
         with tier.fetch_log_segment(segment, 0) as stream:
-            assert stream.read() == log_of(broker / "tiered-remote", like).read_bytes()
+            assert stream.read() == files_of(broker / "tiered-remote", like).log_segment.path.read_bytes()
     assert {o.key for o in tier.list_objects()} == {o.key for s in segments for o in tier.objects_of(s)}
     assert records(tierctl, "--metadata", metadata, *place.options) == records(
         tierctl, "--metadata", broker / "tiered-metadata", "--remote", broker / "tiered-remote"
     )
+
+
+def test_sweep_and_delete_leave_what_the_broker_left(
+    tierctl: Tierctl, capture: Capture, writable: Callable[[str], Path], place: Place, tmp_path: Path
+) -> None:
+    cluster = writable("tiered-cluster/before")
+    tier = place.open()
+    for segment in segments_at(cluster):
+        tier.copy_log_segment_data(segment, files_of(capture("tiered-cluster") / "before-remote", segment))
+    configs = tmp_path / "configs"
+    configs.write_text(CONFIGS)
+    where = ("--metadata", cluster, *place.options, "--state-dir", tmp_path / "state", "-o", "json")
+    sweep = ("sweep", *where, "--log-dir", cluster, "--topic-configs", configs, "--now", NOW)
+    swept = tierctl(*sweep, "--log-start-offset", "orders-1=1500", "--apply")
+    assert (swept.code, len(swept.json["outcomes"])) == (0, 7), swept.err
+    assert tierctl("delete", *where, *marking(cluster, "shortlived"), "--apply").code == 0
+    deleted = tierctl("delete", *where, "--apply")
+    assert deleted.code == 0, deleted.err
+    left = {str(s.segment_id) for s in segments_at(capture("tiered-cluster") / "after")}
+    assert {o.key.rsplit("/", 1)[1][21:43] for o in tier.list_objects()} == left
+    assert {str(s.segment_id) for s in segments_at(cluster)} == left
+    assert tierctl("delete", *where, "--apply").json["outcomes"] == []
 
 
 Open = Callable[..., AbstractContextManager["Lacking"]]
@@ -253,11 +291,9 @@ def test_a_store_that_asks_for_patience_gets_it(
         assert world.states() == FINISHED
 
 
-def test_archived_objects_are_findings_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
+def test_archived_objects_are_findings_with_the_way_out(lacking: Open, tierctl: Tierctl) -> None:
     with lacking() as world:
         assert tierctl(*world.copy()).code == 0
-        before = tierctl("status", *world.where, "--output", "json")
-        assert before.code == 0, before.err
         world.store.archived = ".log"
         world.store.put({"tier/": b"", "tier/kafka-tiered-storage/bills-0-/": b""})
         sent = len(world.store.requests)
@@ -269,6 +305,15 @@ def test_archived_objects_are_findings_until_they_are_restored(lacking: Open, ti
         fetched = tierctl("fetch", *world.where)
         assert fetched.code == ExitCode.CORRUPT, fetched.err
         assert "restore" in fetched.err
+
+
+def test_status_shows_archived_objects_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking() as world:
+        assert tierctl("status", *world.where).code == 0
+        assert tierctl(*world.copy()).code == 0
+        before = tierctl("status", *world.where, "--output", "json")
+        assert before.code == 0, before.err
+        world.store.archived = ".log"
         shown = tierctl("status", *world.where, "--output", "json")
         assert shown.code == ExitCode.PARTIAL, shown.err
         assert json.loads(shown.out)[0]["problems"] == 3
