@@ -37,13 +37,13 @@ def offline(broker: Broker, *more: object) -> tuple[object, ...]:
 
 
 def add_needless_sets(broker: Broker) -> None:
-    """Add a copy of a segment, one with the epochs of a leader that lost, and half of another segment."""
+    """Add a copy of a segment, one with an index of other epochs, and half of another segment."""
     whole, half = sorted(broker.remote_dir.glob("kafka-tiered-storage/plain-0-*/*.log"))[1:3]
     for path in list(whole.parent.glob(f"{whole.stem}.*")):
         for segment_id in ("AAAAAAAAAAAAAAAAAAAAAQ", "CAAAAAAAAAAAAAAAAAAAAQ"):
             shutil.copy(path, path.with_name(path.name[:21] + segment_id + path.suffix))
-    (loser,) = whole.parent.glob("*-CAAAAAAAAAAAAAAAAAAAAQ.leader_epoch_checkpoint")
-    loser.write_bytes(write_leader_epoch_checkpoint([EpochEntry(0, 0)]))
+    (wrong,) = whole.parent.glob("*-CAAAAAAAAAAAAAAAAAAAAQ.leader_epoch_checkpoint")
+    wrong.write_bytes(write_leader_epoch_checkpoint([EpochEntry(0, 0)]))
     shutil.copy(half, half.with_name(half.name[:21] + "BAAAAAAAAAAAAAAAAAAAAQ.log"))
 
 
@@ -58,7 +58,7 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     actions = [step["action"] for step in preview["steps"]]
     assert (set(actions), actions.count("discard_segment")) == ({"publish_segment", "discard_segment"}, 3)
     reasons = " ".join(step["reason"] for step in preview["steps"] if step["action"] == "discard_segment")
-    for reason in ("serves its offsets", "the log has 0 from", "incomplete: it has no .index"):
+    for reason in ("serves its offsets", "its leader-epoch index is wrong", "incomplete: it has no .index"):
         assert reason in reasons
     assert not list(twin.log_dir.glob("__remote_log_metadata-*/*.log"))
     done = plan(*offline(twin, "--apply"))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tierctl.model import EpochEntry, TopicPartition
+from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT
+from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
@@ -210,6 +212,15 @@ def metadata_folders(broker: Broker) -> list[Path]:
     return list(broker.log_dir.glob("__remote_log_metadata-*"))
 
 
+def with_epoch_0(data: bytes) -> bytes:
+    """Return the batches with leader epoch 0, which their CRC does not cover: rebuild compares the epochs."""
+    changed = bytearray(data)
+    for batch in batches(data):
+        at = batch.head.position + LEADER_EPOCH_AT
+        changed[at : at + 4] = bytes(4)
+    return bytes(changed)
+
+
 def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
     """Restore plain-0 of a stopped broker under a new topic id, with leader epoch 0 for all offsets.
 
@@ -229,6 +240,8 @@ def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
     one = write_leader_epoch_checkpoint([EpochEntry(0, 0)])
     for path in pretended.rglob("*.leader_epoch_checkpoint"):
         path.write_bytes(one)
+    for path in pretended.rglob("*.log"):
+        path.write_bytes(with_epoch_0(path.read_bytes()))
     folder = broker.log_dir / str(name)
     for path in folder.iterdir():
         if path.name != "partition.metadata":
