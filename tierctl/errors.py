@@ -114,6 +114,11 @@ class TierctlError(Exception):
         # Errors are pickled between processes, and their constructors take other arguments than `args`.
         return _restored, (type(self), self.args), self.__dict__
 
+    def advised(self, also: str) -> Self:
+        """Add `also` to the hint; return the error."""
+        self.hint = also if self.hint is None else f"{self.hint}; {also}"
+        return self
+
 
 def _restored(kind: type[TierctlError], args: tuple[Any, ...]) -> TierctlError:
     return kind.__new__(kind, *args)

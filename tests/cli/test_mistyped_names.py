@@ -253,7 +253,7 @@ def test_an_unknown_topic_is_named_with_similar_ones(name: str, words: dict[str,
 
 
 def test_a_partition_by_its_name_and_topics_by_a_glob(words: dict[str, str]) -> None:
-    """tests/model/test_selection.py has every form of a selection, and what is said if nothing matches."""
+    """The forms of a selection and their errors are tested in tests/model/test_selection.py."""
     line = ("segments", METADATA)
     for one, other in (
         (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1")),

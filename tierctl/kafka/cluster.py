@@ -503,8 +503,8 @@ class Cluster:
         offsets = self.partition_offsets(list(names.values()))
         sizes = self._sizes({names[partition]: leader for partition, leader in leaders.items()})
         return [
-            _log(partition, leader, offsets[names[partition]], self._epochs(names[partition], offsets), sizes)
-            for partition, leader in leaders.items()
+            cluster_log(partition, leader, offsets[name], self._epochs(name, offsets), sizes[name])
+            for (partition, leader), name in zip(leaders.items(), names.values(), strict=True)
         ]
 
     def _epochs(
@@ -574,13 +574,14 @@ class Cluster:
         return found
 
 
-def _log(
+def cluster_log(
     partition: TopicIdPartition,
     leader: int,
     offsets: PartitionOffsets,
     epochs: tuple[EpochEntry, ...],
-    sizes: Mapping[TopicPartition, int | None],
+    size_bytes: int | None,
 ) -> ClusterLog:
+    """Return a partition's log as its leader states it; `size_bytes` is that of the local log, if known."""
     local = offsets.local_log_start_offset
     return ClusterLog(
         topic_id_partition=partition,
@@ -592,5 +593,5 @@ def _log(
         last_stable_offset=offsets.last_stable_offset,
         log_end_offset=offsets.high_watermark,
         latest_tiered_offset=offsets.latest_tiered_offset,
-        local_log_bytes=sizes[partition.topic_partition],
+        local_log_bytes=size_bytes,
     )

@@ -263,12 +263,10 @@ def _may_be_abort(batch: RecordBatch, segment_range: SegmentRange, first: int, r
 
 def _without_end(error: TierctlError, first: int, last: int) -> TierctlError:
     """Return `error` with the offsets whose records are left out because of it in its hint."""
-    way_out = "" if error.hint is None else f"{error.hint}; "
-    error.hint = (
-        f"{way_out}whether transactions that may end there were aborted is not known, so their records from "
-        f"offset {first} to {last} are left out; --isolation read_uncommitted has them"
+    return error.advised(
+        "whether transactions that may end there were aborted is not known, so their records from offset "
+        f"{first} to {last} are left out; --isolation read_uncommitted has them"
     )
-    return error
 
 
 def is_abort(batch: RecordBatch) -> bool:

@@ -422,9 +422,7 @@ class RangeReader:
 def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
     """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
     if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectUnreadable):
-        way_out = "" if error.hint is None else f"{error.hint}; "
-        error.hint = f"{way_out}offsets {first} to {last} were not read, and reading continued after them"
-        return error
+        return error.advised(f"offsets {first} to {last} were not read, and reading continued after them")
     if not isinstance(error, CorruptInputError):
         return error
     return type(error)(

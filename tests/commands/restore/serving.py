@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tierctl.errors import MetadataError
+from tierctl.kafka.cluster import cluster_log
 from tierctl.kafka.librdkafka import HeldPositions, NotServedError, ServedRecord
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import ClusterLog, PartitionOffsets, TopicFacts
@@ -115,20 +116,7 @@ class Cluster:
 
     def _log(self, partition: TopicIdPartition) -> ClusterLog:
         key = partition.topic, partition.partition
-        offsets = self.offsets[key]
-        local = offsets.local_log_start_offset
-        return ClusterLog(
-            topic_id_partition=partition,
-            leader=1,
-            leader_epochs=self.epochs[key],
-            log_start_offset=offsets.log_start_offset,
-            local_log_start_offset=offsets.log_start_offset if local is None else local,
-            high_watermark=offsets.high_watermark,
-            last_stable_offset=offsets.last_stable_offset,
-            log_end_offset=offsets.high_watermark,
-            latest_tiered_offset=offsets.latest_tiered_offset,
-            local_log_bytes=None,
-        )
+        return cluster_log(partition, 1, self.offsets[key], self.epochs[key], None)
 
     def leader_epochs(self, name: TopicPartition) -> tuple[EpochEntry, ...]:
         return self.epochs[name.topic, name.partition]

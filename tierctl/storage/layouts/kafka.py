@@ -91,7 +91,7 @@ class SegmentLayout(Protocol):
 
     @property
     def required_objects(self) -> Mapping[ObjectPart, str]:
-        """The suffixes of the objects of every complete segment, in the order in which they are writers."""
+        """The suffixes of the objects of every complete segment, in the order in which they are written."""
         ...
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
@@ -647,5 +647,5 @@ def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
 
 
 def is_temporary(key: str) -> bool:
-    """Return whether the key is a temporary name of a segment's object, used while the object is writers."""
+    """Return whether the key is a temporary name of a segment's object, used while the object is written."""
     return key.endswith(TEMP_SUFFIX) and segment_object_name(key.removesuffix(TEMP_SUFFIX)) is not None
