@@ -51,8 +51,11 @@ def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:
     return sorted(kept, key=repr)
 
 
-def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
-    """Append events, or invalid records, to a metadata topic of COUNT partitions; None only creates it."""
+def write(folder: Path, events: Sequence[MetadataEvent | bytes | None], **settings: Any) -> None:
+    """Append events, or invalid records, to a metadata topic of COUNT partitions; None only creates it.
+
+    `settings` are those of FolderSettings.
+    """
     records = []
     for event in events:
         if isinstance(event, bytes):
@@ -60,7 +63,8 @@ def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
         elif event is not None:
             home = metadata_partition(event.topic_id, event.partition, COUNT)
             records.append((home, encode(event, dialect_of(event))))
-    topic = topic_in(folder, writable=True, partition_count=COUNT, clock_ms=lambda: 1_700_000_000_000)
+    how = {"partition_count": COUNT, "clock_ms": lambda: 1_700_000_000_000, **settings}
+    topic = topic_in(folder, writable=True, **how)
     if records:
         topic.append(records)
     topic.close()

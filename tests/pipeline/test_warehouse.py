@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tierctl.errors import MetadataError
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
+from tierctl.pipeline.bucket_task import BucketJob, BucketResult
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
@@ -125,6 +128,24 @@ def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None
     assert numbers == [2, 2, 2]
     rows = rows_of(tmp_path / "warehouse")
     assert any("an end at or after" in row["found"] for row in rows["anomalies"])
+
+
+def test_what_retention_deletes_while_it_is_read_is_missing_in_the_next_commit(tmp_path: Path) -> None:
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    for at in (1, 2):
+        write(topic, [started(at)], segment_bytes=1)
+    oldest = next(path for path in topic.rglob("0*0.log") if path.stat().st_size)
+
+    def expired(_job: BucketJob) -> Iterator[BucketResult]:
+        oldest.unlink()
+        return iter(())
+
+    number = int(oldest.parent.name.rpartition("-")[2])
+    found = f"metadata partition {number}: retention deleted the offsets from 0 to 0"
+    with pipeline(topic, warehouse).opened() as opened, pytest.raises(MetadataError, match=found):
+        opened.step(expired, {number: 2})
+    assert run(topic, warehouse) == 1
+    assert read(warehouse, "commits")["missing"].to_pylist()[0][0]["end_offset"] == 1
 
 
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:

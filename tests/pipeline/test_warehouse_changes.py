@@ -146,6 +146,18 @@ def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, tm
             assert not checkpoint.exists()
 
 
+def test_no_checkpoint_is_used_through_a_link(topic: Path, tmp_path: Path) -> None:
+    """This one fits the tables: a stream planned its first batch."""
+    warehouse, elsewhere = tmp_path / "warehouse", tmp_path / "elsewhere"
+    (elsewhere / "offsets").mkdir(parents=True)
+    (elsewhere / "offsets" / "0").touch()
+    (elsewhere / "metadata").write_text('{"id": "q"}')
+    with pipeline(topic, warehouse).opened() as opened:
+        (warehouse / "_checkpoint").symlink_to(elsewhere)
+        with pytest.raises(SafetyRefusal, match="found a symbolic link"), checkpoint_of(opened):
+            pass
+
+
 def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:
     run(topic, tmp_path / "warehouse")
     write(tmp_path / "other", [None])

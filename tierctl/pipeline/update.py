@@ -28,6 +28,7 @@ import tierctl
 from tierctl.checks.findings import FindingKind
 from tierctl.errors import (
     CorruptInputError,
+    MetadataError,
     NotFoundError,
     RemoteResourceNotFound,
     RemoteStorageError,
@@ -197,6 +198,7 @@ class PipelineRun:
         missing = (*before.missing, *self._missing(begins))
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
+        self._require_kept({number: at for number, at in starts.items() if at < goal[number]})
         commit = self._commit(job, results, goal, batch)
         self._commits.commit(commit, is_batch=batch is not None)
         self.latest = commit
@@ -204,6 +206,20 @@ class PipelineRun:
         parts = sum(count > 0 for count in offsets.values())
         rows = sum(each.events for each in results)
         return StepResult(commit.number, sum(offsets.values()), rows, parts)
+
+    def _require_kept(self, starts: Mapping[int, int]) -> None:
+        """Raise MetadataError if retention deleted events above `starts` since the step began.
+
+        Spark plans the tasks after that: whether they read these events is unknown.
+        """
+        for number, begin in sorted(self._topic.beginning_offsets().items()):
+            start = starts.get(number, begin)
+            if begin > start:
+                raise MetadataError(
+                    f"metadata partition {number}: retention deleted the offsets from {start} to "
+                    f"{begin - 1} while they were read",
+                    hint="run again: the next commit states which events are gone",
+                )
 
     def _due(self, now_ms: int) -> list[int]:
         return [bucket for bucket, due_ms in self.latest.due_ms.items() if due_ms <= now_ms]
@@ -472,6 +488,8 @@ def _discard(checkpoint: Path) -> None:
 
 def _fits(checkpoint: Path, run: PipelineRun) -> bool:
     """Return whether a stream that goes on from the checkpoint begins where the tables end."""
+    if checkpoint.is_symlink():
+        return False
     try:
         numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
         query, last = query_of(checkpoint), max(numbers)
