@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError
-from tierctl.kafka import librdkafka
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import EARLIEST_LOCAL
-from tierctl.kafka.librdkafka import configuration
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 
@@ -109,7 +107,7 @@ def test_bearer_tokens(secured: Broker, certificates: Certificates, tmp_path: Pa
     use(secured.bootstrap_sasl, write(tmp_path, bearer | trust(certificates)), 20)
 
 
-def test_client_certificates_in_a_store(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
+def test_client_certificates(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
     keystore = {
         "security.protocol": "SSL",
         "ssl.keystore.location": str(certificates.client_keystore),
@@ -117,30 +115,6 @@ def test_client_certificates_in_a_store(secured: Broker, certificates: Certifica
         "ssl.keystore.type": "PKCS12",
     }
     use(secured.bootstrap_ssl, write(tmp_path, keystore | trust(certificates)), 21)
-
-
-def test_client_certificates_in_the_settings(
-    secured: Broker, certificates: Certificates, tmp_path: Path
-) -> None:
-    text = certificates.client_pem.read_text()
-    inline = {
-        "security.protocol": "SSL",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": text,
-        "ssl.keystore.certificate.chain": text,
-        "ssl.key.password": certificates.password,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": certificates.ca.read_text(),
-    }
-    # Lines of PEM in a .properties file end with a backslash, which continues the line.
-    path = tmp_path / "client.properties"
-    path.write_text(
-        "".join(
-            f"{key}={value.strip().replace(chr(10), chr(92) + 'n' + chr(92) + chr(10))}\n"
-            for key, value in inline.items()
-        )
-    )
-    use(secured.bootstrap_ssl, path, 22)
 
 
 @pytest.mark.parametrize(
@@ -215,39 +189,3 @@ def test_the_protocol_of_another_listener(
         manager_at(f"kafka://{getattr(secured, listener)}", command_config=config)
     assert message in caught.value.message
     assert "security.protocol" in (caught.value.hint or "")
-
-
-@pytest.mark.matrix
-def test_a_broker_that_is_down_is_asked_with_a_back_off(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While a request waits, a client connects a few times a second, not thousands of times.
-
-    Without a new bootstrap the client keeps the broker, as it does if only some of several are down.
-    """
-
-    def keeping(settings: ClientSettings, folder: Path) -> dict[str, object]:
-        return {**configuration(settings, folder), "metadata.recovery.strategy": "none"}
-
-    monkeypatch.setattr(librdkafka, "configuration", keeping)
-    broker = brokers.own(tiered=False)
-    settings = ClientSettings.from_properties(
-        {"bootstrap.servers": broker.bootstrap, "request.timeout.ms": "4000"}
-    )
-    cluster = Cluster(settings)
-    cluster.cluster_id()
-    broker.stop(kill=True)
-    before = opened_connections()
-    with pytest.raises(MetadataError):
-        cluster.cluster_id()
-    cluster.close()
-    # Tests that run at the same time open some, too.
-    assert opened_connections() - before < 5000
-
-
-def opened_connections() -> int:
-    """Return how many TCP connections the processes of this machine have begun."""
-    names, values = [
-        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if "Tcp:" in line
-    ]
-    return int(values[names.index("ActiveOpens")])

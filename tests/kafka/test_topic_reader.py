@@ -1,15 +1,17 @@
-"""Read a topic of a real broker: missing records are reported, and a broker restart has no effect."""
+"""Topics of real brokers: missing records are reported, and a broker that goes away and comes back."""
 
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tierctl.errors import (
-    MetadataError,
-    MetadataWriteUnknown,
-)
-from tierctl.kafka import topic_client
+from tierctl.errors import ExitCode, MetadataError, MetadataWriteUnknown
+from tierctl.kafka import librdkafka, topic_client
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.cluster import Cluster
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.model import TopicPartition
 
 from tests.kafka.cluster_topics import Open, missing, name_of, on_disk, rows, values, whole
 from tests.metadata.events import FINISHED, segment_id, started, update
@@ -17,12 +19,6 @@ from tests.metadata.topics import manager_at
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def alone(brokers: Brokers) -> Broker:
-    """Return a broker that tests stop and start."""
-    return brokers.disturbed()
 
 
 class TestWhatIsMissing:
@@ -100,94 +96,115 @@ class TestWhatIsMissing:
         with pytest.raises(MetadataError, match=r"no data arrived for 1500 ms at offset 3, and the end is 9"):
             list(topic.read(0, 0, 9))
 
-    def test_damage_on_the_brokers_disk_is_told_and_passed(
-        self, alone: Broker, on: Open, request: pytest.FixtureRequest
-    ) -> None:
-        name = name_of(request)
-        alone.create_topic(name)
-        topic = on(alone, name)
-        for number in range(6):
-            topic.append([(0, b"record %d, %d" % (number, each)) for each in range(3)])
-        alone.stop()
-        path = alone.log_dir / f"{name}-0" / f"{0:020d}.log"
-        data = path.read_bytes()
-        path.write_bytes(data.replace(b"record 2, 1", b"record X, 1").replace(b"record 5, 2", b"record Y, 2"))
-        alone.start()
-        chunks = whole(topic)
-        lost = {offset for low, high, _ in missing(chunks) for offset in range(low, high)}
-        assert lost == {6, 7, 8, 15, 16, 17}
-        assert [offset for offset, _, _ in rows(chunks)] == [n for n in range(18) if n not in lost]
-        assert not any(is_gap for _, _, is_gap in missing(chunks))
-        assert chunks[-1].next_offset == 18
+
+CONNECTIONS_MAX = 2000
+"""Far fewer than a client begins within a second that connects again at once."""
 
 
-class TestRestarts:
-    def test_mid_read(
-        self, alone: Broker, on: Open, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(topic_client, "CHUNK_RECORDS_MAX", 40)
-        name = name_of(request)
-        alone.create_topic(name)
-        topic = on(alone, name)
-        sent = [b"%d" % number * 300 for number in range(3000)]
-        topic.append([(0, value) for value in sent])
-        reading = topic.read(0, 0, topic.end_offsets()[0])
-        chunks = [next(reading)]
-        alone.restart()
-        chunks += reading
-        assert values(chunks) == sent
-        assert missing(chunks) == []
+def opened_connections() -> int:
+    """Return how many TCP connections the processes of this machine have begun."""
+    names, values = [
+        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if "Tcp:" in line
+    ]
+    return int(values[names.index("ActiveOpens")])
 
-    def test_mid_append(self, alone: Broker, on: Open, request: pytest.FixtureRequest) -> None:
-        name = name_of(request)
-        alone.create_topic(name, 2)
-        topic = on(alone, name)
-        topic.append([(0, b"first")])
-        wave = [(number % 2, b"%d" % number) for number in range(5000)]
-        found: list[int] = []
-        worker = threading.Thread(target=lambda: found.extend(topic.append(wave)))
-        alone.stop()
-        # The client first refreshes the topic's metadata, so the publication begins before the broker is
-        # back.
-        worker.start()
-        time.sleep(0.5)
-        alone.start()
-        worker.join(90)
-        assert len(found) == len(wave)
-        expected = [b"first", *(value for partition, value in wave if partition == 0)]
-        assert values(whole(topic)) == expected
-        assert values(whole(topic, 1)) == [value for partition, value in wave if partition == 1]
 
-    def test_no_acknowledgement_is_unknown_and_a_rerun_converges(
-        self, alone: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        config = tmp_path / "client.properties"
-        config.write_text("delivery.timeout.ms=1000\nrequest.timeout.ms=5000\n")
-        uri = f"kafka://{alone.bootstrap}"
-        event = started(77)
-        first = manager_at(uri, writable=True)
-        first.publish([event])
-        first.close()
-        manager = manager_at(uri, writable=True, command_config=config)
-        manager.refresh()
-        # The broker stops between the client's metadata refresh and the append.
-        publisher = manager._topic._publisher  # type: ignore[attr-defined]
-        append = publisher.append
-        monkeypatch.setattr(publisher, "append", lambda records: alone.stop() or append(records))
-        with pytest.raises(MetadataWriteUnknown, match="0 were acknowledged") as caught:
-            manager.publish([update(77)])
-        assert caught.value.exit_code == 5
-        monkeypatch.undo()
-        manager.close()
-        alone.start()
+def publish_while_it_goes(broker: Broker, manager: TopicBasedRemoteLogMetadataManager) -> None:
+    """Stop the broker between the client's metadata refresh and the append."""
+    publisher: Any = manager._topic._publisher  # type: ignore[attr-defined]
+    append = publisher.append
+    publisher.append = lambda records: broker.stop() or append(records)
+    with pytest.raises(MetadataWriteUnknown, match="0 were acknowledged") as caught:
+        manager.publish([update(77)])
+    assert caught.value.exit_code == 5
+    manager.close()
 
-        again = manager_at(uri, writable=True)
-        again.refresh()
-        again.publish([update(77)])
-        (found,) = [
-            segment
-            for segment in again.state.segments_of(event.topic_id_partition)
-            if segment.segment_id == segment_id(77)
-        ]
-        assert found.state is FINISHED
-        again.close()
+
+def ask_while_it_is_away(cluster: Cluster, partition: TopicPartition) -> None:
+    """Check that each request ends, and that its client connects a few times a second until then.
+
+    The client of `cluster` keeps the broker, as it does if only some of several are down.
+    """
+    before = opened_connections()
+    for call in (
+        cluster.cluster_id,
+        lambda: cluster.partition_offsets([partition]),
+        lambda: cluster.leader_epochs(partition),
+    ):
+        began = time.monotonic()
+        with pytest.raises(MetadataError) as caught:
+            call()
+        assert caught.value.exit_code is ExitCode.RETRYABLE
+        assert time.monotonic() - began < 15
+    # Tests that run at the same time open some, too.
+    assert opened_connections() - before < CONNECTIONS_MAX
+    cluster.close()
+
+
+def test_a_broker_that_goes_away_and_comes_back(
+    brokers: Brokers, on: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read and a publication go on, requests of less patience end, and damage on its disk is passed."""
+    monkeypatch.setattr(topic_client, "CHUNK_RECORDS_MAX", 40)
+    configuration = librdkafka.configuration
+    broker = brokers.disturbed()
+    for name, partitions in (("read", 1), ("written", 2), ("damaged", 1)):
+        broker.create_topic(name, partitions)
+    read, written, damaged = (on(broker, name) for name in ("read", "written", "damaged"))
+    sent = [b"%d" % number * 300 for number in range(3000)]
+    read.append([(0, value) for value in sent])
+    reading = read.read(0, 0, read.end_offsets()[0])
+    chunks = [next(reading)]
+    for number in range(6):
+        damaged.append([(0, b"record %d, %d" % (number, each)) for each in range(3)])
+    written.append([(0, b"first")])
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            librdkafka,
+            "configuration",
+            lambda *given: {**configuration(*given), "metadata.recovery.strategy": "none"},
+        )
+        asked = {"bootstrap.servers": broker.bootstrap, "request.timeout.ms": "1500"}
+        cluster = Cluster(ClientSettings.from_properties(asked))
+        partition = TopicPartition("written", 0)
+        assert cluster.partition_offsets([partition])[partition].high_watermark == 1
+    uri, impatient, event = f"kafka://{broker.bootstrap}", tmp_path / "client.properties", started(77)
+    impatient.write_text("delivery.timeout.ms=1000\nrequest.timeout.ms=5000\n")
+    first = manager_at(uri, writable=True)
+    first.publish([event])
+    first.close()
+    manager = manager_at(uri, writable=True, command_config=impatient)
+    manager.refresh()
+
+    publish_while_it_goes(broker, manager)
+    ask_while_it_is_away(cluster, partition)
+    path = broker.log_dir / "damaged-0" / f"{0:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"record 2, 1", b"record X, 1").replace(b"record 5, 2", b"record Y, 2"))
+    wave = [(number % 2, b"%d" % number) for number in range(5000)]
+    found: list[int] = []
+    worker = threading.Thread(target=lambda: found.extend(written.append(wave)))
+    # The client first refreshes the topic's metadata, so the publication begins before the broker is back.
+    worker.start()
+    time.sleep(0.5)
+    broker.start()
+    worker.join(90)
+
+    assert len(found) == len(wave)
+    assert values(whole(written)) == [b"first", *(value for number, value in wave if number == 0)]
+    assert values(whole(written, 1)) == [value for number, value in wave if number == 1]
+    chunks += reading
+    assert values(chunks) == sent
+    assert missing(chunks) == []
+    chunks = whole(damaged)
+    lost = {offset for low, high, _ in missing(chunks) for offset in range(low, high)}
+    assert lost == {6, 7, 8, 15, 16, 17}
+    assert [offset for offset, _, _ in rows(chunks)] == [n for n in range(18) if n not in lost]
+    assert not any(is_gap for _, _, is_gap in missing(chunks))
+    assert chunks[-1].next_offset == 18
+    again = manager_at(uri, writable=True)
+    again.refresh()
+    again.publish([update(77)])
+    segments = again.state.segments_of(event.topic_id_partition)
+    assert [s.state for s in segments if s.segment_id == segment_id(77)] == [FINISHED]
+    again.close()
