@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,33 +34,13 @@ class Zygote:
         )
 
     def __call__(self, *args: object, kills: list[list[Any]] | None = None, files: int | None = None) -> Ran:
-        job = self._job(args, "", kills=kills or [], files=files)
-        return self._ran(job, self._answer(job))
-
-    def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
-        """Run several command lines at the same time, and kill some of them at a change of a file.
-
-        Each is (arguments, number of the file change at which the process is killed, or None). A command that
-        finds the tier or its metadata locked tries again until it gets the lock.
-        """
-        jobs = [
-            self._job(args, str(at), kills=[], files=nth, waits=True)
-            for at, (args, nth) in enumerate(commands)
-        ]
-        return [self._ran(job, ended) for job, ended in zip(jobs, self._answer(jobs), strict=True)]
-
-    def _job(self, args: Sequence[object], name: str, **more: Any) -> dict[str, Any]:
-        out, err = self._folder / f"out{name}", self._folder / f"err{name}"
-        return {"argv": [str(arg) for arg in args], "out": str(out), "err": str(err), **more}
-
-    def _answer(self, asked: Any) -> Any:
+        out, err = self._folder / "out", self._folder / "err"
+        job = {"argv": [str(arg) for arg in args], "out": str(out), "err": str(err)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
-
-    def _ran(self, job: dict[str, Any], ended: dict[str, int]) -> Ran:
-        return Ran.of(ended["status"], Path(job["out"]).read_text(), Path(job["err"]).read_text())
+        print(json.dumps({**job, "kills": kills or [], "files": files}), file=self._process.stdin, flush=True)
+        ended = json.loads(self._process.stdout.readline())
+        return Ran.of(ended["status"], out.read_text(), err.read_text())
 
     def close(self) -> None:
         self._process.communicate()

@@ -3,7 +3,6 @@
 Python and its libraries are loaded once; a fork costs milliseconds. One JSON object a line on stdin:
 {"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
-A list of such objects runs at the same time, each with "waits" until it gets the lock; the answer is a list.
 `kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended; with
 "file" as label and "write NAME" (or another operation of tierctl.files.FileSystem) as moment, before the nth
 such change of files of that name. `files` does so at the nth change of a file, wherever in the program. The
@@ -19,13 +18,10 @@ import pkgutil
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-LOCKED = 6
-LOCKED_WAIT_S = 0.2
 DELETE_BATCH = 1
 """Segments per deletion call of the tier, so that a wave of few segments needs several calls."""
 
@@ -70,9 +66,6 @@ def _child(job: dict[str, Any]) -> int:
     from tierctl.cli.entry import run
 
     code = run(job["argv"])
-    while code == LOCKED and job.get("waits"):
-        time.sleep(LOCKED_WAIT_S)
-        code = run(job["argv"])
     sys.stdout.flush()
     print(json.dumps([[*key, count] for key, count in met.items()]), file=sys.stderr, flush=True)
     return code
@@ -96,11 +89,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
-        asked = json.loads(line)
-        jobs = asked if isinstance(asked, list) else [asked]
-        children = [_fork(job) for job in jobs]
-        ended = [{"status": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])} for child in children]
-        print(json.dumps(ended if isinstance(asked, list) else ended[0]), flush=True)
+        child = _fork(json.loads(line))
+        print(json.dumps({"status": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}), flush=True)
 
 
 def _fork(job: dict[str, Any]) -> int:
