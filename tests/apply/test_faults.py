@@ -27,7 +27,7 @@ from tierctl.model import (
 from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Failing, HalfDeleting
 from tests.apply.runs import opened, run_on, statuses
-from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+from tests.apply.worlds import World, check_deleted, check_durable
 from tests.metadata.events import deletion_of
 from tests.support.faults import Failing as FailingDisk
 from tests.support.topic_settings import enabled
@@ -36,16 +36,12 @@ DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Sta
 
 
 @pytest.fixture(scope="module")
-def beginnings(capture: Callable[[str], Path], module_folder: Path) -> dict[str, World]:
+def beginnings(beginning: World, copied: World, module_folder: Path) -> dict[str, World]:
     """Return the world in which each command begins."""
-    empty = copy_world(module_folder / "empty", capture("untiered-broker"))
-    tiered = empty.clone(module_folder / "tiered")
-    run_on("copy", tiered)
-    (tiered.logs / "configs").write_text(RETENTION)
-    marked = tiered.clone(module_folder / "marked")
+    marked = copied.clone(module_folder / "marked")
     with opened(marked) as manager:
         mark(manager)
-    return {"copy": empty, "sweep": tiered, "delete": marked}
+    return {"copy": beginning, "sweep": copied, "delete": marked}
 
 
 def mark(manager: Any) -> None:

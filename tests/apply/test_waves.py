@@ -1,29 +1,59 @@
-"""Waves of deletions and copies: the order of events and requests, and what a failure leaves of them."""
+"""Waves of deletions and copies: the order of events and requests, and what a failure leaves of them.
 
+Also side effects on another machine, when a run begins nothing more, and its exit code.
+"""
+
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 from tierctl.apply import run_context
-from tierctl.apply.run import run
-from tierctl.apply.run_context import LocalEngine, Status, Stop
+from tierctl.apply.run import Run, run
+from tierctl.apply.run_context import (
+    LocalEngine,
+    Outcome,
+    SideEffect,
+    SideEffectContext,
+    SideEffectResult,
+    Status,
+    Stop,
+    exit_code,
+)
 from tierctl.errors import (
+    AuthenticationError,
+    EngineError,
+    LimitExceeded,
     LockedError,
+    MetadataError,
     MetadataWriteUnknown,
+    ObjectArchived,
     RemoteStorageError,
     SafetyRefusal,
     StoreWriteUnknown,
+    TierctlError,
+    UnsupportedFormatError,
 )
 from tierctl.model import RemoteLogSegmentState
+from tierctl.plan import recheck
+from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
+from tierctl.state.tier_state import TierState
 
+from tests.apply.commands import OTHER_ID
 from tests.apply.conftest import Watch
 from tests.apply.faults import Failing, OneSegmentFails, Wrapper
 from tests.apply.runs import Backwards, acts_of, context_of, opened, plan_of, run_on, statuses
 from tests.apply.worlds import World, check_durable
+from tests.storage.tiers import local_tier
 
-DONE, FAILED, PENDING = Status.DONE, Status.FAILED, Status.PENDING
+P = TypeVar("P")
+
+DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
 STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
@@ -57,8 +87,15 @@ def test_the_next_wave_is_started_while_one_is_deleted(
 def test_a_publication_fails(
     tiered: World, publications: Callable[[Watch], None], number: int, moment: str
 ) -> None:
-    """One of STARTED 1, STARTED 2, FINISHED 1 and FINISHED 2 fails, or its response is lost."""
-    failed: list[int] = []
+    """One of STARTED 1, STARTED 2, FINISHED 1 and FINISHED 2 fails, or its response is lost.
+
+    If STARTED of the second wave fails before the requests of the first wave, no request is sent.
+    """
+    failed, stores = list[int](), list[Failing]()
+
+    def wrap(inner: Any) -> Failing:
+        stores.append(Failing(inner, "delete_log_segments", 99))
+        return stores[0]
 
     def watch(count: int, now: str, _state: str) -> None:
         if (count, now) == (number, moment):
@@ -66,37 +103,18 @@ def test_a_publication_fails(
             raise MetadataWriteUnknown("timed out")
 
     publications(watch)
-    outcomes = run_on("sweep", tiered, wave_size=1, engine=Backwards())
+    outcomes = run_on("sweep", tiered, wrap, wave_size=1, engine=Backwards())
     assert failed == [number]
+    assert (stores[0].calls["delete_log_segments"] > 0) == (number > 2)
+    if (number, moment) == (2, "before"):
+        states = [segment.state for segment in sorted(tiered.segments(), key=lambda s: s.start_offset)]
+        assert [state is STARTED for state in states] == [True, False, False]
     done = [outcome.status is DONE for outcome in outcomes]
     assert done == ([True, False] if number == 4 else [False, False])
     check_durable(tiered)
     assert set(statuses(run_on("sweep", tiered))) <= {DONE}
     assert [segment.start_offset for segment in tiered.segments()] == [1200]
     check_durable(tiered)
-
-
-def test_no_request_follows_a_publication_that_failed(
-    tiered: World, publications: Callable[[Watch], None]
-) -> None:
-    """If STARTED of the second wave fails before the first wave's requests, no request is sent."""
-    stores: list[Failing] = []
-
-    def wrap(inner: Any) -> Failing:
-        stores.append(Failing(inner, "delete_log_segments", 99))
-        return stores[0]
-
-    def watch(count: int, _moment: str, _state: str) -> None:
-        if count == 2:
-            raise MetadataWriteUnknown("timed out")
-
-    publications(watch)
-    outcomes = run_on("sweep", tiered, wrap, wave_size=1, engine=Backwards())
-    assert set(statuses(outcomes)) == {FAILED}
-    assert stores[0].calls["delete_log_segments"] == 0
-    states = [segment.state for segment in sorted(tiered.segments(), key=lambda s: s.start_offset)]
-    assert states[0] is STARTED
-    assert STARTED not in states[1:]
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -168,7 +186,6 @@ def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> Non
     assert set(statuses(run_on("sweep", tiered))) == {DONE}
 
 
-DROPPED = Status.DROPPED
 COPY_STARTED = str(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 COPY_FINISHED = str(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
@@ -266,3 +283,135 @@ def test_a_fence_refuses_a_wave(empty: World, number: int) -> None:
     assert statuses(outcomes) == [DONE] * (number - 1) + [FAILED] + [DROPPED] * (3 - number)
     assert [segment.end_offset for segment in empty.segments()] == [599, 1199][: number - 1]
     check_converges(empty)
+
+
+class Elsewhere(LocalEngine):
+    """An engine that works in a folder of its own."""
+
+    verify_on_driver = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(1)
+        self._folder = folder
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        return super().begin(side_effect, inputs, replace(context, remote=local_tier(self._folder)))
+
+
+class Gone(LocalEngine):
+    """An engine that accepts no work."""
+
+    def ready(self) -> None:
+        raise EngineError("Spark is gone")
+
+
+def test_a_copy_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_path: Path) -> None:
+    outcomes = run_on("copy", empty, engine=Elsewhere(tmp_path / "elsewhere"), wave_size=2)
+    assert statuses(outcomes) == [FAILED, FAILED, DROPPED]
+    assert isinstance(outcomes[0].error, StoreWriteUnknown)
+    assert {segment.state for segment in empty.segments()} == {RemoteLogSegmentState.COPY_SEGMENT_STARTED}
+
+
+def test_a_deletion_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_path: Path) -> None:
+    run_on("copy", empty)
+    shutil.copytree(empty.remote, tmp_path / "elsewhere")
+    outcomes = run_on("sweep", empty, engine=Elsewhere(tmp_path / "elsewhere"))
+    assert set(statuses(outcomes)) == {FAILED}
+    assert STARTED in {segment.state for segment in empty.segments()}
+    assert set(statuses(run_on("sweep", empty))) == {DONE}
+
+
+def test_nothing_is_published_for_an_engine_that_is_gone(empty: World) -> None:
+    outcomes = run_on("copy", empty, engine=Gone(1), wave_size=2)
+    assert statuses(outcomes) == [FAILED, FAILED, DROPPED]
+    assert empty.segments() == []
+
+
+DENIED, STORE = AuthenticationError("x"), RemoteStorageError("x")
+ENDED = (DONE, None)
+
+
+def steps(count: int) -> list[Step]:
+    shared: dict[str, Any] = {"reason": "", "topic": "t", "topic_id": OTHER_ID, "partition": 0}
+    details = {LINEAGE_EPOCH: 0}
+    return [
+        Step(action=Action.DELETE_SEGMENT, start_offset=at, details=details, **shared) for at in range(count)
+    ]
+
+
+def run_of(wave: list[Step]) -> Run:
+    context: Any = SimpleNamespace(metadata=SimpleNamespace(refresh=TierState))
+    return Run(Plan(command="x", steps=tuple(wave), read={}), context, None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_halted"),
+    [
+        ([(FAILED, DENIED)] * 2, True),
+        ([(FAILED, DENIED), (DROPPED, None)], True),
+        ([(FAILED, DENIED), ENDED], False),
+        ([(FAILED, DENIED), (FAILED, STORE)], False),
+        ([ENDED, (DROPPED, None)], False),
+        ([(DROPPED, None)], False),
+    ],
+)
+def test_a_wave_of_which_all_is_refused_is_the_last(
+    ends: list[tuple[Status, TierctlError | None]], is_halted: bool
+) -> None:
+    wave = steps(len(ends))
+    this = run_of(wave)
+    this.record(Outcome(step=s, status=end, error=error) for s, (end, error) in zip(wave, ends, strict=True))
+    assert this.is_halted == is_halted
+
+
+def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(reason: str | None) -> None:
+        monkeypatch.setattr(recheck._Checker, "check", lambda _checker, _step: reason)
+
+    monkeypatch.setattr(recheck._Checker, "check_contiguous", lambda *_: None)
+    first, second, third, fourth = steps(4)
+    this = run_of([first, second, third, fourth])
+    answer(recheck._Done("another program did it"))
+    assert this.recheck([first]) == ([], [])
+    answer(None)
+    assert this.recheck([second]) == ([second], [])
+    answer("it no longer holds")
+    assert this.recheck([third]) == ([], [third])
+    answer(None)
+    assert this.recheck([fourth]) == ([], [fourth])
+
+
+_LIMIT = LimitExceeded("x")
+_UNREAD = UnsupportedFormatError("x", expected="y", found="z")
+
+
+@pytest.mark.parametrize(
+    ("ends", "quarantined", "code"),
+    [
+        ([], False, 0),
+        ([], True, 7),
+        ([ENDED], False, 0),
+        ([ENDED], True, 7),
+        ([(FAILED, STORE)] * 2, False, 5),
+        ([(FAILED, STORE)] * 2, True, 7),
+        ([ENDED, (FAILED, _UNREAD), (DROPPED, None)], False, 7),
+        ([(FAILED, ObjectArchived("x")), (FAILED, STORE)], False, 7),
+        ([ENDED, (FAILED, STORE)], True, 7),
+        ([(FAILED, DENIED), (DROPPED, None)], False, 11),
+        ([ENDED, (FAILED, DENIED)], False, 3),
+        ([(FAILED, DENIED)], True, 7),
+        ([(FAILED, _LIMIT), (DROPPED, None)], False, 8),
+        ([(FAILED, _LIMIT), (FAILED, STORE)], False, 3),
+        ([(FAILED, MetadataError("x")), (FAILED, STORE)], False, 5),
+        ([ENDED, (FAILED, STORE)], False, 3),
+        ([ENDED, (DROPPED, None)], False, 3),
+        ([(DROPPED, None)], True, 7),
+        ([(PENDING, None)], False, 3),
+    ],
+)
+def test_exit_codes(ends: list[tuple[Status, Any]], quarantined: bool, code: int) -> None:
+    (step,) = steps(1)
+    outcomes = [Outcome(step=step, status=status, error=error) for status, error in ends]
+    assert exit_code(outcomes, quarantined=quarantined) == code
