@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import hashed_file
 
@@ -39,6 +39,29 @@ def data_in(
         transaction_index=made(".txnindex", 34) if transactional else None,
         producer_snapshot_index=made(".snapshot", 56),
         leader_epoch_index=b"0\n1\n0 0\n",
+    )
+
+
+def files_of(
+    remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
+) -> LogSegmentData:
+    """Return a segment of a tier; its log is a file in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log"
+    with remote.fetch_log_segment(metadata, 0) as stream:
+        log.write_bytes(stream.read())
+
+    def index(index_type: IndexType) -> bytes:
+        with remote.fetch_index(metadata, index_type) as stream:
+            return stream.read()
+
+    return LogSegmentData(
+        log_segment=hashed_file(log),
+        offset_index=index(IndexType.OFFSET),
+        time_index=index(IndexType.TIMESTAMP),
+        transaction_index=None if metadata.txn_index_empty else index(IndexType.TRANSACTION),
+        producer_snapshot_index=index(IndexType.PRODUCER_SNAPSHOT),
+        leader_epoch_index=index(IndexType.LEADER_EPOCH),
     )
 
 

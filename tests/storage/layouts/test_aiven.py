@@ -1,7 +1,7 @@
 """Layout `aiven`, compared with objects that Aiven's plugin wrote, and with invalid ones."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,11 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings, main_path
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
-from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.aiven import (
     AivenCustomMetadata,
     read_custom_metadata,
@@ -33,7 +32,7 @@ from tierctl.wire.aiven import (
 
 from tests.metadata.topics import manager_at
 from tests.storage.memory import MemoryStore
-from tests.storage.segments import data_in, delete_segment, metadata_of
+from tests.storage.segments import data_in, delete_segment, files_of, metadata_of
 from tests.storage.tiers import local_tier
 
 Capture = Callable[[str], Path]
@@ -49,36 +48,11 @@ def segments_of(root: Path) -> Iterator[RemoteLogSegmentMetadata]:
     manager.close()
 
 
-def bucket_of(root: Path) -> RemoteStorageManager:
-    keys = {"key1": root / "keys" / "private.pem"} if (root / "keys").is_dir() else {}
-    return open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=keys)))
-
-
-def files_of(
-    remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
-) -> LogSegmentData:
-    """Return a segment of a tier as local files."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def file(index_type: IndexType | None) -> Path:
-        path = folder / (index_type.value if index_type else "log")
-        opened = (
-            remote.fetch_log_segment(metadata, 0)
-            if index_type is None
-            else remote.fetch_index(metadata, index_type)
-        )
-        with opened as stream:
-            path.write_bytes(stream.read())
-        return path
-
-    return LogSegmentData(
-        log_segment=hashed_file(file(None)),
-        offset_index=file(IndexType.OFFSET).read_bytes(),
-        time_index=file(IndexType.TIMESTAMP).read_bytes(),
-        transaction_index=None if metadata.txn_index_empty else file(IndexType.TRANSACTION).read_bytes(),
-        producer_snapshot_index=file(IndexType.PRODUCER_SNAPSHOT).read_bytes(),
-        leader_epoch_index=file(IndexType.LEADER_EPOCH).read_bytes(),
-    )
+def bucket_of(root: Path, keys: Mapping[str, Path] | None = None) -> RemoteStorageManager:
+    """Open the tier of a capture with `keys`, or with its own key if it has one."""
+    if keys is None:
+        keys = {"key1": root / "keys" / "private.pem"} if (root / "keys").is_dir() else {}
+    return open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=dict(keys))))
 
 
 def manifest_of(raw: bytes) -> dict[str, Any]:
@@ -206,8 +180,7 @@ class TestKeys:
     @pytest.mark.parametrize("given", [{}, {"other": "private"}])
     def test_without_its_private_key(self, capture: Capture, given: dict[str, str]) -> None:
         root = capture("aiven-encrypted")
-        keys = {key_id: root / "keys" / f"{name}.pem" for key_id, name in given.items()}
-        remote = open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=keys)))
+        remote = bucket_of(root, {key_id: root / "keys" / f"{name}.pem" for key_id, name in given.items()})
         metadata = next(segments_of(root))
         with pytest.raises(UnsupportedFormatError, match="key1") as caught:
             remote.fetch_log_segment(metadata, 0)
@@ -229,11 +202,7 @@ class TestKeys:
             *((text, UsageError) for text in unusable),
         ):
             (tmp_path / "key.pem").write_bytes(content)
-            remote = open_tier(
-                TierSpec(
-                    (root / "bucket").as_uri(), aiven=AivenSettings(private_keys={"": tmp_path / "key.pem"})
-                )
-            )
+            remote = bucket_of(root, {"": tmp_path / "key.pem"})
             with pytest.raises(error) as caught:
                 remote.fetch_log_segment(next(segments_of(root)), 0)
             assert "hunter2" not in str(caught.value)
@@ -257,18 +226,14 @@ class TestKeys:
         metadata = next(segments_of(root))
         stem = main_path(metadata)
         for suffix in (".log", ".indexes", ".rsm-manifest"):
-            target = tmp_path / (stem + suffix)
+            target = tmp_path / "bucket" / (stem + suffix)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((root / "bucket" / (stem + suffix)).read_bytes())
-        log = tmp_path / f"{stem}.log"
+        log = tmp_path / "bucket" / f"{stem}.log"
         whole = log.read_bytes()
         for at in (0, 11, 12, len(whole) // 2, len(whole) - 1):
             log.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            remote = open_tier(
-                TierSpec(
-                    tmp_path.as_uri(), aiven=AivenSettings(private_keys={"": root / "keys" / "private.pem"})
-                )
-            )
+            remote = bucket_of(tmp_path, {"": root / "keys" / "private.pem"})
             with pytest.raises(CorruptInputError):
                 remote.fetch_log_segment(metadata, 0).read()
 
