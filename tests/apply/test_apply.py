@@ -127,13 +127,6 @@ def test_the_age_of_a_plan_is_an_option(tiered: World, swept: Path, tierctl: Tie
     assert tierctl(*apply(tiered, swept, "--max-age", "soon")).code == 2
 
 
-def test_an_edited_plan_is_refused(tiered: World, swept: Path, tierctl: Tierctl) -> None:
-    raw = json.loads(swept.read_text())
-    raw["steps"].pop()
-    swept.write_text(json.dumps(raw))
-    refused(tierctl(*apply(tiered, swept, "--apply")), "digest")
-
-
 def _unlimited(world: World) -> Path:
     file = world.logs / "unlimited.properties"
     file.write_text("bills.retention.bytes=-1\n")

@@ -119,24 +119,6 @@ def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, tierctl: Tier
     assert of_topics(file, "copylagbytes") == {"bills": 0}
 
 
-def test_status_measures_the_copy_lag_as_copy_does(empty: World, tierctl: Tierctl, file: Path) -> None:
-    def lag() -> list[dict[str, float]]:
-        return [of_topics(file, f"copylag{unit}") for unit in ("segments", "bytes")]
-
-    status = ("status", *empty.where, "--log-dir", empty.logs, "-o", "json", "--metrics-file", file)
-    assert tierctl(*status).code == 0
-    assert lag() == [{}, {}]
-    assert tierctl(*status, *enabled(empty.logs)).code == 0
-    found = lag()
-    file.unlink()
-    assert tierctl(*copy(empty, "--metrics-file", file)).code == 0
-    assert found == lag()
-    assert found[0]["bills"] > 1
-    assert tierctl(*copy(empty, "--apply")).code == 0
-    assert tierctl(*status, *enabled(empty.logs)).code == 0
-    assert lag() == [{"bills": 0}, {"bills": 0}]
-
-
 def test_the_age_of_the_oldest_segment_to_copy(empty: World, tierctl: Tierctl, file: Path) -> None:
     def ages() -> dict[str, float]:
         name = "tierctl_copy_lag_oldest_age_seconds"

@@ -298,13 +298,6 @@ class TestOverTls:
 
 
 class TestLostAnswers:
-    @pytest.mark.parametrize("same", [True, False])
-    def test_a_write_that_meets_an_object_looks_at_it(self, store: S3Store, same: bool) -> None:
-        store.put_all({"log": b"new" if same else b"old"})
-        store.put_all({"log": b"new"})
-        with store.open("log") as stream:
-            assert stream.read() == b"new"
-
     def test_somebody_else_writing_the_same_key_is_an_error(
         self, store: S3Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
