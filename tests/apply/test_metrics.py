@@ -79,7 +79,8 @@ def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(
         raise StoreWriteFailed("No space left on device")
 
     monkeypatch.setattr(LocalStore, "put_all", full)
-    assert tierctl(*copy(empty, "--metrics-file", file, "--apply")).code == 5
+    at_once = ("--override", "remote.log.manager.task.retry.backoff.ms=1")
+    assert tierctl(*copy(empty, "--metrics-file", file, "--apply", *at_once)).code == 5
     monkeypatch.undo()
     assert tierctl(*copy(empty, "--metrics-file", file, "--remote", "none:")).code == 2
     after = samples(file)
