@@ -90,11 +90,23 @@ def require_read_unless(ran: Ran, plan: Path, why: str | None) -> None:
         assert why in ran.err
 
 
+class _Terminal(io.TextIOWrapper):
+    """A stream of this process that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def tierctl(
-    *args: object, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *args: object,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    is_at_terminal: bool = False,
 ) -> Ran:
-    """Run one command line in this process."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    """Run one command line in this process; stdout may say that it is a terminal."""
+    kinds = _Terminal if is_at_terminal else io.TextIOWrapper, io.TextIOWrapper
+    out, err = (kind(io.BytesIO(), encoding="utf-8", write_through=True) for kind in kinds)
     with (
         _seen_environment(environment() if env is None else env),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
@@ -107,9 +119,14 @@ def tierctl(
 
 
 def tierctl_of_users(*args: object, **how: Any) -> Ran:
-    """Run one command line, with Spark in a process of its own: tests of this one have sessions."""
-    is_on_spark = args[0] == "pipeline" or "spark" in args
+    """Run one command line, with Spark in a process of its own if this one has no session for it."""
+    is_on_spark = "spark" in args or (args[0] == "pipeline" and not _has_session())
     return (tierctl_process if is_on_spark else tierctl)(*args, **how)
+
+
+def _has_session() -> bool:
+    pyspark = sys.modules.get("pyspark.sql")
+    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
 
 
 def rows(*args: object, code: int | None = 0, **how: Any) -> list[dict[str, Any]]:
@@ -148,31 +165,32 @@ def _in_folder(folder: Path | None) -> Iterator[None]:
         os.chdir(before)
 
 
-def at_terminal(*args: object, typed: str | None = None) -> Ran:
-    """Run one command line in a separate process with a terminal of 80 columns as stdout.
+def at_terminal(*args: object) -> Ran:
+    """Run one command line in this process with a terminal of 80 columns as stdout."""
+    return tierctl(*args, env=environment(TERM="dumb", COLUMNS="80"), is_at_terminal=True)
 
-    With `typed`, the terminal is stdin and stderr instead, and has this text.
-    """
+
+def answered(*args: object, typed: str) -> Ran:
+    """Run one command line in a separate process with a terminal that has this text as stdin and stderr."""
     ours, theirs = os.openpty()
-    streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": subprocess.PIPE}
-    if typed is not None:
-        streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": theirs}
     with subprocess.Popen(
         [sys.executable, "-m", "tierctl", *map(str, args)],
         env=environment(TERM="dumb", COLUMNS="80"),
-        **streams,  # type: ignore[call-overload]
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
     ) as process:
         os.close(theirs)
-        os.write(ours, (typed or "").encode())
+        os.write(ours, typed.encode())
         shown = b""
         # The terminal is closed when the process ends.
         with contextlib.suppress(OSError):
             while data := os.read(ours, 1 << 16):
                 shown += data
-        piped = (process.stdout or process.stderr).read().decode()
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
     os.close(ours)
-    texts = [shown.decode().replace("\r\n", "\n"), piped]
-    return Ran.of(process.returncode, *(texts if typed is None else reversed(texts)))
+    return Ran.of(process.returncode, printed, shown.decode().replace("\r\n", "\n"))
 
 
 def tierctl_process(

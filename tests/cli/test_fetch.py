@@ -2,11 +2,9 @@
 
 import base64
 import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierctl.cli.entry import run
@@ -14,7 +12,7 @@ from tierctl.read.record_rows import Binary, encoder
 from tierctl.report.table import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex
 
-from tests.cli.shell import at_terminal, tierctl
+from tests.cli.shell import at_terminal, rows, tierctl
 from tests.read import brute
 
 Capture = Callable[[str], Path]
@@ -33,13 +31,7 @@ def unclean(capture: Capture) -> list[str]:
     return ["fetch", f"--metadata={root / 'broker-1'}", f"--remote={root / 'remote'}", *logs]
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def test_without_a_topic_every_record_of_every_remote_segment(
-    cluster: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_topic_every_record_of_every_remote_segment(cluster: list[str], capture: Capture) -> None:
     objects = (capture("tiered-cluster") / "before-remote").rglob("*.log")
     by_folder: dict[str, list[Path]] = {}
     for log in objects:
@@ -51,24 +43,19 @@ def test_without_a_topic_every_record_of_every_remote_segment(
         records = brute.visible(brute.decode_files(files))
         expected += [(topic, topic_id, int(partition), *r.answer) for r in records]
 
-    assert run([*cluster, "--binary", "sha256"]) == 0
-
     found = [
         (r["topic"], r["topic_id"], r["partition"], r["offset"], r["timestamp_ms"], r["key"], r["value"])
-        for r in lines(capsys)
+        for r in rows(*cluster, "--binary", "sha256")
     ]
     assert found == sorted(expected, key=lambda row: (row[0], row[2], row[3]))
 
 
-def test_rows_are_sorted_and_limited(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_sorted_and_limited(cluster: list[str]) -> None:
     """With --sort all records are read, and the first rows are printed; without it reading stops."""
     where = [*cluster, "--topic", "orders", "--partition", "0", "--until", "9"]
-    assert run(where) == 0
-    offsets = [row["offset"] for row in lines(capsys)]
-    assert run([*where, "--limit", "4"]) == 0
-    assert [row["offset"] for row in lines(capsys)] == offsets[:4]
-    assert run([*where, "--sort", "-offset", "--limit", "4"]) == 0
-    assert [row["offset"] for row in lines(capsys)] == offsets[::-1][:4]
+    offsets = [row["offset"] for row in rows(*where)]
+    assert [row["offset"] for row in rows(*where, "--limit", "4")] == offsets[:4]
+    assert [row["offset"] for row in rows(*where, "--sort", "-offset", "--limit", "4")] == offsets[::-1][:4]
 
 
 BYTES = [b"", b"plain", "é☃".encode(), b"\xff\x00", b"\x00nul", None]
@@ -91,31 +78,23 @@ def test_binary_forms_say_what_they_are(data: bytes | None) -> None:
             assert undo[encoding](text or "") == data
 
 
-@pytest.mark.parametrize(("name", "found"), [("earliest-local", [1444]), ("latest", [])])
-def test_named_offsets(
-    name: str, found: list[int], unclean: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_named_offsets(unclean: list[str], cluster: list[str]) -> None:
     """tests/read/test_partition_reader.py compares each of them with the answers of brokers."""
-    assert run([*unclean, "--topic", "payouts", "--offset", name, "--limit", "1"]) == 0
-    assert [r["offset"] for r in lines(capsys)] == found
+    for name, found in (("earliest-local", [1444]), ("latest", [])):
+        given = rows(*unclean, "--topic", "payouts", "--offset", name, "--limit", "1")
+        assert [row["offset"] for row in given] == found
+    ran = tierctl(*cluster, "--topic", "payments", "--offset", "earliest-local")
+    assert (ran.code, "the start of the local log is not known" in ran.err) == (2, True)
 
 
-def test_earliest_local_needs_a_log(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    where = cluster[: cluster.index("--log-dir")] if "--log-dir" in cluster else cluster
-    assert run([*where, "--topic", "payments", "--offset", "earliest-local"]) == 2
-    assert "the start of the local log is not known" in capsys.readouterr().err
-
-
-def test_from_time_to_time(unclean: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_time_to_time(unclean: list[str], capture: Capture) -> None:
     expected = brute.answers(capture("unclean-leader") / "answers" / "3-before-wallets-0.jsonl")
     begin, end = expected[500][1], expected[900][1]
-    args = ["--topic", "wallets", f"--from-time={begin}", f"--to-time={end}"]
-    assert run([*unclean, *args]) == 0
+    found = rows(*unclean, "--topic", "wallets", f"--from-time={begin}", f"--to-time={end}")
     first = next(a[0] for a in expected if a[1] >= begin)
     after = next(a[0] for a in expected if a[0] >= first and a[1] > end)
-    assert [r["offset"] for r in lines(capsys)] == list(range(first, after))
-    assert run([*unclean, "--topic", "wallets", "--from-time", "2100-01-01T00:00:00Z"]) == 0
-    assert lines(capsys) == []
+    assert [row["offset"] for row in found] == list(range(first, after))
+    assert rows(*unclean, "--topic", "wallets", "--from-time", "2100-01-01T00:00:00Z") == []
 
 
 def test_raw_bytes_are_the_objects(
@@ -146,45 +125,43 @@ def test_raw_bytes_are_the_objects(
     assert capfdbinary.readouterr().out == log.read_bytes()
 
 
-def test_a_decoded_index_has_its_entries(
-    cluster: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_decoded_index_has_its_entries(cluster: list[str], capture: Capture) -> None:
     log = sorted((capture("tiered-cluster") / "before-remote").rglob("payments-0-*/*.log"))[1]
-    args = ["--raw-segment", log.stem[21:], "--index", "offset", "-o", "jsonl"]
-    assert run([*cluster, *args]) == 0
+    args = ["--raw-segment", log.stem[21:], "--index", "offset"]
     index = OffsetIndex.decode(log.with_suffix(".index").read_bytes(), int(log.stem[:20]))
     entries = [entry._asdict() for entry in index]
-    assert lines(capsys) == entries
+    assert rows(*cluster, *args) == entries
     assert len(entries) > 3
-    assert run([*cluster, *args, "--limit", "3"]) == 0
-    assert lines(capsys) == entries[:3]
+    assert rows(*cluster, *args, "--limit", "3") == entries[:3]
 
 
-def test_a_missing_index_is_rebuilt(
-    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def damaged(capture: Capture, tmp_path: Path) -> list[str]:
+    """Return a command over a copy of the tier, in the folder `remote`, that a test may damage."""
     root = capture("tiered-cluster")
     shutil.copytree(root / "before-remote", tmp_path / "remote")
+    return ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
+
+
+def test_a_missing_index_is_rebuilt(damaged: list[str], tmp_path: Path) -> None:
     log = min((tmp_path / "remote").rglob("payments-0-*/*.log"))
     before = log.with_suffix(".timeindex").read_bytes()
     log.with_suffix(".timeindex").unlink()
     log.with_suffix(".txnindex").unlink()
-    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
-    args += ["--raw-segment", log.stem[21:], "--out", str(tmp_path / "out")]
-    assert run([*args, "--index", "timestamp"]) == 0
+    args = [*damaged, "--raw-segment", log.stem[21:], "--out", str(tmp_path / "out")]
+    ran = tierctl(*args, "--index", "timestamp").ok()
     assert (tmp_path / "out").read_bytes() == before
-    assert "rebuilt from the segment" in capsys.readouterr().err
-    assert run([*args, "--index", "transaction"]) == 10
+    assert "rebuilt from the segment" in ran.err
+    assert tierctl(*args, "--index", "transaction").code == 10
 
 
 def test_auxiliary_state_is_what_a_follower_would_have(
-    cluster: list[str], capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: list[str], capture: Capture, tmp_path: Path
 ) -> None:
     root = capture("tiered-cluster")
     log = max((root / "before-remote").rglob("orders-1-*/*.log"))
     args = ["--topic", "orders", "--partition", "1", "--auxiliary-state", "3000", "--out", str(tmp_path)]
-    assert run([*cluster, *args]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = tierctl(*cluster, *args).ok().json
     assert found["segment_id"] == log.stem[21:]
     assert found["next_offset"] == 3000
     local = (root / "before" / "orders-1" / "leader-epoch-checkpoint").read_text().split("\n")[2:-1]
@@ -215,66 +192,41 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_what_can_not_be_had_ends_with_its_code(
-    cluster: list[str], capsys: pytest.CaptureFixture[str], what: str
-) -> None:
-    args, code = WRONG[what]
-    assert run([*cluster, *args]) == code
-    assert capsys.readouterr().err.startswith(("error: ", '{"error": '))
+@pytest.mark.parametrize(("args", "code"), WRONG.values(), ids=WRONG)
+def test_what_can_not_be_had_ends_with_its_code(cluster: list[str], args: list[str], code: int) -> None:
+    ran = tierctl(*cluster, *args)
+    assert (ran.code, ran.err.startswith("error: ")) == (code, True)
 
 
-@pytest.mark.parametrize(("damage", "code"), [("missing", 10), ("both", 7)])
+@pytest.mark.parametrize(("is_flipped", "code"), [(False, 10), (True, 7)])
 def test_damage_is_reported_and_the_rest_printed(
-    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, code: int
+    is_flipped: bool, code: int, damaged: list[str], tmp_path: Path
 ) -> None:
-    root = capture("tiered-cluster")
-    shutil.copytree(root / "before-remote", tmp_path / "remote")
-    logs = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
-    if damage != "missing":
-        data = bytearray(logs[1].read_bytes())
+    _, changed, missing, *_ = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
+    if is_flipped:
+        data = bytearray(changed.read_bytes())
         data[500] ^= 1
-        logs[1].write_bytes(data)
-    if damage != "flip":
-        logs[2].unlink()
-    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
-    assert run([*args, "--topic", "orders", "--partition", "0"]) == code
-    captured = capsys.readouterr()
-    offsets = [json.loads(line)["offset"] for line in captured.out.splitlines()]
-    assert offsets[0] == 0
-    assert offsets[-1] == 2999
+        changed.write_bytes(data)
+    missing.unlink()
+    ran = tierctl(*damaged, "--topic", "orders", "--partition", "0")
+    offsets = [row["offset"] for row in ran.rows]
+    assert (ran.code, offsets[0], offsets[-1]) == (code, 0, 2999)
     assert len(offsets) < 3000
-    assert captured.err.count("error: ") == (2 if damage == "both" else 1)
-    assert "hint: " in captured.err
+    assert ran.err.count("error: ") == 1 + is_flipped
+    assert "hint: " in ran.err
 
 
-def test_a_second_run_reads_indexes_from_the_state_directory(
-    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = capture("tiered-cluster")
-    shutil.copytree(root / "before-remote", tmp_path / "remote")
-    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
-    args += [f"--state-dir={tmp_path / 'state'}", "--topic", "orders", "--partition", "2", "--offset", "1000"]
-    assert run([*args, "--limit", "2"]) == 0
-    first = capsys.readouterr().out
+def test_a_second_run_reads_indexes_from_the_state_directory(damaged: list[str], tmp_path: Path) -> None:
+    """The cache of indexes has the size that the broker's settings state."""
+    asked = [*damaged, "--topic=orders", "--partition=2", "--offset=1000", "--limit=2"]
+    (tmp_path / "server.properties").write_text("remote.log.index.file.cache.total.size.bytes=1\n")
+    small = (f"--state-dir={tmp_path / 'small'}", f"--broker-config={tmp_path / 'server.properties'}")
+    first = rows(*asked, *small)
+    assert not any((tmp_path / "small" / "remote-log-index-cache").glob("*.index"))
+    assert rows(*asked, f"--state-dir={tmp_path / 'state'}") == first
     for index in (tmp_path / "remote").rglob("*.index"):
         index.write_bytes(b"\x00")
-    assert run([*args, "--limit", "2"]) == 0
-    assert capsys.readouterr().out == first
-
-
-@pytest.mark.parametrize(("limit_bytes", "kept"), [(1 << 20, True), (1, False)])
-def test_the_index_cache_has_the_size_that_the_brokers_settings_state(
-    limit_bytes: int, kept: bool, capture: Capture, tmp_path: Path
-) -> None:
-    root = capture("tiered-cluster")
-    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={root / 'before-remote'}"]
-    args += [f"--state-dir={tmp_path}", "--topic=orders", "--partition=2", "--offset=1000", "--limit=2"]
-    (tmp_path / "server.properties").write_text(
-        f"remote.log.index.file.cache.total.size.bytes={limit_bytes}\n"
-    )
-    assert run([*args, f"--broker-config={tmp_path / 'server.properties'}"]) == 0
-    assert any((tmp_path / "remote-log-index-cache").glob("*.index")) == kept
+    assert rows(*asked, f"--state-dir={tmp_path / 'state'}") == first
 
 
 def test_a_deleted_topic_is_not_proposed(capture: Callable[[str], Path]) -> None:
@@ -360,9 +312,9 @@ def test_a_terminal_gets_no_raw_bytes(
         assert len(at_terminal("fetch", *where, *options.split(), "--output", "table").lines) > 1
 
 
-@pytest.mark.parametrize(("options", "rows"), [([], 6), (["--all"], 9)])
+@pytest.mark.parametrize(("options", "shown"), [([], 6), (["--all"], 9)])
 def test_findings_of_a_partition_are_one_row(
-    options: list[str], rows: int, capture: Callable[[str], Path]
+    options: list[str], shown: int, capture: Callable[[str], Path]
 ) -> None:
     """Each hint is printed once for its kind, and every finding is counted."""
     root = capture("tiered-cluster")
@@ -370,7 +322,7 @@ def test_findings_of_a_partition_are_one_row(
     ran = at_terminal("verify", *where, *options)
     lines = ran.lines
     assert ran.code == 3, ran.raw_err
-    assert sum(line.startswith(("warning ", "info ")) for line in lines) == rows
+    assert sum(line.startswith(("warning ", "info ")) for line in lines) == shown
     text = " ".join(" ".join(lines).split())
     assert text.count("fix: ") == 2
     assert ("; 2 more like this, see --all" in text) is not bool(options)
