@@ -130,13 +130,9 @@ def test_a_limited_copy_says_how_long_it_waited(copy: tuple[str, ...], tmp_path:
     (tmp_path / "server.properties").write_text(
         "remote.log.manager.fetch.max.bytes.per.second=2000000\nremote.log.manager.fetch.quota.window.num=2\n"
     )
-    for limit in (("--broker-config", tmp_path / "server.properties"), ("--throttle-fetch", "2M")):
-        ran = tierctl("verify", *places, "--deep", *limit)
-        assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
-
-
-def test_two_tiers_of_a_run_share_the_limits(copy: tuple[str, ...], tmp_path: Path) -> None:
-    assert tierctl(*copy).code == 0
+    ran = tierctl("verify", *places, "--deep", "--broker-config", tmp_path / "server.properties")
+    assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
+    # Both tiers of a run share the limits.
     for name in ("metadata2", "tier2"):
         (tmp_path / name).mkdir()
     ran = tierctl(
@@ -146,38 +142,31 @@ def test_two_tiers_of_a_run_share_the_limits(copy: tuple[str, ...], tmp_path: Pa
     assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.err
 
 
-@pytest.mark.parametrize(("command", "number"), [("copy", signal.SIGTERM), ("verify", signal.SIGINT)])
-def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[str, ...]) -> None:
-    args: tuple[str, ...] = (*copy, "--throttle-copy", "50K", "--threads", "1", "--wave-size", "1")
-    if command == "verify":
-        assert tierctl(*copy).code == 0
-        args = ("verify", *copy[1:5], "--deep", "--throttle-fetch", "50K")
+def test_a_signal_ends_the_wait_at_once(copy: tuple[str, ...]) -> None:
+    """The next run completes the copy that was stopped."""
+    args = (*copy, "--throttle-copy", "50K", "--threads", "1", "--wave-size", "1", "-v")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tierctl", *args, "-v"], stderr=subprocess.PIPE, env=environment(), text=True
+        [sys.executable, "-m", "tierctl", *args], stderr=subprocess.PIPE, env=environment(), text=True
     )
     assert process.stderr is not None
     assert any(line.startswith("metadata topic: ") for line in process.stderr)
-    time.sleep(2)
-    assert process.poll() is None, process.stderr.read()
+    listing = ("segments", *copy[1:3], "--output", "jsonl")
+    while '"COPY_SEGMENT_STARTED"' not in tierctl(*listing).out:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
     begun_s = time.monotonic()
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     process.wait(20)
     assert time.monotonic() - begun_s < 3
     err = process.stderr.read()
     process.stderr.close()
-    assert process.returncode == 128 + number, err
+    assert process.returncode == 128 + signal.SIGTERM, err
     assert "Traceback" not in err
-    same = shlex.join(["tierctl", *map(str, args), "-v"])
-    if command == "verify":
-        assert f"\nverify: stopped by {signal.Signals(number).name}; nothing was changed (" in err
-    assert err.endswith(f"; next: {same}\n")
-    if command == "copy":
-        # The next run completes the copy that was stopped.
-        summary = err.splitlines()[-1]
-        listed = tierctl("segments", *copy[1:3], "--output", "jsonl").out
-        begun = listed.count('"COPY_SEGMENT_STARTED"')
-        assert 0 < begun < 4
-        assert re.search(rf": 4 pending, .*; {begun} cop(y|ies) begun and not finished: the next ", summary)
-        ran = tierctl(*copy)
-        assert ran.code == 0, ran.err
-        assert tierctl("verify", *copy[1:5], "--deep").code in {0, 3}
+    assert err.endswith(f"; next: {shlex.join(['tierctl', *args])}\n")
+    begun = tierctl(*listing).out.count('"COPY_SEGMENT_STARTED"')
+    assert 0 < begun < 4
+    said = rf": 4 pending, .*; {begun} cop(y|ies) begun and not finished: the next "
+    assert re.search(said, err.splitlines()[-1])
+    ran = tierctl(*copy)
+    assert ran.code == 0, ran.err
+    assert tierctl("verify", *copy[1:5], "--deep").code in {0, 3}

@@ -1,17 +1,17 @@
 """Runs at a terminal, which is asked before a delete, and runs without an operator: log file, disk, lock."""
 
+import fcntl
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Ran, at_terminal, environment, tierctl, tierctl_process
+from tests.cli.shell import answered, environment, tierctl
 
 Capture = Callable[[str], Path]
 
@@ -108,111 +108,81 @@ def test_what_is_typed_wins_over_the_environment_wherever_it_stands(
     assert "nothing to do" in (tmp_path / "env").read_text()
 
 
-HOLDER = (
-    "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
-    "print(1, flush=True); sys.stdin.read()"
-)
-
-
-@pytest.fixture
-def applied(writable: Capture, tmp_path: Path) -> tuple[str, ...]:
-    """Return a sweep command that writes the state directory and therefore locks it."""
-    places = ("--metadata", str(writable("tiered-cluster/before")))
-    return ("sweep", *places, "--remote", str(writable("tiered-cluster/before-remote")), "--apply")
-
-
-def let_go(holder: subprocess.Popen[bytes]) -> None:
-    assert holder.stdin is not None
-    holder.stdin.close()
-
-
-@pytest.fixture
-def held(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that holds the lock of the state directory until it reads a line."""
+def test_a_run_waits_for_the_lock_of_another_one(writable: Capture, tmp_path: Path) -> None:
+    """tests/cli/test_schedule.py has a run that does not wait."""
     state = tmp_path / "state"
     state.mkdir()
-    command = [sys.executable, "-c", HOLDER, str(state / ".tierctl-state.lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        yield holder
-
-
-def test_a_run_waits_for_the_lock_of_another_one(
-    applied: tuple[str, ...], held: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    words = (*applied, "--state-dir", str(tmp_path / "state"), "--lock-timeout", "90s")
+    places = (
+        "--metadata",
+        writable("tiered-cluster/before"),
+        "--remote",
+        writable("tiered-cluster/before-remote"),
+    )
+    words = ("sweep", *places, "--apply", "--state-dir", state, "--lock-timeout", "90s")
     command = [sys.executable, "-m", "tierctl", *words]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment()
-    ) as run:
-        assert run.stderr is not None
-        assert b"is being written by another tierctl; waiting for it, at most 1m30s" in run.stderr.readline()
-        assert run.poll() is None
-        let_go(held)
-        rest = run.stderr.read()
-        assert run.wait(60) == 0, rest
-
-
-def test_without_a_timeout_it_ends_at_once(
-    applied: tuple[str, ...], held: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    file = tmp_path / "t.prom"
-    ran: Ran = tierctl_process(*applied, "--state-dir", tmp_path / "state", "--metrics-file", file)
-    assert ran.code == 6
-    assert 'tierctl_errors_total{command="sweep",kind="LockedError"} 1.0' in (tmp_path / "t.prom").read_text()
+    with (state / ".tierctl-state.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment()
+        ) as run:
+            assert run.stderr is not None
+            said = run.stderr.readline()
+            assert b"is being written by another tierctl; waiting for it, at most 1m30s" in said
+            assert run.poll() is None
+            fcntl.flock(held, fcntl.LOCK_UN)
+            rest = run.stderr.read()
+            assert run.wait(60) == 0, rest
 
 
 TOPIC_ID = "C-_VDc3nSdCk0xVcuxBnAA"
 
 
 @pytest.fixture
-def line(capture: Callable[[str], Path], tmp_path: Path) -> list[str]:
-    root = capture("tiered-cluster")
-    for name in ("before", "before-remote"):
-        shutil.copytree(root / name, tmp_path / name)
-    where = [f"--metadata={tmp_path / 'before'}", f"--remote={tmp_path / 'before-remote'}"]
+def where(writable: Capture) -> list[str]:
+    metadata, remote = (writable(f"tiered-cluster/{name}") for name in ("before", "before-remote"))
+    return [f"--metadata={metadata}", f"--remote={remote}"]
+
+
+@pytest.fixture
+def line(where: list[str]) -> list[str]:
+    """Return a command line that deletes a topic."""
     return ["delete", *where, "--topic-id", TOPIC_ID, "--mark", "--i-know-it-is-deleted", TOPIC_ID, "--apply"]
 
 
-@pytest.mark.parametrize(("typed", "code"), [("payments\n", 0), ("payment\n", 4)])
-def test_the_topics_name_is_asked_for(typed: str, code: int, line: list[str]) -> None:
-    ran = at_terminal(*line, typed=typed)
-    assert "type the topic's name to continue: " in ran.raw_err
-    assert (ran.code, "done" in ran.out) == (code, code == 0), ran.raw_err
-    if code:
-        assert "not confirmed" in ran.raw_err
-        # No event was published, so the plan is the same.
-        assert "mark_partition" in tierctl_process(*line[:-1]).out
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_the_topics_name_is_asked_for(
+    is_saved: bool, line: list[str], where: list[str], tmp_path: Path
+) -> None:
+    if is_saved:
+        plan = tmp_path / "plan.json"
+        assert tierctl(*line[:-1], "--plan-out", plan).code == 0
+        line = ["apply", str(plan), *where, "--i-know-it-is-deleted", TOPIC_ID, "--apply"]
+    refused = answered(*line, typed="payment\n")
+    assert "type the topic's name to continue: " in refused.raw_err
+    assert (refused.code, "done" in refused.out, "not confirmed" in refused.raw_err) == (4, False, True)
+    # No event was published, so the plan is the same.
+    assert "mark_partition" in tierctl(*line[:-1]).out
+    ran = answered(*line, typed="payments\n")
+    assert (ran.code, "done" in ran.out) == (0, True), ran.raw_err
 
 
 def test_yes_answers(line: list[str]) -> None:
-    ran = at_terminal(*line, "--yes", typed="")
+    ran = answered(*line, "--yes", typed="")
     assert (ran.code, "done" in ran.out, "continue" in ran.raw_err) == (0, True, False)
 
 
 def test_without_a_terminal_nothing_is_asked(line: list[str]) -> None:
-    ran = tierctl_process(*line)
+    ran = tierctl(*line)
     assert (ran.code, "continue" in ran.err) == (0, False)
 
 
-@pytest.mark.parametrize(("typed", "code"), [("payments\n", 0), ("payment\n", 4)])
-def test_a_saved_plan_is_asked_about(typed: str, code: int, line: list[str], tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    assert tierctl_process(*line[:-1], "--plan-out", str(plan)).code == 0
-    apply = ["apply", str(plan), *line[1:3], "--i-know-it-is-deleted", TOPIC_ID]
-    ran = at_terminal(*apply, "--apply", typed=typed)
-    assert "type the topic's name to continue: " in ran.raw_err
-    assert (ran.code, "done" in ran.out) == (code, code == 0), ran.raw_err
-    if code:
-        assert at_terminal(*apply, "--apply", "--yes", typed="").code == 0
-
-
-def test_a_saved_plan_that_deletes_no_topic_is_not_asked_about(line: list[str], tmp_path: Path) -> None:
+def test_a_saved_plan_that_deletes_no_topic_is_not_asked_about(
+    where: list[str], capture: Capture, tmp_path: Path
+) -> None:
     plan, configs = tmp_path / "plan.json", tmp_path / "topics.properties"
     configs.write_text("orders.retention.bytes=1000000\n")
-    more = ["--topic-configs", str(configs), "--log-dir", str(tmp_path / "before")]
-    ran = tierctl_process("sweep", *line[1:3], *more, "--topic", "orders", "--plan-out", str(plan))
+    more = ["--topic-configs", configs, "--log-dir", capture("tiered-cluster") / "before"]
+    ran = tierctl("sweep", *where, *more, "--topic", "orders", "--plan-out", plan)
     assert (ran.code, "delete_segment" in ran.out) == (0, True), ran.err
-    ran = at_terminal("apply", plan, *line[1:3], *more, "--apply", typed="")
+    ran = answered("apply", plan, *where, *more, "--apply", typed="")
     assert (ran.code, "continue" in ran.raw_err) == (0, False), ran.raw_err
