@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,13 @@ from tierctl.model.choices import ONLY_SPARK, WITHOUT_ENGINE, WORK_ON_EXECUTORS,
 
 from tests.cli.shell import environment, tierctl
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def generated() -> dict[Path, str]:
+    """Return the files that `make docs` writes."""
+    return files()
 
 
 def on_disk(folder: Path) -> dict[Path, str]:
@@ -28,7 +35,7 @@ def on_disk(folder: Path) -> dict[Path, str]:
 
 
 def test_completions_and_man_pages_are_current() -> None:
-    assert on_disk(ROOT) == files(), "run 'make docs'"
+    assert on_disk(ROOT) == generated(), "run 'make docs'"
 
 
 def test_what_can_be_repeated_means_the_same_everywhere() -> None:
@@ -42,7 +49,7 @@ def test_what_can_be_repeated_means_the_same_everywhere() -> None:
 
 
 def test_every_command_has_a_page_of_its_own() -> None:
-    pages = {path.name for path in files() if path.parent.name == "man" and path.suffix == ".1"}
+    pages = {path.name for path in generated() if path.parent.name == "man" and path.suffix == ".1"}
     assert {"tierctl.1", *(f"tierctl-{name}.1" for name in COMMANDS)} <= pages
     assert len(pages) == len(list(command_tree().walk()))
 
@@ -53,18 +60,7 @@ def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / SCHEMA_FILES).mkdir(parents=True)
     (tmp_path / SCHEMA_FILES / "gone.schema.json").touch()
     write(tmp_path)
-    assert on_disk(tmp_path) == files()
-
-
-@pytest.mark.parametrize(
-    ("shell", "name"), [("bash", "tierctl.bash"), ("zsh", "_tierctl"), ("fish", "tierctl.fish")]
-)
-def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed: its completion script was not tried")
-    done = subprocess.run([program, "-n", ROOT / "completions" / name], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert on_disk(tmp_path) == generated()
 
 
 LEAVES = [node for node in command_tree().walk() if not node.children]
@@ -127,7 +123,6 @@ def test_every_file_that_a_document_names_exists(document: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-PROJECT = Path(__file__).parents[2]
 SHARED_JAR = Path("share", "java", JAR.name)
 COMPLETIONS = {
     "tierctl.bash": "share/bash-completion/completions/tierctl",
@@ -138,31 +133,33 @@ COMPLETIONS = {
 
 
 @pytest.fixture(scope="module")
-def sources(module_folder: Path) -> Path:
-    """Return a copy of the files from which the wheel is built; `.gitignore` excludes the jar."""
-    folder = module_folder / "sources"
+def clone(module_folder: Path) -> Path:
+    """Return a copy of the files from which the wheel is built, without the jar."""
+    folder = module_folder / "a clone"
     skip = shutil.ignore_patterns("__pycache__", "*.jar")
     for name in ("tierctl", "man", "completions", ".hatch"):
-        shutil.copytree(PROJECT / name, folder / name, ignore=skip)
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
-        shutil.copy(PROJECT / name, folder)
+        shutil.copy(ROOT / name, folder)
     return folder
 
 
-def built(sources: Path, folder: Path) -> Path:
-    (wheel,) = WheelBuilder(str(sources)).build(directory=str(folder))
-    return Path(wheel)
+def test_a_wheel_without_the_jar_says_so(
+    clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(WheelBuilder(str(clone)).build(directory=str(tmp_path)))
+    captured = capsys.readouterr()
+    assert "make wheel" in captured.out + captured.err
 
 
 @pytest.fixture(scope="module")
-def prefix(sources: Path, module_folder: Path) -> Path:
-    """Return an environment with the installed wheel and the jar, without its dependencies."""
-    (sources / JAR.relative_to(PROJECT)).write_bytes(b"the jar")
+def prefix(clone: Path, module_folder: Path) -> Path:
+    """Return an environment in which pip installed the clone with the jar, without its dependencies."""
+    (clone / JAR.relative_to(ROOT)).write_bytes(b"the jar")
     folder = module_folder / "prefix"
-    options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check")
-    wheel = built(sources, folder)
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed")
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--ignore-installed", "--prefix", folder, wheel],
+        [sys.executable, "-m", "pip", "install", *options, "--prefix", folder, clone],
         check=True,
         env=environment(HOME=str(folder)),
     )
@@ -174,54 +171,30 @@ def files_below(folder: Path) -> set[Path]:
 
 
 def test_shared_files_are_installed_where_programs_search(prefix: Path) -> None:
-    pages = {
-        Path("share/man", f"man{page.suffix[1:]}", page.name) for page in (PROJECT / "man").glob("*.[17]")
-    }
-    operations = {Path("share/tierctl") / path for path in files_below(PROJECT / "tierctl" / "share")}
+    pages = {Path("share/man", f"man{page.suffix[1:]}", page.name) for page in (ROOT / "man").glob("*.[17]")}
+    operations = {Path("share/tierctl") / path for path in files_below(ROOT / "tierctl" / "share")}
     completions = set(map(Path, COMPLETIONS.values()))
     installed = {Path("share") / path for path in files_below(prefix / "share")}
     assert installed == pages | operations | completions | {SHARED_JAR}
     for name, path in COMPLETIONS.items():
-        assert (prefix / path).read_text() == (PROJECT / "completions" / name).read_text()
+        assert (prefix / path).read_text() == (ROOT / "completions" / name).read_text()
 
 
-def test_format_finds_the_jar(prefix: Path) -> None:
-    (package,) = prefix.glob("lib*/python*/site-packages")
-    ran = subprocess.run(
-        [prefix / "bin" / "tierctl", "format", "--formatter-jar"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(PYTHONPATH=str(package)),
-    )
-    jar = Path(ran.stdout.strip())
-    assert jar == package / JAR.relative_to(PROJECT)
-    assert jar.read_bytes() == (prefix / SHARED_JAR).read_bytes() == b"the jar"
-
-
-def test_a_jar_that_is_built_after_the_installation_is_found(sources: Path, tmp_path: Path) -> None:
-    """The README's `pip install '.[all]'` copies the package; `make formatter` then builds in the clone."""
-    clone, prefix = tmp_path / "a clone", tmp_path / "prefix"
-    shutil.copytree(sources, clone, ignore=shutil.ignore_patterns("*.jar"))
-    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--prefix", prefix, clone],
-        check=True,
-        env=environment(HOME=str(tmp_path)),
-    )
+def test_format_finds_the_jar(clone: Path, prefix: Path) -> None:
+    """The README's `pip install '.[all]'` copies the package; `make formatter` may build the jar later."""
     (package,) = prefix.glob("lib*/python*/site-packages")
     asking = [prefix / "bin" / "tierctl", "format", "--formatter-jar"]
     env = environment(PYTHONPATH=str(package))
+
+    def found() -> Path:
+        ran = subprocess.run(asking, capture_output=True, text=True, check=True, env=env)
+        return Path(ran.stdout.strip())
+
+    installed, built = package / JAR.relative_to(ROOT), clone / JAR.relative_to(ROOT)
+    assert found() == installed
+    assert installed.read_bytes() == (prefix / SHARED_JAR).read_bytes() == b"the jar"
+    for jar in (installed, prefix / SHARED_JAR, built):
+        jar.unlink()
     assert subprocess.run(asking, capture_output=True, check=False, env=env).returncode == 10
-    (clone / JAR.relative_to(PROJECT)).write_bytes(b"the jar")
-    ran = subprocess.run(asking, capture_output=True, text=True, check=True, env=env)
-    assert Path(ran.stdout.strip()) == clone / JAR.relative_to(PROJECT)
-
-
-def test_a_wheel_without_the_jar_says_so(
-    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (sources / JAR.relative_to(PROJECT)).unlink(missing_ok=True)
-    assert built(sources, tmp_path).is_file()
-    captured = capsys.readouterr()
-    assert "make wheel" in captured.out + captured.err
+    built.write_bytes(b"the jar")
+    assert found() == built
