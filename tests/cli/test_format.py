@@ -2,16 +2,15 @@
 
 import io
 import json
-import os
-import signal
 import struct
 import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import environment, tierctl
+from tests.cli.shell import rows as rows_of
 from tests.conftest import vectors
 from tests.support.amounts import examples
 
@@ -63,10 +63,8 @@ def after(capture: Capture) -> Path:
     return capture("tiered-cluster") / "after"
 
 
-def rows(*args: object, stdin: bytes = b"", code: int = 0) -> list[dict[str, object]]:
-    ran = tierctl("format", *args, "--style", "json", stdin=stdin)
-    assert ran.code == code, ran.err
-    return [json.loads(line) for line in ran.lines]
+def rows(*args: object, **how: Any) -> list[dict[str, Any]]:
+    return rows_of("format", *args, **how)
 
 
 def test_single_segment_files_say_their_partition_by_their_folder(after: Path) -> None:
@@ -80,11 +78,16 @@ def test_hex_and_framed_values() -> None:
     golden = list(vectors("serde-kafka.jsonl"))
     values = [bytes.fromhex(vector["hex"]) for vector in golden]
     as_hex = rows("--input", "hex", stdin="\n".join(vector["hex"] for vector in golden).encode())
-    as_frames = rows("--input", "framed", stdin=b"".join(struct.pack(">i", len(v)) + v for v in values))
+    as_frames = rows("--input", "framed", stdin=b"".join(map(frame, values)))
     assert as_hex == as_frames
     for offset, (row, vector) in enumerate(zip(as_hex, golden, strict=True)):
         assert row.items() >= vector["fields"].items()
         assert (row["metadata_partition"], row["metadata_offset"], row["timestamp_ms"]) == (0, offset, None)
+
+
+def frame(value: bytes | None) -> bytes:
+    """Return a value in the form that `kcat -f '%R%s'` writes."""
+    return struct.pack(">i", -1 if value is None else len(value)) + (value or b"")
 
 
 def value(name: str = "serde-kafka.jsonl") -> str:
@@ -106,6 +109,16 @@ def value(name: str = "serde-kafka.jsonl") -> str:
 def test_frames_that_are_cut_or_absurd(stdin: bytes, code: int, count: int) -> None:
     ran = tierctl("format", "--input", "framed", stdin=stdin)
     assert (ran.code, len(ran.lines)) == (code, count)
+
+
+def test_a_value_that_is_cut_by_the_end_has_its_line() -> None:
+    sent = [frame(bytes.fromhex(value())), frame(None), frame(b"123456")[:-2]]
+    ran = tierctl("format", "--input", "framed", stdin=b"".join(sent))
+    assert [line.split(",")[1:] for line in ran.lines[1:]] == [
+        [" offset: 1", " value: null"],
+        [" offset: 2", " error: torn frame: expected 6 bytes", " found 4: 31323334", " bytes: "],
+    ]
+    assert (ran.code, ran.err) == (7, "warning: 1 record could not be read\n")
 
 
 @given(st.binary(max_size=200))
@@ -231,7 +244,6 @@ def test_by_time_across_partitions(after: Path) -> None:
     for row in got:
         # Within a partition, records are ordered by offset, because the clocks of producers may disagree.
         partition, timestamp_ms = row["metadata_partition"], row["timestamp_ms"]
-        assert isinstance(timestamp_ms, int)
         latest[partition] = max(latest[partition], timestamp_ms)
         times.append(latest[partition])
     assert times == sorted(times)
@@ -261,16 +273,7 @@ def test_console_consumer_properties_are_flags_too(after: Path) -> None:
 def test_follow_prints_what_is_appended(writable: Writable) -> None:
     folder = writable("tiered-cluster/after")
     file = next(folder.glob("__remote_log_metadata-4/*.log"))
-    args = [
-        "format",
-        "--metadata",
-        folder,
-        "--follow",
-        "--interval",
-        "20ms",
-        "--metadata-partition",
-        "4",
-    ]
+    args = ["format", "--metadata", folder, "--follow", "--interval", "20ms", "--metadata-partition", "4"]
     with subprocess.Popen(
         [sys.executable, "-m", "tierctl", *args, "--limit", "10"],
         stdout=subprocess.PIPE,
@@ -317,87 +320,39 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
 WAIT_S = 30
 
 
-@contextmanager
-def format_of(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start a process whose stdin stays open until the test closes it."""
+VALUES = [bytes.fromhex(vector["hex"]) for vector in islice(vectors("serde-kafka.jsonl"), 3)]
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ("--input framed --limit 3", list(map(frame, VALUES))),
+        ("--input hex", [value.hex().encode() + b"\n" for value in VALUES]),
+    ],
+)
+def test_values_are_printed_as_they_come(words: str, sent: Sequence[bytes]) -> None:
+    """With --limit the run ends though the pipe stays open."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tierctl", "format", *arguments],
+        [sys.executable, "-m", "tierctl", "format", *words.split()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         # A process that waits for another line then reads the end of stdin.
         watchdog = threading.Timer(WAIT_S, process.kill)
         watchdog.start()
-        try:
-            yield process
-        finally:
-            watchdog.cancel()
-            process.kill()
-
-
-def send(process: "subprocess.Popen[bytes]", data: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(data)
-    process.stdin.flush()
-
-
-def lines(process: "subprocess.Popen[bytes]", count: int) -> list[str]:
-    assert process.stdout is not None
-    return [process.stdout.readline().decode() for _ in range(count)]
-
-
-def values() -> list[bytes]:
-    return [bytes.fromhex(vector["hex"]) for vector in vectors("serde-kafka.jsonl")]
-
-
-def frame(value: bytes | None) -> bytes:
-    """Return a value in the form that `kcat -f '%R%s'` writes."""
-    return struct.pack(">i", -1 if value is None else len(value)) + (value or b"")
-
-
-def as_hex(value: bytes) -> bytes:
-    return value.hex().encode() + b"\n"
-
-
-@pytest.mark.parametrize(
-    ("kind", "sent"),
-    [("framed", list(map(frame, values()[:3]))), ("hex", list(map(as_hex, values()[:3])))],
-)
-def test_values_are_printed_as_they_come(kind: str, sent: Sequence[bytes]) -> None:
-    with format_of("--input", kind) as process:
         for number, data in enumerate(sent):
             # The end of a value may arrive later than its start.
-            send(process, data[:7])
-            send(process, data[7:])
-            assert lines(process, 1)[0].startswith(f"partition: 0, offset: {number}, value: Remote")
-        out, err = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, out) == (0, b"")
-    assert err.startswith(b"format: 3 records (")
-
-
-def test_a_value_that_is_cut_by_the_end_has_its_line() -> None:
-    with format_of("--input", "framed") as process:
-        out, err = process.communicate(frame(values()[0]) + frame(None) + frame(b"123456")[:-2], WAIT_S)
-    assert process.returncode == 7
-    assert [line.split(b",")[1:] for line in out.splitlines()][1:] == [
-        [b" offset: 1", b" value: null"],
-        [b" offset: 2", b" error: torn frame: expected 6 bytes", b" found 4: 31323334", b" bytes: "],
-    ]
-    assert err.startswith(b"warning: 1 record could not be read\nformat: ")
-
-
-def test_max_messages_ends_it_though_the_pipe_stays_open() -> None:
-    with format_of("--input", "framed", "--limit", "2") as process:
-        send(process, b"".join(map(frame, values()[:5])))
-        assert len(lines(process, 2)) == 2
+            for part in (data[:7], data[7:]):
+                process.stdin.write(part)
+                process.stdin.flush()
+            assert process.stdout.readline().startswith(b"partition: 0, offset: %d, value: Remote" % number)
+        if "--limit" not in words:
+            process.stdin.close()
         assert process.wait(timeout=WAIT_S) == 0
-
-
-def test_ctrl_c_ends_it() -> None:
-    with format_of("--input", "framed") as process:
-        send(process, frame(values()[0]))
-        lines(process, 1)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=WAIT_S) == 128 + signal.SIGINT
+        watchdog.cancel()
+        assert (process.stdout.read(), process.stderr.read()[:18]) == (b"", b"format: 3 records ")

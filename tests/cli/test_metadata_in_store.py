@@ -49,7 +49,7 @@ def uploaded(folder: Path, bucket: str) -> str:
     return uri
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder(capture: Capture) -> Path:
     """Return a broker's log directory with all metadata partitions."""
     return capture("tiered-cluster") / "after"
@@ -60,9 +60,13 @@ def remote(capture: Capture) -> Path:
     return capture("tiered-cluster") / "after-remote"
 
 
-@pytest.fixture
-def in_s3(folder: Path, s3_server: S3Server) -> str:
-    return uploaded(folder, s3_server.bucket())
+@pytest.fixture(scope="module")
+def in_s3(folder: Path, s3_session: S3Server) -> str:
+    with pytest.MonkeyPatch.context() as patched:
+        return uploaded(folder, found(s3_session, patched).bucket())
+
+
+pytestmark = pytest.mark.usefixtures("s3_server")
 
 
 @pytest.fixture(scope="module")
