@@ -59,20 +59,22 @@ def test_the_demo_deletes_no_folder_of_others(tmp_path: Path) -> None:
 def test_demo_and_test_install_what_they_need_in_either_order(tmp_path: Path) -> None:
     """`make --dry-run` prints the recipes; files with the names of the marks stand for finished ones."""
 
-    def recipe(target: str) -> str:
-        made = ["make", "--dry-run", target]
+    def recipe(target: str, *words: str) -> str:
+        made = ["make", "--dry-run", *words, target]
         return subprocess.run(made, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    assert "install --disable-pip-version-check -e .\n" in recipe("demo")
-    assert "[dev]" not in recipe("demo")
-    assert "-e '.[dev]'" in recipe("test")
+    demo, test = recipe("demo"), recipe("test", "PYTHON=python3")
+    assert "install --disable-pip-version-check -e .\n" in demo
+    assert ("[dev]" in demo, "-e '.[dev]'" in test) == (False, True)
+    assert 'test -n "python3' in demo
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").touch()
     (tmp_path / ".venv" / ".installed-demo").touch()
     assert "pip install" not in recipe("demo")
-    assert "-e '.[dev]'" in recipe("test")
-    assert "touch .venv/.installed-demo .venv/.installed" in recipe("test")
+    test = recipe("test")
+    assert "-e '.[dev]'" in test
+    assert "touch .venv/.installed-demo .venv/.installed" in test
     (tmp_path / ".venv" / ".installed").touch()
     assert "pip install" not in recipe("demo") + recipe("test")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tierctl.checks import restored
 from tierctl.cli.docs.messages import command_tree
 
 from tests.cli.shell import environment, tierctl
@@ -39,8 +40,10 @@ def broker(brokers: Brokers) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]]:
     """Return the values that replace names in command lines, with one tier for all documents."""
-    with pytest.MonkeyPatch.context() as environment:
-        bucket = f"s3://{found(s3_session, environment).bucket()}"
+    with pytest.MonkeyPatch.context() as patched:
+        bucket = f"s3://{found(s3_session, patched).bucket()}"
+        # restore check waits for the offsets of the tier, which a broker that does not tier never reports.
+        patched.setattr(restored, "_SETTLED_S", 1)
         # An earlier test may have started one, whose workers have no credentials for the store.
         end_jvm()
         where = ("--metadata", f"kafka://{broker.bootstrap}", "--remote", f"{bucket}/tier")
@@ -74,10 +77,17 @@ def test_command_lines_run(
     run_all(mine, {**names, **folders}, tmp_path)
 
 
+def with_profile(names: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """Write the README's profile; return the values of names with its state directory."""
+    (folder / "state").mkdir()
+    with_state = {**names, "/var/lib/tierctl": folder / "state"}
+    write_profile(README, with_state, folder)
+    return with_state
+
+
 def test_the_set_of_runs(names: Mapping[str, object], tmp_path: Path) -> None:
     """Run the commands in the README's section about cron, which are without options in a table of runs."""
-    (tmp_path / "state").mkdir()
-    write_profile(README, {**names, "/var/lib/tierctl": tmp_path / "state"}, tmp_path)
+    with_profile(names, tmp_path)
     section = Document("README.md, In cron", README.section("In cron and systemd"))
     lines = [span for span in section.spans if span.startswith("tierctl ")]
     assert len(lines) == 7
@@ -87,9 +97,7 @@ def test_the_set_of_runs(names: Mapping[str, object], tmp_path: Path) -> None:
 @pytest.mark.matrix
 def test_lines_in_texts_run(names: Mapping[str, object], tmp_path: Path) -> None:
     """Run the lines in running text that need a broker: in prose, man pages, and shared files."""
-    (tmp_path / "state").mkdir()
-    names = {**names, "/var/lib/tierctl": tmp_path / "state"}
-    write_profile(README, names, tmp_path)
+    names = with_profile(names, tmp_path)
     env = environment(HOME=str(tmp_path))
     found = {line for lines in lines_of_texts().values() for line in lines if line.startswith("tierctl ")}
     mine = sorted(line for line in found if Command("", line, ()).asks_cluster)
@@ -105,6 +113,5 @@ def test_examples_run(names: Mapping[str, object], tmp_path: Path) -> None:
     commands = [Command("examples.toml", line, ()) for line in examples]
     mine = [each for each in commands if each.asks_cluster]
     assert mine
-    (tmp_path / "state").mkdir()
-    write_profile(README, {**names, "/var/lib/tierctl": tmp_path / "state"}, tmp_path)
+    with_profile(names, tmp_path)
     run_all(mine, names, tmp_path)

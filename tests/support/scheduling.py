@@ -70,7 +70,7 @@ class ByServers(LoadScopeScheduling):
 @functools.cache
 def _servers_of(file: str, root: Path) -> str:
     """Return the servers that a file of tests needs: "spark", "brokers" or ""."""
-    if file.startswith(("tests/spark/", "tests/pipeline/")):
+    if file.startswith(("tests/spark/", "tests/pipeline/", "tests/docs/test_lines.py")):
         return "spark"
     if file.startswith(("tests/live/", "tests/kafka/", "tests/console_consumer/")):
         return "brokers"
