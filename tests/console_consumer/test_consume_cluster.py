@@ -1,5 +1,6 @@
-"""`tierctl format --bootstrap-server` with the console consumer's options, compared with that consumer."""
+"""Kafka's console consumer with the jar, and `tierctl format` with its options, print the same of brokers."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,13 +13,60 @@ import pytest
 
 from tests.cli.shell import Ran, environment, tierctl, tierctl_process
 from tests.console_consumer.conftest import PARTITIONS, TOPIC, Filled, send
-from tests.console_consumer.consumers import by_partition, of_files, printed, stock_consumer
+from tests.console_consumer.consumers import (
+    by_partition,
+    of_files,
+    printed,
+    run_stock_consumer,
+    stock_consumer,
+)
+from tests.docs.documents import COMMANDS
+from tests.support.amounts import rest_in_matrix
 from tests.wire.metadata.samples import golden
 
 WAIT_S = 60
 JSON = ["format=json"]
+SETTINGS = [
+    ["print.partition=true", "print.message.offset=true", "print.version=true", "sep=; ", "vs=\t"],
+    ["print.partition=true", "print.all.event.value.fields=true"],
+    JSON,
+    ["format=kafka"],
+]
 
 pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize("properties", rest_in_matrix(SETTINGS), ids=lambda words: words[0])
+def test_the_stock_consumer_prints_what_tierctl_prints(
+    properties: list[str], filled: Filled, jar: Path
+) -> None:
+    expected = of_files(filled, properties)
+    if "format=kafka" in properties:
+        properties = [*properties, f"kafka.version={filled.broker.release.version}"]
+    flags = ["--from-beginning", "--max-messages", str(len(expected)), "--timeout-ms", "60000"]
+    got = printed(stock_consumer(filled, jar, properties, *flags))
+    assert len(expected) >= filled.count
+    assert by_partition(got) == by_partition(expected)
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_documented_command_lines_run(filled: Filled, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run those of the README and of tierctl-formatters(7)."""
+    monkeypatch.setattr("tierctl.console_consumer.JAR", jar)
+    lines = dict.fromkeys(each.line for each in COMMANDS if each.is_stock_consumer)
+    exported, consumer = lines
+    assert exported == "export CLASSPATH=$(tierctl format --formatter-jar)"
+    assert tierctl("format", "--formatter-jar").out == f"{jar}\n"
+    line = consumer.replace("broker1:9092", filled.broker.bootstrap)
+    if filled.broker.release.number < (4, 2):
+        line = line.replace("--formatter-property", "--property")
+    program, *arguments = shlex.split(line)
+    assert program == "kafka-console-consumer.sh"
+    got = printed(run_stock_consumer(filled, jar, arguments))
+    # Other tests of this broker may have written to its topic before.
+    assert len(got) == sum(len(filled.broker.records(TOPIC, number)) for number in range(PARTITIONS))
+    assert all(text.startswith(b"partition:") for text in got)
 
 
 def consume(filled: Filled, *flags: object) -> Ran:
@@ -48,7 +96,6 @@ def test_all_of_it_is_what_the_brokers_files_say(filled: Filled) -> None:
         ["--partition", "1", "--offset", "4", "--max-messages", "5"],
         ["--partition", "2", "--from-beginning", "--max-messages", "7"],
         ["--partition", "2", "--offset", "latest", "--timeout-ms", "1500"],
-        ["--timeout-ms", "1500"],
     ],
     ids=" ".join,
 )
