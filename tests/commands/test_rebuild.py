@@ -1,6 +1,5 @@
 """`rebuild` of captured tiers into a new metadata topic publishes the same events as the brokers."""
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +7,9 @@ from typing import Any
 
 import pytest
 from tierctl.model import RemoteLogSegmentState
-from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
 from tests.cli.shell import rows, tierctl
+from tests.commands.stopped import digests
 from tests.metadata.topics import segments_at
 
 Capture = Callable[..., Path]
@@ -25,11 +24,6 @@ TIERS = {
 }
 """The metadata and the tier of each capture, at a time without running deletions."""
 UNUSED = {"broker_id", "event_timestamp_ms"}
-
-
-def digests(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def segments_of(*where: object) -> list[dict[str, Any]]:
@@ -215,53 +209,6 @@ def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-
-
-def metadata_bytes(broker: Path) -> dict[str, bytes]:
-    folders = broker.glob("__remote_log_metadata-*")
-    files = (path for folder in folders for path in folder.iterdir() if path.suffix == ".log")
-    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
-
-
-def offline(root: Path) -> tuple[object, ...]:
-    logs = [word for number in (1, 2, 3) for word in ("--log-dir", root / f"broker-{number}")]
-    where = ("rebuild", "--metadata", root / "broker-1", "--remote", root / "remote")
-    return (*where, *logs, "--metadata-partitions", 3)
-
-
-def lose(*brokers: Path) -> None:
-    for broker in brokers:
-        for path in broker.glob("__remote_log_metadata-*/*"):
-            if path.name != "partition.metadata":
-                path.unlink()
-
-
-def test_every_replica_of_the_metadata_topic_gets_the_same_bytes(writable: Writable) -> None:
-    root = writable("unclean-leader/before")
-    brokers = [root / f"broker-{number}" for number in (1, 2, 3)]
-    lose(*brokers)
-    tierctl(*offline(root), "--apply").ok()
-    found = [metadata_bytes(broker) for broker in brokers]
-    assert found[0] == found[1] == found[2]
-    assert sum(map(len, found[0].values())) > 5000
-    for broker in brokers:
-        for name in ("recovery-point-offset", "replication-offset"):
-            offsets = read_offset_checkpoint((broker / f"{name}-checkpoint").read_bytes())
-            assert not [each for each in offsets if each.topic == "__remote_log_metadata" and offsets[each]]
-            assert (broker / f"{name}-checkpoint.bak").exists()
-    # The run was killed before it wrote the checkpoints: it continues without new events.
-    lose(brokers[2])
-    assert tierctl(*offline(root), "--apply").code == 0
-    assert metadata_bytes(brokers[2]) == found[0]
-
-
-def test_a_broker_without_the_partitions_of_the_topic_is_no_place_for_a_new_one(writable: Writable) -> None:
-    root = writable("unclean-leader/before")
-    for folder in (root / "broker-1").glob("__remote_log_metadata-*"):
-        shutil.rmtree(folder)
-    ran = tierctl(*offline(root), "--apply")
-    assert (ran.code, "whether its broker is a replica is unknown" in ran.err) == (4, True), ran.err
-    assert not list((root / "broker-1").glob("__remote_log_metadata-*"))
 
 
 def test_a_tier_that_tierctl_filled_belongs_to_the_rebuilt_topic(capture: Capture, tmp_path: Path) -> None:
