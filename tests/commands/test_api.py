@@ -25,25 +25,11 @@ from tests.support.topic_settings import enabled
 
 MANUAL = SOURCES / "python.md"
 
-IMPORTS = [
-    "import tierctl.commands.sweep; from tierctl.commands import SweepRequest, sweep",
-    "from tierctl.commands.sweep import SweepRequest; from tierctl.commands import sweep",
-    "import tierctl.commands.apply, tierctl.commands as c; SweepRequest, sweep = c.SweepRequest, c.sweep",
-]
 
-
-@pytest.mark.parametrize("imports", IMPORTS)
-def test_a_use_case_is_a_function_whatever_was_imported_first(imports: str) -> None:
-    code = f"{imports}; assert callable(sweep) and sweep.__name__ == 'sweep'; SweepRequest(metadata='x')"
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
-
-
-def test_importing_the_package_imports_no_use_case() -> None:
-    code = "import sys, tierctl.commands; print(sorted(m for m in sys.modules if m.startswith('tierctl.c')))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
-    )
-    assert done.stdout == "['tierctl.commands']\n"
+def printed(code: str) -> str:
+    """Return what a new interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, env=environment(), stdout=subprocess.PIPE, text=True).stdout
 
 
 def test_pyarrow_does_not_import_pandas_and_can_still_convert_to_it() -> None:
@@ -51,24 +37,24 @@ def test_pyarrow_does_not_import_pandas_and_can_still_convert_to_it() -> None:
         "import sys, pyarrow as pa; from tierctl.commands import segments; array = pa.array([1, 2]);"
         "print('pandas' in sys.modules, list(array.to_pandas()), 'pandas' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
-    )
-    assert done.stdout == "False [1, 2] True\n"
+    assert printed(code) == "False [1, 2] True\n"
 
 
-def test_every_exported_name_is_there_and_converts_nothing_to_arrow() -> None:
+def test_every_use_case_is_imported_when_it_is_used_and_is_a_function() -> None:
+    """It is one, too, after its module was imported under the same name; and none converts to Arrow."""
     # A union of result classes has no name.
     code = (
-        "import sys, tierctl.commands as c, tierctl.wire.arrays as arrays;"
+        "import sys, tierctl.commands as c;"
+        "print(sorted(m for m in sys.modules if m.startswith('tierctl.c')));"
+        "import tierctl.wire.arrays as arrays;"
         "arrays.start_without_pandas = lambda: None;"
+        "import tierctl.commands.sweep; from tierctl.commands import SweepRequest, sweep;"
+        "import tierctl.commands.apply;"
+        "print(sweep.__name__, c.apply.__name__, SweepRequest(metadata='x').metadata);"
         "print([getattr(getattr(c, n), '__name__', n) for n in c.__all__] == c.__all__);"
         "print('pandas' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
-    )
-    assert done.stdout == "True\nFalse\n"
+    assert printed(code).splitlines() == ["['tierctl.commands']", "sweep apply x", "True", "False"]
 
 
 def test_the_example_of_the_manual_runs(

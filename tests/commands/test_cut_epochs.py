@@ -57,10 +57,12 @@ def _found(ran: Ran, kind: str) -> list[dict[str, Any]]:
     return [row for row in ran.rows if row["check"] == kind]
 
 
-@pytest.mark.parametrize(("stage", "entries", "lost"), CUTS)
-def test_verify_names_the_replica_and_no_segment_diverged(
-    writable: Callable[[str], Path], stage: str, entries: Any, lost: tuple[int, int]
+@pytest.mark.parametrize("at", range(len(CUTS)))
+def test_commands_of_a_partition_whose_checkpoint_was_cut(
+    writable: Callable[[str], Path], tmp_path: Path, at: int
 ) -> None:
+    """verify names the replica and finds nothing else; sweep and rebuild refuse this partition only."""
+    stage, entries, lost = CUTS[at]
     tier = Tier(writable, stage)
     tier.cut(entries)
     ran = tier.run("verify", "--topic", "orders")
@@ -70,16 +72,8 @@ def test_verify_names_the_replica_and_no_segment_diverged(
     assert {row["check"] for row in ran.rows} == {"cut_epochs"}
     assert "rebuild --log-start tier" in ran.summary
     assert _found(tier.run("segments", "--check", "--topic", "orders"), "divergent_segment") == []
-
-
-@pytest.mark.parametrize("at", range(len(CUTS)))
-def test_sweep_refuses_the_partition_and_goes_on_with_the_others(
-    writable: Callable[[str], Path], tmp_path: Path, at: int
-) -> None:
-    stage, entries, _ = CUTS[at]
+    _rebuild_publishes_nothing_above(tier, tmp_path / "new", entries)
     option = ("--off-lineage", "--unreferenced-epochs")[at % 2]
-    tier = Tier(writable, stage)
-    tier.cut(entries)
     configs = tmp_path / "configs"
     configs.write_text("orders.retention.ms=1\n")
     more = ("--topic", "orders", "--topic-configs", configs, option)
@@ -92,6 +86,18 @@ def test_sweep_refuses_the_partition_and_goes_on_with_the_others(
     assert {step["status"] for step in applied.rows} == {"done"}
     again = tier.run("segments", "--topic", "orders")
     assert {row["partition"] for row in again.rows} == {0}
+
+
+def _rebuild_publishes_nothing_above(tier: Tier, new: Path, entries: Sequence[tuple[int, int]]) -> None:
+    """Without --log-start it refuses; with `tier` it publishes from the log start on, or refuses."""
+    where = ("--remote", tier.remote, "--log-dir", tier.logs, "--topic", "orders", "--partition", "0")
+    rebuild = ("rebuild", "--metadata", new, *where, "-o", "json")
+    ran = tierctl(*rebuild)
+    assert (ran.json["steps"], "--apply would refuse this" in ran.err) == ([], True), ran.err
+    steps = tierctl(*rebuild, "--log-start", "tier").json["steps"]
+    if entries[0] != (0, 0):
+        assert [step["action"] for step in steps] == ["write_checkpoints"] + ["publish_segment"] * 5
+        assert [step["start_offset"] for step in steps[1:]] == [0, 600, 1200, 1800, 2400]
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -231,23 +237,6 @@ def test_rebuild_gives_up_no_set_for_epochs_that_the_log_lost(
     assert any(word in ran.err for word in ("the leader epochs were cut", "but the leader epochs begin at"))
 
 
-@pytest.mark.parametrize(("stage", "entries", "_lost"), [each for each in CUTS if len(each[1]) < 3])
-def test_rebuild_publishes_nothing_above_a_log_start_that_a_cut_checkpoint_states(
-    writable: Callable[[str], Path], tmp_path: Path, stage: str, entries: Any, _lost: Any
-) -> None:
-    """Without --log-start it refuses; with `tier` it publishes from the log start on, or refuses."""
-    tier = Tier(writable, stage)
-    tier.cut(entries)
-    where = ("--remote", tier.remote, "--log-dir", tier.logs, "--topic", "orders", "--partition", "0")
-    rebuild = ("rebuild", "--metadata", tmp_path / "new", *where, "-o", "json")
-    ran = tierctl(*rebuild)
-    assert (ran.json["steps"], "--apply would refuse this" in ran.err) == ([], True), ran.err
-    steps = tierctl(*rebuild, "--log-start", "tier").json["steps"]
-    if entries[0] != (0, 0):
-        assert [step["action"] for step in steps] == ["write_checkpoints"] + ["publish_segment"] * 5
-        assert [step["start_offset"] for step in steps[1:]] == [0, 600, 1200, 1800, 2400]
-
-
 def _without_record(writable: Callable[[str], Path], partition: str) -> Path:
     """Return log directories in which the local log of `partition` begins at 3000, its leader epochs at 0."""
     logs = writable("tiered-cluster/after")
@@ -299,6 +288,7 @@ TABLE += [("log", name) for name in ("version", "empty", "text", "missing")]
 def test_nothing_follows_from_leader_epochs_that_are_not_understood(
     writable: Callable[[str], Path], tmp_path: Path, where: str, name: str
 ) -> None:
+    """The options of sweep and the commands that explain its decisions take turns."""
     logs, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
     configs = tmp_path / "configs"
     configs.write_text("orders.retention.ms=1\n")
@@ -312,22 +302,16 @@ def test_nothing_follows_from_leader_epochs_that_are_not_understood(
     more = ("--log-dir", logs) if where == "log" else ()
     # The batches of the log say that its file was cut: what it lacks is known, and nothing is unread.
     is_cut = where == "log" and name in {"empty", "no entries", "missing"}
-    for option in ((), ("--off-lineage",), ("--unreferenced-epochs",)):
-        with refusing(newest.name, REFUSALS[name]) if name in REFUSALS else nullcontext():
-            ran = tierctl(
-                *("sweep", "--metadata", logs, "--remote", remote, "--topic", "orders", *more),
-                *("--topic-configs", configs, *option, "--output", "json"),
-            )
-        assert "orders-0" in ran.err
-        steps = {(step["action"], step["partition"]) for step in ran.json["steps"]}
-        assert steps == {("delete_segment", 1), ("delete_segment", 2)}, ran.err
-        code = (ExitCode.REFUSED if option else ExitCode.OK) if is_cut else ExitCode.CORRUPT
-        assert ran.code == code, ran.err
     of = (*("--metadata", logs, "--remote", remote, *more), "--topic-configs", configs, "--output", "json")
+    turn = TABLE.index((where, name))
+    option = ((), ("--off-lineage",), ("--unreferenced-epochs",))[turn % 3]
+    shows = (("explain", "orders", "0"), ("report",), ("report", "--what-if", "orders.retention.ms=7d"))
     with refusing(newest.name, REFUSALS[name]) if name in REFUSALS else nullcontext():
-        shown = [
-            tierctl("explain", "orders", "0", *of),
-            tierctl("report", *of),
-            tierctl("report", "--what-if", "orders.retention.ms=7d", *of),
-        ]
-    assert [ran.code == ExitCode.CORRUPT for ran in shown] == [not is_cut] * len(shown), shown
+        ran = tierctl("sweep", *of, "--topic", "orders", *option)
+        shown = tierctl(*shows[turn % 3], *of)
+    assert "orders-0" in ran.err
+    steps = {(step["action"], step["partition"]) for step in ran.json["steps"]}
+    assert steps == {("delete_segment", 1), ("delete_segment", 2)}, ran.err
+    code = (ExitCode.REFUSED if option else ExitCode.OK) if is_cut else ExitCode.CORRUPT
+    assert ran.code == code, ran.err
+    assert (shown.code == ExitCode.CORRUPT) is not is_cut, shown

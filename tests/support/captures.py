@@ -8,6 +8,11 @@ import pyarrow as pa
 DATA = Path(__file__).parents[1] / "data"
 
 
+def private_keys(root: Path) -> list[object]:
+    """Return the options with the keys of a capture whose objects are encrypted."""
+    return [word for key in root.glob("keys/private*") for word in ("--aiven-private-key", key)]
+
+
 def unpack(name: str, folder: Path, version: str = "4.3.0") -> Path:
     """Unpack the capture `name` of this version of Kafka into `folder`; return the folder."""
     with (
