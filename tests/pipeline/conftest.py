@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tierctl.model import RemotePartitionDeleteState
 
-from tests.metadata.events import partition_delete, started, update
-from tests.pipeline.tables import lives, write
-from tests.state.histories import S
+from tests.pipeline.tables import write_all_kinds
 
 
 @pytest.fixture
@@ -19,8 +16,5 @@ def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def topic(tmp_path: Path) -> Path:
     """Return four metadata partitions with events of all kinds."""
-    folder = tmp_path / "topic"
-    odd = [update(77), update(0, S.DELETE_SEGMENT_FINISHED), update(0, S.DELETE_SEGMENT_FINISHED)]
-    mark = partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, partition=2)
-    write(folder, [*lives(range(12)), *odd, mark, b"\x01\x63\x00", started(40)])
-    return folder
+    write_all_kinds(tmp_path / "topic")
+    return tmp_path / "topic"

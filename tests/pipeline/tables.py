@@ -10,7 +10,7 @@ from zlib import crc32
 import pyarrow as pa
 from deltalake import DeltaTable
 from tierctl.metadata.topic import open_topic
-from tierctl.model import MetadataEvent, Uuid
+from tierctl.model import MetadataEvent, RemotePartitionDeleteState, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
@@ -19,7 +19,7 @@ from tierctl.pipeline.warehouse import WarehouseSpec
 from tierctl.spark.sources.metadata_splits import event_tasks, read_task
 from tierctl.wire.metadata.values import encode, metadata_partition
 
-from tests.metadata.events import started, update
+from tests.metadata.events import partition_delete, started, update
 from tests.metadata.topics import topic_in
 from tests.state.histories import S
 
@@ -68,6 +68,13 @@ def write(folder: Path, events: Sequence[MetadataEvent | bytes | None], **settin
     if records:
         topic.append(records)
     topic.close()
+
+
+def write_all_kinds(folder: Path) -> None:
+    """Write COUNT metadata partitions with events of all kinds, and a record that is no event."""
+    odd = [update(77), update(0, S.DELETE_SEGMENT_FINISHED), update(0, S.DELETE_SEGMENT_FINISHED)]
+    mark = partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, partition=2)
+    write(folder, [*lives(range(12)), *odd, mark, b"\x01\x63\x00", started(40)])
 
 
 def pipeline(

@@ -5,20 +5,20 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tierctl.pipeline import update
 from tierctl.pipeline.update import StepResult, fold_woken, run_stream
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl
 from tests.metadata.events import started
-from tests.pipeline.tables import lives, pipeline, rows_of, run, write
+from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, write, write_all_kinds
 from tests.spark.clusters import spark_environment, spark_home
-from tests.support.amounts import rest_in_matrix
 from tests.support.killing import SIGKILLED, Zygote
 
 if TYPE_CHECKING:
@@ -28,69 +28,44 @@ WAIT_S = 120
 NOW_MS = started(1).event_timestamp_ms
 
 
-@contextmanager
-def following(topic: Path, warehouse: Path, log: Path, *how: str) -> Iterator["Follower"]:
-    """Return a process that follows; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "tierctl", "pipeline", "run", "--follow", "--interval", "1s", *how]
-    command += ["--metadata", str(topic), "--warehouse", str(warehouse), "--now", str(10**13)]
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment() | spark_environment(sys.executable),
-        )
-    try:
-        yield Follower(process, log)
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-class Follower:
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self._process = process
-        self._log = log
-
-    def commit(self) -> Any:
-        """Return the next commit that it prints."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self._log.read_text()
-        return json.loads(line)
-
-    def end(self, number: int) -> int:
-        """Return the exit code after a signal."""
-        self._process.send_signal(number)
-        return self._process.wait(WAIT_S)
-
-
-def events_until(follower: Follower, count: int) -> int:
-    """Read commits until they have so many events; return the number of their events."""
-    found = 0
-    while found < count:
-        found += follower.commit()["events"]
-    return found
+def read_events(follower: "subprocess.Popen[bytes]", log: Path, count: int) -> None:
+    """Read the commits that a run prints until they have `count` events, and no more."""
+    assert follower.stdout is not None
+    while count > 0:
+        line = follower.stdout.readline()
+        assert line, log.read_text()
+        count -= json.loads(line)["events"]
+    assert count == 0
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_each_event_once_until_a_signal(number: int, tmp_path: Path) -> None:
     spark_home()
-    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
-    first = lives(range(4))
-    write(topic, first)
-    with following(topic, warehouse, tmp_path / "log", "--master", "local[1]") as follower:
-        assert follower.commit()["events"] == len(first)
-        for numbers in (range(4, 6), range(6, 9)):
-            more = lives(numbers)
-            write(topic, more)
-            assert events_until(follower, len(more)) == len(more)
-        held = tierctl("pipeline", "run", "--metadata", topic, "--warehouse", warehouse)
-        assert held.code == 6, held.err
-        assert follower.end(number) == 128 + number
+    topic, warehouse, log = (tmp_path / name for name in ("topic", "warehouse", "log"))
+    where = ["--metadata", str(topic), "--warehouse", str(warehouse)]
+    follow = ["--follow", "--interval", "1s", "--master", "local[1]", "--now", str(10**13)]
+    write(topic, lives(range(4)))
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "tierctl", "pipeline", "run", *where, *follow],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment() | spark_environment(Path(sys.executable)),
+        ) as follower,
+    ):
+        try:
+            read_events(follower, log, len(lives(range(4))))
+            for numbers in (range(4, 6), range(6, 9)):
+                write(topic, lives(numbers))
+                read_events(follower, log, len(lives(numbers)))
+            held = tierctl("pipeline", "run", *where)
+            assert held.code == 6, held.err
+            follower.send_signal(number)
+            assert follower.wait(WAIT_S) == 128 + number
+        finally:
+            follower.kill()
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
@@ -112,57 +87,93 @@ def streamed(spark: "SparkSession", topic: Path, warehouse: Path, **how: Any) ->
     return done
 
 
-def newest(checkpoint: Path, folder: str) -> Path:
-    """Return the newest file of a log of the checkpoint."""
-    return max((checkpoint / folder).glob("[0-9]*"), key=lambda path: int(path.name))
+@pytest.fixture(scope="module")
+def few_buckets() -> Iterator[None]:
+    """Spread a commit over few tasks."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(update, "BUCKETS_MIN", 3)
+        yield
 
 
-def forget_commit(checkpoint: Path) -> None:
-    """Leave the checkpoint as a driver does that is killed after the commit of the tables."""
-    last = newest(checkpoint, "commits")
-    last.unlink()
-    (last.parent / f".{last.name}.crc").unlink()
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A topic with new events since the only commit of `begun`, and the rows of all its events."""
+
+    topic: Path
+    begun: Path
+    expected: Rows
 
 
-def damage(checkpoint: Path) -> None:
-    (checkpoint / "metadata").write_text("{}")
-
-
-CHECKPOINTS: dict[str, Callable[[Path], None]] = {
-    "as it was": lambda _checkpoint: None,
-    "with a batch that is repeated": forget_commit,
-    "damaged": damage,
-}
-
-
-@pytest.mark.parametrize("what", CHECKPOINTS)
-def test_a_run_goes_on_where_the_tables_end(
-    what: str, topic: Path, tmp_path: Path, spark: "SparkSession"
-) -> None:
-    warehouse = tmp_path / "warehouse"
-    assert [each.commit for each in streamed(spark, topic, warehouse)] == [1]
-    CHECKPOINTS[what](warehouse / "_checkpoint")
+@pytest.fixture(scope="module")
+def grown(module_folder: Path, spark: "SparkSession", few_buckets: None) -> Grown:
+    topic, begun, once = (module_folder / name for name in ("topic", "begun", "once"))
+    write_all_kinds(topic)
+    assert [each.commit for each in streamed(spark, topic, begun)] == [1]
     write(topic, lives(range(50, 53)))
-    commits = [each.commit for each in streamed(spark, topic, warehouse) if each.offsets]
-    assert commits == [2]
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    run(topic, once)
+    return Grown(topic, begun, rows_of(once))
 
 
-def test_a_folder_with_any_name(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
+@pytest.fixture(scope="module")
+def ended(grown: Grown, module_folder: Path, spark: "SparkSession") -> Path:
+    """Return a copy of `begun`, in a folder with any name, whose stream went on with the new events."""
+    warehouse = module_folder / "große Tabellen"
+    shutil.copytree(grown.begun, warehouse)
+    assert [each.commit for each in streamed(spark, grown.topic, warehouse) if each.offsets] == [2]
+    return warehouse
+
+
+def test_a_run_goes_on_where_the_tables_end(grown: Grown, ended: Path) -> None:
     """Spark takes the escapes of a URI as they are written."""
-    warehouse = tmp_path / "große Tabellen"
-    assert [each.commit for each in streamed(spark, topic, warehouse)] == [1]
-    write(topic, lives(range(50, 53)))
-    assert [each.commit for each in streamed(spark, topic, warehouse)] == [2]
-    assert [path.name for path in (warehouse / "_checkpoint" / "offsets").glob("[0-9]")] == ["0", "1"]
+    assert rows_of(ended) == grown.expected
+    assert sorted(path.name for path in (ended / "_checkpoint" / "offsets").glob("[0-9]")) == ["0", "1"]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_checkpoint_of_other_tables(
+    is_older: bool, grown: Grown, ended: Path, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """The tables were restored from a backup: they decide."""
+    tables, checkpoint = (ended, grown.begun) if is_older else (grown.begun, ended)
+    mixed = tmp_path / "mixed"
+    shutil.copytree(tables, mixed, ignore=shutil.ignore_patterns("_checkpoint"))
+    shutil.copytree(checkpoint / "_checkpoint", mixed / "_checkpoint")
+    streamed(spark, grown.topic, mixed)
+    assert rows_of(mixed) == grown.expected
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "warehouse.commit",
+        "warehouse.follow.segments",
+        pytest.param("warehouse.follow.events", marks=pytest.mark.matrix),
+    ],
+)
+def test_stopped_at_a_step_of_a_commit(
+    step: str, grown: Grown, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """Spark repeats the batch; the commit is made once."""
+    warehouse = tmp_path / "warehouse"
+    shutil.copytree(grown.begun, warehouse)
+
+    def stop(label: str) -> None:
+        if label == step:
+            raise RuntimeError(f"stopped at {label}")
+
+    with pytest.raises(RuntimeError, match=step):
+        streamed(spark, grown.topic, warehouse, effect=stop)
+    streamed(spark, grown.topic, warehouse)
+    assert rows_of(warehouse) == grown.expected
+    with pipeline(grown.topic, warehouse).opened() as opened:
+        assert opened.latest.number == 2
 
 
 def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession") -> None:
     """A copy becomes dangling in its own bucket."""
     topic, warehouse, later_ms = tmp_path / "topic", tmp_path / "warehouse", NOW_MS + 2 * 86_400_000
     write(topic, [started(1), started(2, partition=1)])
-    streamed(spark, topic, warehouse, now_ms=NOW_MS)
+    run(topic, warehouse, now_ms=NOW_MS)
     before = rows_of(warehouse)
     with pipeline(topic, warehouse, now_ms=later_ms).opened() as opened:
         assert opened.step(fold_woken(lambda: Executors(spark))).commit == 2
@@ -170,54 +181,12 @@ def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession")
     assert before != rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
-def test_a_checkpoint_of_other_tables(topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """The tables were restored from a backup, or made anew: they decide."""
-    warehouse, older = tmp_path / "warehouse", tmp_path / "older"
-    streamed(spark, topic, warehouse)
-    shutil.copytree(warehouse, older)
-    write(topic, lives(range(50, 53)))
-    streamed(spark, topic, warehouse)
-    run(topic, tmp_path / "once")
-    for tables, checkpoint in ((older, warehouse), (tmp_path / "none", warehouse), (warehouse, older)):
-        mixed = tmp_path / f"mixed-{tables.name}"
-        if tables.exists():
-            shutil.copytree(tables, mixed, ignore=shutil.ignore_patterns("_checkpoint"))
-        shutil.copytree(checkpoint / "_checkpoint", mixed / "_checkpoint")
-        streamed(spark, topic, mixed)
-        assert rows_of(mixed) == rows_of(tmp_path / "once")
-
-
-STEPS = ("warehouse.commit", "warehouse.follow.segments", "warehouse.follow.events")
-
-
-@pytest.mark.parametrize("step", rest_in_matrix(STEPS, tried=2))
-def test_stopped_at_a_step_of_a_commit(step: str, topic: Path, tmp_path: Path, spark: "SparkSession") -> None:
-    """Spark repeats the batch; the commit is made once."""
-    warehouse = tmp_path / "warehouse"
-    streamed(spark, topic, warehouse)
-    write(topic, lives(range(50, 53)))
-
-    def stop(label: str) -> None:
-        if label == step:
-            raise RuntimeError(f"stopped at {label}")
-
-    with pytest.raises(RuntimeError, match=step):
-        streamed(spark, topic, warehouse, effect=stop)
-    streamed(spark, topic, warehouse)
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
-    with pipeline(topic, warehouse).opened() as opened:
-        assert opened.latest.number == 2
-
-
 @pytest.mark.matrix
-def test_a_driver_that_is_killed(topic: Path, tmp_path: Path, spark: "SparkSession", forked: Zygote) -> None:
+def test_a_driver_that_is_killed(grown: Grown, tmp_path: Path, forked: Zygote) -> None:
     """Kill -9 the driver on a warehouse with a commit, again and again, each time some changes later."""
     warehouse = tmp_path / "warehouse"
-    streamed(spark, topic, warehouse)
-    write(topic, lives(range(50, 53)))
-    run(topic, tmp_path / "expected")
-    command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--master", "local[1]")
+    shutil.copytree(grown.begun, warehouse)
+    command = ("pipeline", "run", "--metadata", grown.topic, "--warehouse", warehouse, "--master", "local[1]")
     killed = 0
     for nth in range(1, 60, 2):
         ran = forked(*command, "--now", 10**13, files=nth)
@@ -226,4 +195,4 @@ def test_a_driver_that_is_killed(topic: Path, tmp_path: Path, spark: "SparkSessi
         if ran.code == 0:
             break
     assert killed > 2
-    assert rows_of(warehouse) == rows_of(tmp_path / "expected")
+    assert rows_of(warehouse) == grown.expected

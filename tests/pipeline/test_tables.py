@@ -1,7 +1,6 @@
 """The tables of every capture equal the folded state and the findings, on every kind of cluster."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,40 +14,24 @@ from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at
 from tests.pipeline.tables import Rows, pipeline, rows_of, run
 from tests.spark.clusters import Engine, run_command
+from tests.spark.executors.bulk import METADATA, Capture, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW_MS = 1_800_000_000_000
-TOPICS = {
-    "tiered-cluster": "tiered-cluster/after",
-    "untiered-broker": "untiered-broker/tiered-metadata",
-    "aiven-plain": "aiven-plain/broker-logs",
-    "aiven-encrypted": "aiven-encrypted/broker-logs",
-    "unclean-leader": "unclean-leader/after/broker-1",
-}
-"""Folders with the metadata topic of each capture."""
+TOPICS = METADATA[1:]
 
 
 @pytest.fixture(scope="session")
-def topics(capture: Callable[[str], Path]) -> dict[str, Path]:
-    """Return the metadata topics of all captures."""
-    return {name: capture(name) / place.partition("/")[2] for name, place in TOPICS.items()}
-
-
-@pytest.fixture(scope="session")
-def expected(topics: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
-    """Return the tables that the tasks make in this process."""
+def expected(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+    """Return the tables that the tasks make in this process, of the metadata topic of each capture."""
     tables = {}
-    for name, topic in topics.items():
-        warehouse = tmp_path_factory.mktemp("here") / name
-        run(topic, warehouse, now_ms=NOW_MS)
-        tables[name] = rows_of(warehouse)
+    for place in TOPICS:
+        warehouse = tmp_path_factory.mktemp("here")
+        run(within(capture, place), warehouse, now_ms=NOW_MS)
+        tables[place] = rows_of(warehouse)
     return tables
-
-
-def command(topic: Path, warehouse: Path) -> tuple[object, ...]:
-    return ("--metadata", topic, "--warehouse", warehouse, "--now", NOW_MS)
 
 
 def make_all(spark: "SparkSession", places: list[tuple[Path, Path]]) -> None:
@@ -59,36 +42,33 @@ def make_all(spark: "SparkSession", places: list[tuple[Path, Path]]) -> None:
 
 
 def test_tables_are_equal_everywhere(
-    engine: Engine, topics: dict[str, Path], expected: dict[str, Rows], tmp_path: Path
+    engine: Engine, capture: Capture, expected: dict[str, Rows], tmp_path: Path
 ) -> None:
     if engine.master is None:
         return
     # Other tests have the same tables of all captures without Spark.
-    first, *others = TOPICS if engine.driver else ("tiered-cluster", "unclean-leader")
-    words = [
-        "pipeline",
-        "run",
-        *map(str, command(topics[first], tmp_path / first)),
-        "--master",
-        engine.master,
-    ]
+    first, *others = TOPICS if engine.driver else TOPICS[:1]
+    where = ("--metadata", within(capture, first), "--warehouse", tmp_path / first, "--now", NOW_MS)
+    words = ["pipeline", "run", *map(str, where), "--master", engine.master]
     ran = tierctl(*words) if engine.driver is None else engine.driver.call(run_command, words)
     if engine.name == "connect":
         assert (ran.code, "Spark Connect" in ran.err) == (2, True), ran.err
         return
     assert ran.code == 0, ran.err
-    engine.call(make_all, [(topics[name], tmp_path / name) for name in others])
-    for name in (first, *others):
-        assert rows_of(tmp_path / name) == expected[name]
+    engine.call(make_all, [(within(capture, place), tmp_path / place) for place in others])
+    for place in (first, *others):
+        assert rows_of(tmp_path / place) == expected[place]
 
 
-@pytest.mark.parametrize("name", TOPICS)
+@pytest.mark.parametrize("place", TOPICS)
 def test_segments_are_those_of_the_embedded_fold(
-    name: str, topics: dict[str, Path], expected: dict[str, Rows]
+    place: str, capture: Capture, expected: dict[str, Rows]
 ) -> None:
-    listed = json.loads(tierctl("segments", "--metadata", topics[name], "--output", "json").out)
+    listed = json.loads(tierctl("segments", "--metadata", within(capture, place), "--output", "json").out)
     columns = set(listed[0])
-    found = [{k: printed(k, v) for k, v in row.items() if k in columns} for row in expected[name]["segments"]]
+    found = [
+        {k: printed(k, v) for k, v in row.items() if k in columns} for row in expected[place]["segments"]
+    ]
     assert found
     assert sorted(found, key=repr) == sorted(({k: row[k] for k in found[0]} for row in listed), key=repr)
 
@@ -99,33 +79,33 @@ def printed(column: str, value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-@pytest.mark.parametrize("name", TOPICS)
-def test_anomalies_are_those_of_verify(name: str, topics: dict[str, Path], expected: dict[str, Rows]) -> None:
-    ran = tierctl("verify", "--metadata", topics[name], "--output", "json", "--now", NOW_MS)
+@pytest.mark.parametrize("place", TOPICS)
+def test_anomalies_are_those_of_verify(place: str, capture: Capture, expected: dict[str, Rows]) -> None:
+    ran = tierctl("verify", "--metadata", within(capture, place), "--output", "json", "--now", NOW_MS)
     about_topics = {"recreated_topic", "unknown_topic"}
     told = [finding for finding in json.loads(ran.out) if finding["check"] not in about_topics]
     columns = ("severity", "check", "topic", "topic_id", "partition", "segment_id", "start_offset", "found")
-    assert sorted(([row[c] for c in columns] for row in expected[name]["anomalies"]), key=repr) == sorted(
+    assert sorted(([row[c] for c in columns] for row in expected[place]["anomalies"]), key=repr) == sorted(
         ([finding[c] for c in columns] for finding in told), key=repr
     )
 
 
-@pytest.mark.parametrize("name", TOPICS)
-def test_events_are_every_record(name: str, topics: dict[str, Path], expected: dict[str, Rows]) -> None:
-    lines = tierctl("format", "--metadata", topics[name], "--style", "json").out.splitlines()
+@pytest.mark.parametrize("place", TOPICS)
+def test_events_are_every_record(place: str, capture: Capture, expected: dict[str, Rows]) -> None:
+    lines = tierctl("format", "--metadata", within(capture, place), "--style", "json").out.splitlines()
     ids = [json.loads(line).get("segment_id") for line in lines]
-    assert sorted(map(repr, ids)) == sorted(repr(row["segment_id"]) for row in expected[name]["events"])
+    assert sorted(map(repr, ids)) == sorted(repr(row["segment_id"]) for row in expected[place]["events"])
 
 
-@pytest.mark.parametrize("name", TOPICS)
+@pytest.mark.parametrize("place", TOPICS)
 def test_sizes_and_offsets_are_what_a_broker_would_say(
-    name: str, topics: dict[str, Path], expected: dict[str, Rows]
+    place: str, capture: Capture, expected: dict[str, Rows]
 ) -> None:
     """KIP-852's remoteLogSize, and the highest offset of each leader epoch."""
-    with closing(manager_at(topics[name])) as manager:
+    with closing(manager_at(within(capture, place))) as manager:
         state = manager.refresh()
-        assert len(state.partitions) == len(expected[name]["partitions"])
-        for row in expected[name]["partitions"]:
+        assert len(state.partitions) == len(expected[place]["partitions"])
+        for row in expected[place]["partitions"]:
             whose = TopicIdPartition(Uuid(row["topic_id"]), row["topic"], row["partition"])
             cache = state.partitions[whose.key].cache
             epochs = cache.leader_epochs()

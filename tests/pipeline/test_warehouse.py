@@ -57,8 +57,7 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
     """Runs may end at any offset, in any metadata partition, and with files of any size."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         for size, values in SMALL.items():
-            module = bucket_task
-            patched.setattr(module, size, data.draw(st.sampled_from(values)))
+            patched.setattr(bucket_task, size, data.draw(st.sampled_from(values)))
         folder = Path(name)
         write(folder / "topic", [None])
         for partition, events in parts:
@@ -180,7 +179,7 @@ def test_stopped_at_a_change_of_a_file(
         with pipeline(topic, begun).opened() as opened:
             step(opened, ends)
         before = rows_of(begun)
-    for nth in range(1, 1000, 15 if ends is None else 7):
+    for nth in range(1, 1000, 27 if ends is None else 11):
         warehouse = tmp_path / f"warehouse-{nth}"
         if ends is not None:
             shutil.copytree(begun, warehouse)
