@@ -43,7 +43,7 @@ def check_records(log: ExpectedLog, server: Cluster, progress: Progress) -> Iter
             continue
         consumer = server.consumer(isolation)
         try:
-            yield _scan(log, isolation, consumer, progress)
+            yield from _scan(log, isolation, consumer, progress)
         except NotServedError as e:
             yield fault(RestoreCheck.RECORDS, log.subject, f"{isolation}: {e.message}")
         except TierctlError as e:
@@ -65,7 +65,7 @@ def _scan(
     isolation: IsolationLevel,
     consumer: RecordConsumer,
     progress: Progress,
-) -> Result:
+) -> Iterator[Result]:
     reader = log.reader(isolation)
     start, end = log.start_offset, min(log.end_offset, reader.end_offset)
     with progress.bar(f"comparing {log.name}, {isolation}", unit="offsets", total=end - start) as advance:
@@ -75,13 +75,17 @@ def _scan(
     is_understood = not log.is_damaged
     faults = [_problem_text(log.problems)] if log.problems else [found] if found else []
     log.problems.clear()
-    return decided(
+    yield decided(
         RestoreCheck.RECORDS,
         log.subject,
         [f"{isolation}: {each}" for each in faults],
         f"{isolation}: {count} records of offsets {start} to {end - 1} are those of the tier",
         is_understood=is_understood,
     )
+    if end < log.end_offset:
+        offsets = f"offsets {end} to {log.end_offset - 1}"
+        reason = f"{isolation}: {offsets}: a transaction that begins there has no end in the tier"
+        yield not_checked(RestoreCheck.RECORDS, log.subject, reason)
 
 
 def _problem_text(problems: list[TierctlError]) -> str:
