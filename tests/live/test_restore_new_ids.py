@@ -103,7 +103,6 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     where = ("--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
     checked = tierctl("restore", "check", *where, *ids_of, "--output", "json")
     assert {row["severity"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
-    assert any("has no end in the tier" in row["found"] for row in checked.json), checked.out
 
     # The objects of the lost cluster and the tier's identity are left for the operator.
     (node.remote_dir / ".tierctl-identity").unlink()

@@ -15,6 +15,7 @@ from tierctl.kafka.librdkafka import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, IsolationLevel, Uuid
 from tierctl.model.local import PartitionOffsets
+from tierctl.read.partition_reader import PartitionReader
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.cli.shell import Ran, tierctl
@@ -191,6 +192,16 @@ def test_a_cluster_that_serves_the_tier_is_clean(check: Check, cluster: Cluster)
     assert ok == {(name, f"orders-{n}") for name in names for n in range(3)} | {("objects", "")}
     assert "error" not in {row["severity"] for row in rows}
     assert cluster.closed == 0
+
+
+def test_what_read_committed_can_not_compare_is_named(
+    check: Check, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PartitionReader, "undecided_offset", 700)
+    _, rows = check(cluster, *OPTIONS)
+    found = [row["found"] for row in rows if (row["check"], row["severity"]) == ("records", "not_checked")]
+    assert len(found) == 3
+    assert all(each.startswith("read_committed: offsets 700 to ") for each in found)
 
 
 @pytest.mark.parametrize("log_start", [405, 1000])
