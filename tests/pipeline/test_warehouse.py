@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -127,6 +128,17 @@ def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None
     assert numbers == [2, 2, 2]
     rows = rows_of(tmp_path / "warehouse")
     assert any("an end at or after" in row["found"] for row in rows["anomalies"])
+
+
+def test_a_copy_that_was_begun_again_with_more_epochs_has_the_same_row_after_each_run(tmp_path: Path) -> None:
+    first, other = replace(started(1), segment_leader_epochs=((0, 100),)), started(2)
+    again = replace(first, segment_leader_epochs=((0, 100), (3, 150)))
+    write(tmp_path / "topic", [first, again, other])
+    run(tmp_path / "topic", tmp_path / "once")
+    with pipeline(tmp_path / "topic", tmp_path / "steps").opened() as steps:
+        step(steps, dict.fromkeys(range(COUNT), 2))
+    run(tmp_path / "topic", tmp_path / "steps")
+    assert rows_of(tmp_path / "steps") == rows_of(tmp_path / "once")
 
 
 def test_what_retention_deletes_while_it_is_read_is_missing_in_the_next_commit(tmp_path: Path) -> None:

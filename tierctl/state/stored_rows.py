@@ -104,11 +104,15 @@ def listings_of(live: LiveSegments) -> pa.Array:
     places = ranges(live.column("links").astype(np.int64), counts)
     statuses = live.table.links["status"][places]
     usual = np.where(np.repeat(live.states == FINISHED, counts), READABLE, WAITING)
-    is_odd = live.flags(RESHAPED)
+    is_odd = np.zeros(len(live), bool)
     is_odd[np.repeat(np.arange(len(live)), counts)[(statuses != usual) & (statuses != REPEATED)]] = True
+    own = counts - live.count_links(lambda status: status == REPEATED)
     column: list[Any] = [None] * len(live)
-    for at in np.flatnonzero(is_odd).tolist():
-        column[at] = _listings(live.table, int(live.rows[at]))
+    for at in np.flatnonzero(is_odd | live.flags(RESHAPED)).tolist():
+        listed = _listings(live.table, int(live.rows[at]))
+        # A segment that an event gave other epochs may be listed as if it had had these from the beginning.
+        if is_odd[at] or len(listed) > own[at]:
+            column[at] = listed
     return pa.array(column, LISTINGS)
 
 
