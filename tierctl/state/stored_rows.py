@@ -106,12 +106,12 @@ def listings_of(live: LiveSegments) -> pa.Array:
     usual = np.where(np.repeat(live.states == FINISHED, counts), READABLE, WAITING)
     is_odd = np.zeros(len(live), bool)
     is_odd[np.repeat(np.arange(len(live)), counts)[(statuses != usual) & (statuses != REPEATED)]] = True
-    own = counts - live.count_links(lambda status: status == REPEATED)
     column: list[Any] = [None] * len(live)
     for at in np.flatnonzero(is_odd | live.flags(RESHAPED)).tolist():
-        listed = _listings(live.table, int(live.rows[at]))
+        row = int(live.rows[at])
+        listed, named = _listings(live.table, row), dict(live.table.leader_epochs(row))
         # A segment that an event gave other epochs may be listed as if it had had these from the beginning.
-        if is_odd[at] or len(listed) > own[at]:
+        if is_odd[at] or any(epoch not in named for epoch, _ in listed):
             column[at] = listed
     return pa.array(column, LISTINGS)
 
