@@ -191,7 +191,7 @@ def test_stopped_at_a_change_of_a_file(
         with pipeline(topic, begun).opened() as opened:
             step(opened, ends)
         before = rows_of(begun)
-    for nth in range(1, 1000, 27 if ends is None else 11):
+    for nth in range(1, 1000, 15 if ends is None else 7):
         warehouse = tmp_path / f"warehouse-{nth}"
         if ends is not None:
             shutil.copytree(begun, warehouse)
