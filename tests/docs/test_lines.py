@@ -33,6 +33,12 @@ def of_files(lines: list[str]) -> list[str]:
     return [line for line in own if not Command("", line, ()).asks_cluster]
 
 
+def start_spark_for(lines: list[str], request: pytest.FixtureRequest) -> None:
+    """Start the session of the tests if a line runs the pipeline, which else needs a process of its own."""
+    if any(line.startswith("tierctl pipeline run") for line in lines):
+        request.getfixturevalue("spark")
+
+
 @pytest.fixture
 def run(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], None]:
     """Return a function that runs one line of tierctl."""
@@ -54,8 +60,7 @@ def test_examples_of_a_command_run(
     command: str, run: Callable[[str], None], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Run the examples in the help and in the man page of a command, unchanged except for their paths."""
-    if command == "pipeline run":
-        request.getfixturevalue("spark")
+    start_spark_for(EXAMPLES[command], request)
     if command == "apply":
         run("tierctl sweep --log-start-offset orders-0=1800 --plan-out plan.json")
     if command == "copy":
@@ -160,6 +165,5 @@ def test_command_lines_run(
         write_profile(document, names, tmp_path)
     elsewhere = ("asks_cluster", "runs_spark", "is_stock_consumer")
     mine = [each for each in document.commands if not any(getattr(each, name) for name in elsewhere)]
-    if any(each.line.startswith("tierctl pipeline run") for each in mine):
-        request.getfixturevalue("spark")
+    start_spark_for([each.line for each in mine], request)
     run_all(mine, names, tmp_path)

@@ -12,6 +12,7 @@ from tierctl.metadata.topic.folder import partitions_in
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
 
 from tests.cli.shell import Ran
+from tests.commands.stopped import lose_folders
 from tests.live.commands import plan, tierctl
 from tests.live.history import (
     ISOLATIONS,
@@ -30,12 +31,6 @@ from tests.live.test_rebuild_online import rebuild_on_cluster
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
-
-
-def lose_folders(*log_dirs: Path) -> None:
-    for log_dir in log_dirs:
-        for folder in log_dir.glob(f"{METADATA_TOPIC}-*"):
-            shutil.rmtree(folder)
 
 
 def test_all_folders_are_lost(cluster: Cluster, twin: Broker) -> None:

@@ -244,7 +244,7 @@ def test_small_commits_are_compacted(tmp_path: Path) -> None:
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     write(topic, [None])
     with pipeline(topic, warehouse).opened() as opened:
-        for number in range(4 + 2):
+        for number in range(commits.COMPACT_EVERY + 2):
             write(topic, lives(range(number, number + 1), partitions=1))
             step(opened)
     assert len(delta(warehouse, "events").file_uris()) <= 4
@@ -261,10 +261,10 @@ def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: 
     )
     write(topic, [None])
     with pipeline(topic, tmp_path / "warehouse", effect=seen.append).opened() as opened:
-        for number in range(3):
+        for number in range(commits.COMPACT_EVERY - 1):
             write(topic, lives(range(number, number + 1), partitions=1))
             step(opened)
-        write(topic, lives(range(4, 5), partitions=1))
+        write(topic, lives(range(commits.COMPACT_EVERY, commits.COMPACT_EVERY + 1), partitions=1))
         with pytest.raises(LockedError, match="lease"):
             step(opened)
     assert seen[-1] == "warehouse.compact"
