@@ -191,14 +191,18 @@ def wanted_offsets(
     ends: Mapping[int, int],
     predicates: Sequence[Predicate],
 ) -> dict[int, tuple[int, int]]:
-    """Return, for each of `numbers`, the metadata offsets [start, end) that can satisfy `predicates`."""
+    """Return, for each of `numbers`, the metadata offsets [start, end) that can satisfy `predicates`.
+
+    Metadata partitions without such offsets are left out.
+    """
     window = Window.of(predicates, "metadata_offset")
     low, high = window.offsets
     starts: Mapping[int, int] = begins
     if window.first_ms is not None:
         # A condition on time gives only a lower bound of offsets, because timestamps need not increase.
         starts = topic.offsets_for_time(numbers, window.first_ms)
-    return {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
+    ranges = {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
+    return {number: (start, end) for number, (start, end) in ranges.items() if start < end}
 
 
 def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:

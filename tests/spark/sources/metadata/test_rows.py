@@ -255,6 +255,25 @@ def test_only_offsets_that_may_be_asked_for_are_read(
     assert [(split.start_offset, split.end_offset) for task in tasks for split in task] == offsets
 
 
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (Predicate("metadata_offset", "=", 4), [(0, 4, 5)]),
+        (Predicate("metadata_offset", ">=", 3), [(0, 3, 5), (0, 5, 6)]),
+        (Predicate("metadata_offset", "<", 2), [(0, 0, 2), (1, 0, 1)]),
+    ],
+)
+def test_a_metadata_partition_that_ends_before_the_asked_offsets_has_no_task(
+    tmp_path: Path, predicate: Predicate, expected: list[tuple[int, int, int]]
+) -> None:
+    """Its offsets ran backwards, and planning never ended."""
+    write_log(tmp_path, 0, batches(GOOD))
+    write_log(tmp_path, 1, batches(GOOD[:1]))
+    tasks = plan_tasks(TopicLocation(uri=f"file://{tmp_path}"), records_per_task=2, predicates=(predicate,))
+    found = [(split.metadata_partition, split.start_offset, split.end_offset) for t in tasks for split in t]
+    assert found == expected
+
+
 def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
     ids = [Uuid.from_bytes(number.to_bytes(16, "big")) for number in range(1, 41)]
     homes: dict[int, list[bytes]] = {}
