@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from tierctl.cli.entry import run
-from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.errors import ExitCode
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.wire.batches.batch_head import CompressionType
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata.values import decode, encode, metadata_partition
 
 from tests.hostile.worlds import World, joined, plain_batch
+from tests.metadata.events import update_of
 from tests.storage.segments import metadata_of
 from tests.wire.batches.messages import message, wrapper
 
@@ -81,6 +83,60 @@ def test_a_plan_of_the_others_can_be_applied(world: World, capfd: pytest.Capture
     assert run(["apply", str(plan), *common, "--apply", "--yes"]) in {0, 3, 7}, capfd.readouterr().err
     assert "internal:" not in capfd.readouterr().err
     assert not list(world.remote.rglob("orders-1-*/*.log"))
+
+
+def _with_finished(world: World, name: str) -> None:
+    """Append a bad record and the event that its copy has finished, so that it has records to read."""
+    bad = replace(metadata_of(7), **RECORDS[name])
+    partition = metadata_partition(bad.topic_id, bad.partition, 50)
+    for event in (bad, update_of(bad, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)):
+        world.append(encode(event), partition=partition)
+
+
+@pytest.fixture
+def two_partitions(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    for number in range(2):
+        log = joined([plain_batch(offset, b"value") for offset in range(10)])
+        made.segment(number, log, end_offset=9, partition=number)
+    return made
+
+
+def _restored(world: World, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, list[str]]:
+    """Return exit code, messages and the logs written by a restore of all topics to a new broker."""
+    broker = world.folder / "broker"
+    for number in range(2):
+        folder = broker / f"orders-{number}"
+        folder.mkdir(parents=True)
+        (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABA\n")
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    code = run(["restore", "log", "--topic", "*", "--log-dir", str(broker), *world.where, "--apply"])
+    written = sorted({path.parent.name for path in broker.rglob("*.log")})
+    return code, capfd.readouterr().err, written
+
+
+def test_an_illegal_partition_does_not_end_a_restore(
+    two_partitions: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _with_finished(two_partitions, "partition -5")
+    code, err, written = _restored(two_partitions, capfd)
+    assert code == ExitCode.CORRUPT
+    assert "skipped orders--5: not understood: " in err
+    assert written == ["orders-0", "orders-1"]
+
+
+def test_an_illegal_name_in_a_partition_keeps_this_partition_only(
+    two_partitions: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The record has the topic id and the number of a legal partition, and another name."""
+    _with_finished(two_partitions, "name with a path")
+    assert run(["fetch", *two_partitions.where]) == ExitCode.NOT_FOUND
+    said = capfd.readouterr()
+    assert len(said.out.splitlines()) == 20
+    assert "not a legal topic partition for a path" in said.err
+    code, err, written = _restored(two_partitions, capfd)
+    assert (code, written) == (ExitCode.REFUSED, [])
+    assert "skipped orders-0: not understood: not a legal topic partition" in err
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -14,6 +14,7 @@ from tierctl.errors import (
     NotFoundError,
     ObjectUnreadable,
     RemoteResourceNotFound,
+    SafetyRefusal,
     TierctlError,
     UnsupportedFormatError,
 )
@@ -107,9 +108,9 @@ def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
 def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
     """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
-    If that index is missing, damaged or may not be read, the lineage is built from the epochs of the
-    segments; damage and refusals are reported. The lineage begins with the first segment, also if the index
-    begins above it (`start_within`).
+    If that index is missing, damaged or may not be read, or the segment's name is illegal, the lineage is
+    built from the epochs of the segments; damage and refusals are reported. The lineage begins with the first
+    segment, also if the index begins above it (`start_within`).
     """
     segments = PartitionSegments.of_cache(cache)
     newest = segments.newest()
@@ -124,7 +125,7 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
         report(_not_of(newest, lineage, source))
     except CorruptInputError as e:
         report(e.within(source))
-    except (AuthenticationError, ObjectUnreadable) as e:
+    except (AuthenticationError, ObjectUnreadable, SafetyRefusal) as e:
         report(e)
     except RemoteResourceNotFound:
         pass

@@ -294,7 +294,13 @@ def unused(
                 list(part.cache.list_remote_log_segments()), by_partition[partition], used[partition]
             )
         elif partition not in by_partition and partition not in decisions:
-            yield Skip.of(partition, "the metadata have no finished segment of it")
+            illegal = illegal_name_error(partition)
+            yield Skip.of(
+                partition,
+                "the metadata have no finished segment of it"
+                if illegal is None
+                else Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{illegal.message}; {illegal.hint}"),
+            )
 
 
 def _unused_segments(
@@ -546,7 +552,10 @@ class Materialise(Change[RestoreLogRequest]):
 
 
 def _partitions(run: Mutation) -> list[ReadablePartition]:
-    """Return the selected partitions that have records in the tier; resolve the selection."""
+    """Return the selected partitions that have records in the tier; resolve the selection.
+
+    `unused` reports those whose name is illegal, so that no path may contain it.
+    """
     resources, state = run.resources, run.metadata.refresh()
     if not isinstance(run.metadata, DerivedMetadata):
         resources.resolve_selection(part.topic_id_partition for part in state)
@@ -558,11 +567,7 @@ def _partitions(run: Mutation) -> list[ReadablePartition]:
     )
     if not found:
         raise NotFoundError("the tier has no record of the selected partitions")
-    for each in found:
-        refusal = illegal_name_error(each.topic_id_partition)
-        if refusal is not None:
-            raise refusal
-    return found
+    return [each for each in found if illegal_name_error(each.topic_id_partition) is None]
 
 
 def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> None:
@@ -653,11 +658,16 @@ def _incomplete_above(partition: TopicIdPartition, choice: Choice, end: int | No
 
 
 def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
-    """Return which segment has no log object in the tier; None if all have one, or were derived from one."""
+    """Return which segment has no log object in the tier, or an illegal name; None if all have a log.
+
+    All have one if they were derived from one.
+    """
     if isinstance(run.metadata, DerivedMetadata):
         return None
     segments: list[RemoteLogSegmentMetadata] = [span.segment for span in spans]
     for segment, objects in zip(segments, run.remote.objects_of_each(segments), strict=True):
+        if isinstance(objects, SafetyRefusal):
+            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{objects.message}; {objects.hint}")
         if isinstance(objects, TierctlError):
             raise objects
         names = (segment_object_name(each.key) for each in objects)
