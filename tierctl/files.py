@@ -360,7 +360,7 @@ def _locked_file(path: Path, deadline_s: float) -> int:
 
 def _locked(path: Path, deadline_s: float) -> int:
     """Return a descriptor of `path` that holds an flock; LockedError if none is free before `deadline_s`."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = _lock_file(path)
     try:
         while True:
             try:
@@ -377,6 +377,23 @@ def _locked(path: Path, deadline_s: float) -> int:
     except BaseException:
         os.close(fd)
         raise
+
+
+def _lock_file(path: Path) -> int:
+    """Return a descriptor of the file `path`, which is created if it is missing.
+
+    If root creates the file, it has the owner of its folder, who must be able to take the lock, too. A file
+    that exists keeps its owner: it may have another name, as a hard link.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with suppress(FileExistsError):
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            break
+    _own_like(fd, path.parent.stat())
+    return fd
 
 
 def _is_file_of(fd: int, path: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tierctl.files import OWN_LOCK, exclusive
 
 from tests.cli.shell import Ran, environment
 
@@ -139,3 +140,17 @@ def test_the_folder_of_the_files_for_spark_submit(
     assert again.code == 0, again.err
     assert (script.stat().st_uid, stat.S_IMODE(script.stat().st_mode)) == (OPERATOR, 0o644)
     assert script.read_text() != "import os\n"
+
+
+def test_a_lock_file_that_root_made(folder: Path) -> None:
+    """The user of the folder, such as a broker's, takes the lock later; a file that exists stays as it is."""
+    with exclusive(folder):
+        pass
+    made = (folder / OWN_LOCK).stat()
+    assert (made.st_uid, made.st_gid, stat.S_IMODE(made.st_mode)) == (OPERATOR, OPERATOR, 0o600)
+    secret = folder.parent / "secret"
+    secret.touch(0o600)
+    os.link(secret, folder / "linked.lock")
+    with exclusive(folder, "linked.lock"):
+        pass
+    assert secret.stat().st_uid == 0
