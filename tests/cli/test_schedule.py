@@ -47,6 +47,29 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         analyze("verify", "--man=no", unit=unit)
 
 
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (
+            ("--spark-conf", "spark.hadoop.fs.s3a.secret.key=hush"),
+            "--spark-conf spark.hadoop.fs.s3a.secret.key",
+        ),
+        (("--spark-conf=spark.x.password=hush",), "--spark-conf spark.x.password"),
+        (("--master", "sc://spark:15002/;token=hush"), "--master sc://...: the address must not contain"),
+    ],
+)
+@pytest.mark.parametrize("before", [(), ("submit", "--no-check")])
+def test_a_secret_of_spark_is_not_printed(
+    before: tuple[str, ...], words: tuple[str, ...], refused: str
+) -> None:
+    command = ("segments", "--metadata", "kafka://b:9092")
+    words = (*before, *words, "--", *command) if before else (*command, "--engine", "spark", *words)
+    ran = tierctl("schedule", "--systemd", "--cron", "--no-check", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert refused in ran.err
+    assert "hush" not in ran.err
+
+
 def setting(text: str, name: str) -> str:
     (found,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{name}=")]
     return found

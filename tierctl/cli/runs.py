@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 from unicodedata import category
@@ -25,6 +26,7 @@ from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
+from tierctl.spark.session.jvm import SparkSettings
 
 _OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
 """Settings of a command whose argument is another command with its options."""
@@ -136,6 +138,23 @@ def _require_no_controls(word: str) -> None:
         )
 
 
+def _require_legal_for_spark(words: Sequence[str]) -> None:
+    """Raise the UsageError of the run for settings of Spark in `words`, such as one with a credential.
+
+    Unlike the run, this function is called before the words are printed. The words of a command after submit
+    are included.
+    """
+    found: dict[str, list[str]] = {"--master": [], "--spark-conf": []}
+    for before, word in pairwise(["", *words]):
+        name, is_joined, value = word.partition("=")
+        if is_joined and name in found:
+            found[name].append(value)
+        elif before in found:
+            found[before].append(word)
+    for master in found["--master"] or [None]:
+        SparkSettings.of(master, found["--spark-conf"])
+
+
 class _Scheduled(NamedTuple):
     """A command line: the words of the command, all words, and the values of its options."""
 
@@ -175,6 +194,7 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
     check_names(given, params, path[0], console_of(ctx), is_asked=check)
     for text in (*words, *_written(params), str(Path.cwd())):
         _require_no_controls(text)
+    _require_legal_for_spark(words)
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 
