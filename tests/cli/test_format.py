@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.report.formatters import sources
 from tierctl.report.formatters.sources import from_framed, from_hex
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
@@ -134,6 +135,33 @@ def test_every_line_of_hex_is_one_record(values: Sequence[bytes]) -> None:
     records = list(from_hex(io.BytesIO(text)))
     found = [value for page in records for value in page.values.to_pylist()]
     assert found == [value for value in values if value]
+
+
+class Arriving(io.BytesIO):
+    """A stream that has a few bytes at a time, and counts them."""
+
+    def read1(self, _size: int | None = -1, /) -> bytes:
+        return self.read(3)
+
+
+def test_a_line_of_hex_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that never ends must not fill the memory; the lines after a long one are records again."""
+    monkeypatch.setattr(sources, "_HEX_LINE_BYTES_MAX", 10)
+    kept: list[int] = []
+    convert = sources._from_hex_line
+
+    def from_line(line: bytes) -> object:
+        kept.append(len(line))
+        return convert(line)
+
+    monkeypatch.setattr(sources, "_from_hex_line", from_line)
+    text = b"0011223344\n" + b"00" * 500 + b"\n\n66\n" + b"77" * 500
+    pages = list(from_hex(Arriving(text)))
+    values = [value for page in pages for value in page.values.to_pylist()]
+    errors = [error for page in pages for error in page.errors.values()]
+    assert values == [bytes.fromhex("0011223344"), None, b"f", None]
+    assert errors == ["a line too long: expected at most 10 bytes"] * 2
+    assert kept == [10, 11, 2, 11]
 
 
 def log(folder: Path, values: Sequence[bytes | None], *, offsets: Sequence[int] | None = None) -> Path:

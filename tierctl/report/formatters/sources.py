@@ -190,6 +190,7 @@ _LENGTH = struct.Struct(">i")
 _NULL = -1
 # Kafka's message.max.bytes is 1 MiB by default; a greater length than this is damage.
 _VALUE_BYTES_MAX = 64 << 20
+_HEX_LINE_BYTES_MAX = 2 * _VALUE_BYTES_MAX
 
 
 class _Value(NamedTuple):
@@ -203,14 +204,21 @@ def from_hex(stream: BufferedIOBase) -> Iterator[Records]:
 
 
 def _hex_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
-    rest = b""
+    rest = bytearray()
     for data in arriving_bytes(stream):
-        *lines, rest = (rest + data).split(b"\n")
-        yield [_from_hex_line(line) for line in lines if line.strip()]
-    yield [_from_hex_line(rest)] if rest.strip() else []
+        first, *others = data.split(b"\n")
+        # One byte more than the bound shows that a line is too long; what follows in it is not kept.
+        rest += first[: max(_HEX_LINE_BYTES_MAX + 1 - len(rest), 0)]
+        if others:
+            lines = [bytes(rest), *others[:-1]]
+            rest = bytearray(others[-1])
+            yield [_from_hex_line(line) for line in lines if line.strip()]
+    yield [_from_hex_line(bytes(rest))] if rest.strip() else []
 
 
 def _from_hex_line(line: bytes) -> _Value:
+    if len(line) > _HEX_LINE_BYTES_MAX:
+        return _Value(None, f"a line too long: expected at most {_HEX_LINE_BYTES_MAX} bytes")
     try:
         return _Value(bytes.fromhex(line.decode("ascii").strip()))
     except ValueError:
