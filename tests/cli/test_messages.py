@@ -151,6 +151,19 @@ def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
     assert shlex.split(last["summary"]["next"]) == words
 
 
+def test_a_next_command_has_the_override_or_is_left_out(capture: Capture, tmp_path: Path) -> None:
+    """The next command must find what a run with another key.prefix has stored."""
+    broker, settings = capture("untiered-broker") / "local", tmp_path / "topics.properties"
+    settings.write_text("ledger.remote.storage.enable=true\n")
+    where = ["--metadata", "metadata", "--remote", "tier", "--layout", "aiven", "--log-dir", str(broker)]
+    words = [*where, "--topic-configs", str(settings), "--override", "rsm.config.key.prefix=some-"]
+    planned = tierctl("copy", *words, "--plan-out", "plan.json", "-o", "json", cwd=tmp_path)
+    following = shlex.split(messages(planned)[-1]["summary"]["next"])
+    done = tierctl(*following[1:], "--apply", "-o", "json", cwd=tmp_path)
+    assert (done.code, messages(done)[-1]["summary"]["next"]) == (0, None)
+    assert list(tmp_path.glob("tier/some-ledger-*/0/*.log"))
+
+
 def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     damaged = tmp_path / "torn.rlmcache"
     damaged.write_bytes(b"\x00\x07")

@@ -44,6 +44,7 @@ _THROTTLED_FROM_S = 0.5
 _PROGRAM = "tierctl"
 _PANELS = (WHERE, FROM_TIER)
 _NOW = "now_ms"
+_OVERRIDE = "override"
 _TARGET = "to_"
 """Begins the keys of options of copy about its target, which other commands have without it."""
 
@@ -254,11 +255,12 @@ def _next(following: Following, ctx: typer.Context) -> str | None:
 
 
 def with_places(line: str, ctx: typer.Context) -> str | None:
-    """Return `line`, a command line of tierctl, with the places and --now that the command line of `ctx` has.
+    """Return `line`, a command line of tierctl, with the places that the command line of `ctx` has.
 
     The places are the options in `_PANELS` that its command accepts and does not name itself, and the
-    profile. Values of the environment and of the profile are not added, because they apply to the next run,
-    too. Return None if the request of the command lacks an option.
+    profile; --now and --override are added, too. Values of the environment and of the profile are not added,
+    because they apply to the next run, too. Return None if the request of the command lacks an option, and if
+    the command has no --override: a setting such as key.prefix says where the objects are.
     """
     words = shlex.split(line)[1:]
     command, arguments = named_command(words)
@@ -267,6 +269,8 @@ def with_places(line: str, ctx: typer.Context) -> str | None:
     given: dict[str, str] = {}
     for key, values in _typed(ctx):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))
+        if name is None and key == _OVERRIDE:
+            return None
         if name is not None and name not in words:
             given[name] = " ".join(f"{name} {shlex.quote(value)}" for value in values)
     line = " ".join([line, *(given[name] for name in accepted.values() if name in given)])
@@ -285,12 +289,12 @@ def _is_complete(command: Command, path: Sequence[str], arguments: Sequence[str]
 
 
 def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
-    """Yield the key and the values of each option about places, and of --now, that the command line has."""
+    """Yield key and values of each option about places, of --now and --override that the command line has."""
     for part in (ctx.find_root(), ctx):
         for param in part.command.get_params(part):
             name = param.name or ""
             is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in CHOOSE_PROFILE
-            if (is_place or name == _NOW) and is_typed(part, name):
+            if (is_place or name in {_NOW, _OVERRIDE}) and is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))
                 if name == _NOW and isinstance(value, int) and value % 1000 == 0:
