@@ -26,7 +26,6 @@ from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
-from tierctl.spark.session.jvm import SparkSettings
 
 _OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
 """Settings of a command whose argument is another command with its options."""
@@ -151,8 +150,11 @@ def _require_legal_for_spark(words: Sequence[str]) -> None:
             found[name].append(value)
         elif before in found:
             found[before].append(word)
-    for master in found["--master"] or [None]:
-        SparkSettings.of(master, found["--spark-conf"])
+    from tierctl.spark.session.jvm import SparkSettings
+
+    SparkSettings.of(None, found["--spark-conf"])
+    for master in found["--master"]:
+        SparkSettings.of(master, ())
 
 
 class _Scheduled(NamedTuple):
