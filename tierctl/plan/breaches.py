@@ -1,6 +1,8 @@
 """RLMExpirationTask for one partition: which segments of its lineage breach a limit and are deleted."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import merge
@@ -21,7 +23,7 @@ from tierctl.model import (
 )
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments, Limits
+from tierctl.plan.decisions import COPY_STARTED, CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.lineage import (
@@ -277,10 +279,12 @@ def resume_deletions(view: PartitionView) -> list[Step]:
 def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     """Return what retention.ms, retention.bytes and the log start offset delete of the current lineage.
 
-    Segments expire from the oldest live one to the first that breaches no limit or follows a hole. Then every
-    segment of the lineage wholly below the new log start is deleted. A hole ends the run so that the operator
-    sees it, and can go on by raising the log start above it. With a cut leader-epoch checkpoint no limit
-    counts: the log is longer than its epochs say, so its oldest segments are not the oldest of the lineage.
+    Segments expire from the oldest live one to the first that breaches no limit or follows a hole. As in
+    brokers, an unfinished copy that breaches no limit ends the run, too; one that breaches a limit, which
+    brokers delete first, is passed. Then every segment of the lineage wholly below the new log start is
+    deleted. A hole ends the run so that the operator sees it, and can go on by raising the log start above
+    it. With a cut leader-epoch checkpoint no limit counts: the log is longer than its epochs say, so its
+    oldest segments are not the oldest of the lineage.
     """
     applied = config if view.cut is None else TopicConfig()
     live, over_bytes, notes = _live_and_excess(view, applied)
@@ -296,10 +300,14 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
             # A longer copy of the same offsets has expired, and its bytes were already subtracted from the
             # excess.
             continue
-        reason = limits.breach(segment)
+        is_unfinished = segment.state is COPY_STARTED
+        reason = limits.breach(segment, is_counted=not is_unfinished)
         if reason is None:
             blocking = segment
+            limits.holder = segment if is_unfinished else None
             break
+        if is_unfinished:
+            continue
         hole = None if covered is None else _hole(view, covered + 1, segment.start_offset - 1)
         if hole:
             notes.append(hole)
@@ -315,8 +323,7 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
             if segment.segment_id not in steps:
                 steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
     stalled = StalledRetention.by(blocking, remaining, applied, now_ms)
-    if stalled is not None:
-        notes.append(stalled.message)
+    notes += [stalled.message] if stalled is not None else _note_of_holder(limits, remaining)
     swept = Expiry(
         steps=_chained(sorted(steps.values(), key=by_start)),
         log_start_offset=log_start_offset,
@@ -421,31 +428,37 @@ def _deleted_by_brokers_only(
     try:
         for segment in remaining:
             reason = limits.breach(segment)
-            if reason is None:
+            is_gone = segment.segment_id in steps
+            if reason is None and not is_gone:
                 blocking = segment
-                limits.holder = segment if segment.state is _STARTED else None
+                limits.holder = segment if segment.state is COPY_STARTED else None
                 break
-            if segment.segment_id not in steps:
+            if reason is not None and not is_gone:
                 found.append(Decision.deleted(segment, reason, limits.now_ms))
         return tuple(found), StalledRetention.by(blocking, remaining, config, limits.now_ms)
     except RemoteResourceNotFound:
         return (), None
 
 
-def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the live segments and the unfinished copies between them, in the order of RLMExpirationTask.
+def _ended(view: PartitionView) -> list[RemoteLogSegmentMetadata]:
+    """Return the unfinished copies of the current lineage that no broker makes any longer.
 
-    A copy counts if later offsets were copied since it began: its broker no longer copies it.
+    Later offsets were copied since they began.
     """
-    ended = [
+    return [
         segment
-        for segment in view.segments.in_state(_STARTED)
+        for segment in view.segments.in_state(COPY_STARTED)
         if segment.end_offset >= view.log_start_offset
         and view.current.contains(segment, view.log_end_offset)
         and view.segments.has_copied_since(
             segment.segment_id, segment.end_offset, [epoch for epoch, _ in segment.segment_leader_epochs]
         )
     ]
+
+
+def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the live segments and the `_ended` copies between them, in the order of RLMExpirationTask."""
+    ended = _ended(view)
     if not ended:
         yield from view.iter_live()
         return
@@ -456,6 +469,20 @@ def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
         return first, segment.start_offset
 
     yield from merge(view.iter_live(), sorted(ended, key=key), key=key)
+
+
+def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]) -> list[str]:
+    """Return a note if the segment behind the unfinished copy that stays breaches a limit."""
+    holder, segment = limits.holder, None
+    if holder is not None:
+        # An epoch that lists a segment which is gone was not read yet: brokers stop before it, too.
+        with suppress(RemoteResourceNotFound):
+            segment = next(behind, None)
+    if holder is None or segment is None or copy(limits).breach(segment) is None:
+        return []
+    copy_of = f"the unfinished copy {holder.segment_id} from offset {holder.start_offset}"
+    note = f"nothing from offset {segment.start_offset} on expires: brokers stop at {copy_of}"
+    return [f"{note}, which breaches no limit; copy --clean-dangling deletes it 24 hours after it began"]
 
 
 def _note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:
@@ -479,16 +506,16 @@ def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _live_and_excess(
     view: PartitionView, config: TopicConfig
 ) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
-    """Return the live segments, the bytes above retention.bytes, and a note if these can't be computed.
+    """Return what `_listed` yields, the bytes above retention.bytes, and a note if these can't be computed.
 
     The bytes are negative below the limit. Of the segments only those up to the first that stays are needed.
     """
-    timed = view.iter_live() if config.retention_ms >= 0 else ()
+    timed = _listed(view) if config.retention_ms >= 0 else ()
     if config.retention_bytes < 0:
         return timed, 0, []
     if view.local_only_bytes is None:
         return timed, 0, [f"{topic.RETENTION_BYTES.name} deletes nothing: {SIZE_NOT_KNOWN}"]
-    return view.iter_live(), view.local_only_bytes + view.live_bytes - config.retention_bytes, []
+    return _listed(view), view.local_only_bytes + view.live_bytes - config.retention_bytes, []
 
 
 def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:
@@ -526,9 +553,6 @@ def _below_step(view: PartitionView, segment: RemoteLogSegmentMetadata, log_star
     )
 
 
-_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-
-
 def kept_of(
     view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
 ) -> KeptSegments:
@@ -546,7 +570,7 @@ def kept_of(
     is_kept_live[list(made)] = False
     places = segments.places_of(view.live.rows)
     places = places[is_kept_live[places]]
-    why = expiry.limits.why_kept(segments.of_rows(live.rows[places]))
+    why = expiry.limits.why_kept(segments.of_rows(live.rows[places]), _copies_before(view, places))
     columns.copy(places, why.columns())
     at_live = np.full(len(is_kept), -1, np.int64)
     at_live[places] = np.arange(len(places))
@@ -562,6 +586,19 @@ def kept_of(
         return made[place] if at < 0 else Decision.kept(live.metadata(place), why.reason(at))
 
     return KeptSegments(columns, decide)
+
+
+def _copies_before(view: PartitionView, places: Int64s) -> list[CopyBefore]:
+    """Return the unfinished copies at which brokers stop, before the live segments at `places`."""
+    if not _ended(view):
+        return []
+    kept, found, at = set(places.tolist()), [], 0
+    for segment in _listed(view):
+        if segment.state is COPY_STARTED:
+            found.append(CopyBefore(at, segment))
+        else:
+            at += view.segments.place(segment.segment_id) in kept
+    return found
 
 
 def _without(segments: PartitionSegments, steps: Iterable[Step]) -> Bools:
@@ -582,7 +619,7 @@ def _why_not_live(
     view: PartitionView, segment: RemoteLogSegmentMetadata, unfinished: Mapping[Uuid, Reason]
 ) -> Reason:
     """Return why an unfinished copy stays, or a segment beside the lineage or below the log start."""
-    if segment.state is not _STARTED:
+    if segment.state is not COPY_STARTED:
         return _why_beside(view, segment)
     begun = iso_utc(segment.event_timestamp_ms)
     copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)

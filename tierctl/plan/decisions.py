@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from tierctl.model import (
     LocalLog,
     LocalSegment,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     TopicConfig,
     TopicIdPartition,
     Uuid,
@@ -31,6 +32,7 @@ from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.tier_state import PartitionState
 from tierctl.wire.arrays import Int64s
 
+COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _K = ReasonKind
 WAITING = frozenset(
     {_K.OPEN_TRANSACTION, _K.NOT_REPLICATED, _K.COPY_LAG, _K.NOT_COPYABLE, _K.CUSTOM_METADATA}
@@ -430,15 +432,18 @@ class Limits:
         self._sweep = sweep
         self._excess_bytes = max(0, over_bytes)
         self.holder: RemoteLogSegmentMetadata | None = None
-        """The unfinished copy at which brokers stop, before every live segment that stays."""
+        """The unfinished copy at which this run stops, before every live segment that stays."""
 
-    def breach(self, segment: RemoteLogSegmentMetadata) -> Reason | None:
-        """Return the limit that `segment` breaches, None without one; a breach reduces the excess."""
+    def breach(self, segment: RemoteLogSegmentMetadata, *, is_counted: bool = True) -> Reason | None:
+        """Return the limit that `segment` breaches, None without one; a breach reduces the excess.
+
+        The excess stays as it is unless the segment `is_counted` in it, as an unfinished copy is not.
+        """
         size_bytes = segment.segment_size_in_bytes
         excess_bytes = self._excess_bytes
         sweep = {} if self._sweep is None else {"sweep": self._sweep}
         if self._is_too_old(segment):
-            self._excess_bytes = max(0, excess_bytes - size_bytes)
+            self._excess_bytes = max(0, excess_bytes - size_bytes * is_counted)
             limit_ms = self._config.retention_ms
             return Reason(
                 ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self.now_ms - limit_ms, **sweep
@@ -446,7 +451,7 @@ class Limits:
         # A segment larger than the rest of the excess stays, so that the remaining size is not below the
         # limit.
         if 0 < excess_bytes >= size_bytes:
-            self._excess_bytes = excess_bytes - size_bytes
+            self._excess_bytes = excess_bytes - size_bytes * is_counted
             limit_bytes = self._config.retention_bytes
             facts = {"retention_bytes": limit_bytes, "excess_bytes": excess_bytes}
             return Reason(ReasonKind.RETENTION_BYTES, **facts, **self._unknown_size, **sweep)
@@ -478,15 +483,18 @@ class Limits:
         # Without a timestamp it is older than any limit that begins after 1970.
         return None if lifetime_ms is None else max(segment.max_timestamp_ms, 0) + lifetime_ms
 
-    def why_kept(self, live: LiveSegments) -> "WhyKept":
-        """Return why `live` segments stay, which no limit deletes now; the oldest comes first."""
-        count, times_ms = len(live), live.column("max_timestamp")
+    def why_kept(self, live: LiveSegments, copies: Sequence["CopyBefore"]) -> "WhyKept":
+        """Return why `live` segments stay, which no limit deletes now; the oldest comes first.
+
+        `copies` are the unfinished copies between them at which brokers stop, too.
+        """
+        times_ms = live.column("max_timestamp")
         has_no_age = np.flatnonzero(times_ms > self.now_ms)
-        if self.holder is not None and self.holder.max_timestamp_ms > self.now_ms:
-            has_no_age = np.zeros(1, np.int64)
+        stallers = [each for each in copies if each.segment.max_timestamp_ms > self.now_ms]
+        staller = min([*has_no_age[:1].tolist(), *(each.at for each in stallers[:1]), len(live)])
         is_latest = times_ms >= np.maximum.accumulate(times_ms)
-        latest = np.maximum.accumulate(np.where(is_latest, np.arange(count), 0))
-        return WhyKept(self, live, staller=int(has_no_age[0]) if len(has_no_age) else count, latest=latest)
+        latest = np.maximum.accumulate(np.where(is_latest, np.arange(len(live)), 0))
+        return WhyKept(self, live, copies, staller=staller, latest=latest)
 
     def why_size_keeps(
         self, segment: RemoteLogSegmentMetadata, first: RemoteLogSegmentMetadata | None
@@ -531,17 +539,25 @@ class Limits:
         }
 
 
+class CopyBefore(NamedTuple):
+    """An unfinished copy, and the index of the live segment before which brokers look at it."""
+
+    at: int
+    segment: RemoteLogSegmentMetadata
+
+
 @dataclass(frozen=True, slots=True)
 class WhyKept:
     """Why live segments stay that no limit deletes now.
 
-    From index `staller` on they stay because of the timestamp of the one there. Before it, they stay as long
-    as the one at their index in `latest`, which has the largest timestamp of them and the older ones. If
-    brokers stop at an unfinished copy (`limits.holder`), that is older than all of them.
+    From index `staller` on they stay because of the timestamp of the one there, or of a copy before it.
+    Before it, they stay as long as the one at their index in `latest`, which has the largest timestamp of
+    them and the older ones, or as a copy before them, if that has a larger one.
     """
 
     limits: Limits
     live: LiveSegments
+    copies: Sequence[CopyBefore]
     staller: int
     latest: Int64s
 
@@ -554,28 +570,25 @@ class WhyKept:
                 if at < len(self.live):
                     found.fill(alike, self.reason(at).kind)
             return found
-        holder = self.limits.holder
-        oldest_ms = 0 if holder is None else max(holder.max_timestamp_ms, 0)
-        times_ms = np.maximum(self.live.column("max_timestamp")[self.latest[: self.staller]], oldest_ms)
-        found.fill(slice(self.staller), ReasonKind.WILL_EXPIRE, times_ms + lifetime_ms)
+        times_ms = np.maximum(self.live.column("max_timestamp")[self.latest], 0)
+        for at, copy in self.copies:
+            times_ms[at:] = np.maximum(times_ms[at:], copy.max_timestamp_ms)
+        found.fill(slice(self.staller), ReasonKind.WILL_EXPIRE, times_ms[: self.staller] + lifetime_ms)
         found.fill(slice(self.staller, None), ReasonKind.STALLED)
         return found
 
     def reason(self, at: int) -> Reason:
         """Return why the live segment at an index stays."""
-        segment, holder = self.live.metadata(at), self.limits.holder
+        segment = self.live.metadata(at)
         if self.limits.lifetime_ms is None:
             first = self.live.metadata(0) if at else None
-            return self.limits.why_size_keeps(segment, holder or first)
+            return self.limits.why_size_keeps(segment, self.limits.holder or first)
+        copies = [copy for before, copy in self.copies if before <= min(at, self.staller)]
         if at >= self.staller:
-            staller = self._other(at, segment, self.staller)
-            if holder is not None and holder.max_timestamp_ms > self.limits.now_ms:
-                staller = holder
-            return self.limits.why_stalled(segment, staller)
-        latest = self._other(at, segment, int(self.latest[at]))
-        if holder is not None and holder.max_timestamp_ms > latest.max_timestamp_ms:
-            latest = holder
-        return self.limits.why_young(segment, latest)
+            stallers = (copy for copy in copies if copy.max_timestamp_ms > self.limits.now_ms)
+            return self.limits.why_stalled(segment, next(stallers, self._other(at, segment, self.staller)))
+        oldest = self._other(at, segment, int(self.latest[at]))
+        return self.limits.why_young(segment, max([oldest, *copies], key=lambda s: s.max_timestamp_ms))
 
     def _other(self, at: int, segment: RemoteLogSegmentMetadata, other: int) -> RemoteLogSegmentMetadata:
         return segment if other == at else self.live.metadata(other)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from tierctl.errors import SafetyRefusal
-from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicPartition
+from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicConfig, TopicPartition
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import check_not_ahead
 
 from tests.cli.shell import tierctl
 from tests.plan.retention.test_sweep import numbers, sweep
-from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, tier
+from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, segment_id, tier
 
 YOUNG_MS = NOW_MS - DAY_MS
 RECOPIED = segment(2, 0, 99)
@@ -91,6 +91,35 @@ def test_a_copy_that_began_after_every_other_one_may_run() -> None:
     log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
     plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
     assert numbers(plan) == [2]
+
+
+@pytest.mark.parametrize(
+    ("config", "copy_ms", "copy_size", "wanted"),
+    [
+        # The copy is younger than retention.ms, or larger than the excess: brokers stop at it.
+        (TopicConfig(retention_ms=DAY_MS), YOUNG_MS, 100, []),
+        (TopicConfig(retention_bytes=300), YOUNG_MS, 101, []),
+        # It breaches the limit: brokers delete it first; a sweep once the log start is above it.
+        (TopicConfig(retention_ms=DAY_MS), YOUNG_MS - 1, 100, [2, 1]),
+        (TopicConfig(retention_bytes=300), YOUNG_MS, 100, [2, 1]),
+    ],
+)
+def test_a_sweep_stops_where_brokers_stop_at_an_unfinished_copy(
+    config: TopicConfig, copy_ms: int, copy_size: int, wanted: list[int]
+) -> None:
+    """A leader abandoned its copy, and the next one rolled its segments at other offsets."""
+    state = tier()
+    advance(state, segment(1, 0, 99, max_timestamp_ms=copy_ms, size=copy_size))
+    for number, start in ((2, 50), (3, 150), (4, 250)):
+        finished = segment(number, start, start + 99, max_timestamp_ms=YOUNG_MS - (number == 2))
+        advance(state, finished, S.COPY_SEGMENT_FINISHED)
+    log = local_log([350], 360)
+    plan = plan_retention(state, [log], {"orders": config}, now_ms=NOW_MS, explained=Selection())
+    assert numbers(plan) == wanted
+    notes = [str(skip.reason) for skip in plan.skipped if "unfinished copy" in skip.reason]
+    assert bool(notes) == (wanted == [])
+    held = {kept.start_offset: kept.reason.facts.get("held_by") for kept in plan.kept}
+    assert (held.get(50) == segment_id(1)) == (wanted == [])
 
 
 SECOND_MS = 1000
