@@ -342,7 +342,8 @@ def steps(count: int) -> list[Step]:
 
 
 def run_of(wave: list[Step]) -> Run:
-    context: Any = SimpleNamespace(metadata=SimpleNamespace(refresh=TierState))
+    stop = SimpleNamespace(asked=lambda: False)
+    context: Any = SimpleNamespace(metadata=SimpleNamespace(refresh=TierState), stop=stop)
     return Run(Plan(command="x", steps=tuple(wave), read={}), context, None)
 
 
@@ -364,6 +365,7 @@ def test_a_wave_of_which_all_is_refused_is_the_last(
     this = run_of(wave)
     this.record(Outcome(step=s, status=end, error=error) for s, (end, error) in zip(wave, ends, strict=True))
     assert this.is_halted == is_halted
+    assert this.may_begin() != is_halted
 
 
 def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Files and folders that this user may not read: they are named, and the rest of the work is done."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,3 +79,18 @@ def test_fetch_prints_what_the_tier_and_the_other_logs_have(root: Path) -> None:
     assert f"{folder} can't be read: Permission denied; offsets that only {folder} has are left" in ran.err
     ends = {each["partition"]: each["offset"] for each in ran.rows}
     assert ends == {0: 2999, 1: 3666, 2: 3665}
+
+
+def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path) -> None:
+    """Without a log, the lineage is that of the newest segment in the tier."""
+    (tmp_path / "topics").write_text("orders.retention.ms=1\n")
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", "--topic", "orders")
+    words = ("sweep", *where, "--topic-configs", tmp_path / "topics", "-o", "jsonl")
+    whole = {row["partition"] for row in bound(*words).rows}
+    assert whole == {0, 1, 2}
+    newest = max(root.glob("before-remote/*/orders-0-*/*.leader_epoch_checkpoint"))
+    newest.chmod(0)
+    ran = bound(*words)
+    assert ran.code == 7, ran.err
+    assert {row["partition"] for row in ran.rows} == {1, 2}
+    assert re.search(r"no lineage of \S+:orders-0: reading .*\.leader_epoch_checkpoint", ran.err)

@@ -281,6 +281,10 @@ def delete(root: Path, fs: FileSystem) -> None:
     delete_segment(local_tier(root, fs=fs), metadata_of())
 
 
+def create(root: Path, fs: FileSystem) -> None:
+    assert LocalStore(root, fs=fs).create("folder/object", b"body")
+
+
 def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
     """Return the keys of the segment's existing objects; each must be complete."""
     store = local_tier(root)
@@ -295,9 +299,10 @@ def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
     return found
 
 
-def test_a_copy_and_a_delete_are_on_the_disk(tmp_path: Path, data: LogSegmentData) -> None:
+def test_a_copy_a_delete_and_a_creation_are_on_the_disk(tmp_path: Path, data: LogSegmentData) -> None:
     assert_durable(partial(copy, tmp_path / "tier", data))
     assert_durable(partial(delete, tmp_path / "tier"))
+    assert_durable(lambda fs: create(tmp_path / "tier", fs))
 
 
 class TestFaults:
