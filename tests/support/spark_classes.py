@@ -49,10 +49,16 @@ def make_class_archive() -> None:
 
 
 def end_jvm() -> None:
-    """End the JVM of this process, so that workers of the next one have the environment of this test."""
+    """End the JVM of this process, so that workers of the next one have the environment of this test.
+
+    A session that is still open ends with it: PySpark would take it for the active one.
+    """
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
     from tierctl.spark.session import jvm
 
+    if SparkSession._instantiatedSession is not None:
+        SparkSession._instantiatedSession.stop()
     for started in jvm._started:
         started.end()
     jvm._started.clear()
