@@ -242,13 +242,17 @@ class PipelineRun:
         before = self.latest
         cuts = self._cuts(goal)
         count = before.buckets or min(max(offsets // BUCKET_OFFSETS, BUCKETS_MIN), BUCKETS_MAX)
+        woken = {*self._due(now_ms), *(number % count for number in cuts)}
+        if missing != before.missing:
+            # Rows of dropped events say whether the events that are missing explain them.
+            woken.update(bucket for bucket, dropped in before.dropped.items() if dropped)
         return BucketJob(
             warehouse=self.pipeline.warehouse,
             number=before.number + 1,
             now_ms=now_ms,
             partition_count=self._topic.partition_count,
             bucket_count=count,
-            woken=frozenset({*self._due(now_ms), *(number % count for number in cuts)}),
+            woken=frozenset(woken),
             files={table: self._commits.files(table) for table in TABLES},
             missing=missing,
             cuts=cuts,

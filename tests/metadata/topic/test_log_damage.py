@@ -94,6 +94,25 @@ class TestDamage:
         writer.close()
         assert path.read_bytes() == data
 
+    @pytest.mark.parametrize("bit", [31, 32, 48, 62])
+    @pytest.mark.parametrize("row", [0, 4, 9])
+    def test_a_base_offset_that_no_segment_can_have(self, folder: Path, row: int, bit: int) -> None:
+        """The CRC does not cover it, and after the last batch no other one contradicts it."""
+        path = segment(folder)
+        whole = path.read_bytes()
+        at = [0, *batch_ends(whole)][row]
+        wrong = (row | 1 << bit).to_bytes(8, "big")
+        path.write_bytes(whole[:at] + wrong + whole[at + 8 :])
+        log = open_log(folder, writable=False)
+        assert log.end_offsets()[0] == 10
+        assert bad_of(log) == [(row, row + 1)]
+        assert values_of(log, 0) == VALUES[:row] + VALUES[row + 1 :]
+        if row == 9:
+            writer = open_log(folder)
+            with pytest.raises(CorruptInputError, match=f"up to {(1 << 31) - 1}"):
+                writer.append([(0, b"next")])
+            writer.close()
+
     def test_every_flipped_byte_is_noticed_or_harmless(self, folder: Path) -> None:
         path = segment(folder)
         whole = path.read_bytes()

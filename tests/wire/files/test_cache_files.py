@@ -4,6 +4,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -77,6 +79,22 @@ def test_a_golden_flat_file_is_read_and_written_back(name: str) -> None:
     assert b"".join(flatfile.written(file.header, map(flatfile.encode_entry, file.records))) == FLAT[name]
     appended = flatfile.encode_header(file.header) + b"".join(map(flatfile.encode_entry, file.records))
     assert appended == FLAT[name]
+
+
+@pytest.mark.parametrize("left", [0, 1, 51])
+def test_a_flat_file_that_is_cut_while_it_is_read(tmp_path: Path, left: int) -> None:
+    """Its size was taken before: what is missing must not be waited for."""
+    path = tmp_path / "some.flat"
+    path.write_bytes(FLAT["named"])
+    start = len(flatfile.encode_header(read(FLAT["named"]).header))
+    with FileBytes(path) as file:
+
+        def rest(at: int, count: int) -> bytes:
+            return file.read(at, min(count, start + left - at))
+
+        cut = SimpleNamespace(size_bytes=file.size_bytes, read=rest)
+        with pytest.raises(CorruptInputError):
+            list(flatfile.read_chunks(cast("FileBytes", cut), start))
 
 
 @pytest.mark.parametrize("name", FLAT)

@@ -31,6 +31,7 @@ from tierctl.wire.batches.segment_file import (
     empty_chunk,
     first_offset_at,
     gap,
+    highest_offset_of,
     scan_windows,
     skip_to,
     sound_end,
@@ -277,7 +278,6 @@ _MARK_BYTES = 1 << 20
 _FEW = 16
 """So few records are looked up, perhaps in each partition: little is read around them."""
 _WINDOW_OF_FEW_BYTES = 4 << 10
-_OFFSET_END = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +367,7 @@ class PartitionLog:
             size = file.size_bytes
             if tail is None or tail.segment_base != base or tail.position > size:
                 self._marks.pop(base, None)
-                tail = Tail(base, *self._seek(file, base, _OFFSET_END))
+                tail = Tail(base, *self._seek(file, base, highest_offset_of(base)))
             if tail.position < size:
                 tail = self._scan_tail(file, tail)
         self._tail = tail
@@ -375,7 +375,8 @@ class PartitionLog:
 
     def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
         tail = Tail(known.segment_base, known.position, known.next_offset)
-        for window in scan_windows(file, known.position, known.next_offset):
+        highest = highest_offset_of(known.segment_base)
+        for window in scan_windows(file, known.position, known.next_offset, highest_offset=highest):
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
@@ -400,7 +401,7 @@ class PartitionLog:
                 return tail, True
             tail = Tail(base, 0, base)
             with closing(self._files.open(self.path(base))) as file:
-                for window in scan_windows(file, 0, base):
+                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
                     position, next_offset, is_damaged = sound_end(window)
                     tail = Tail(base, position, next_offset, torn_bytes=file.size_bytes - position)
                     if is_damaged:
@@ -438,7 +439,7 @@ class PartitionLog:
         """Return the offset, at least `start_offset`, of the first batch as late as `timestamp_ms`."""
         with closing(self._files.open(self.path(base))) as file:
             position, expected = self._seek(file, base, start_offset)
-            for window in scan_windows(file, position, expected):
+            for window in scan_windows(file, position, expected, highest_offset=highest_offset_of(base)):
                 heads = window.heads
                 is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
                 found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
@@ -485,7 +486,9 @@ class PartitionLog:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
-            for window in scan_windows(file, position, expected, window_bytes=span):
+            highest = highest_offset_of(base)
+            windows = scan_windows(file, position, expected, window_bytes=span, highest_offset=highest)
+            for window in windows:
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset

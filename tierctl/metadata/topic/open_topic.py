@@ -285,6 +285,8 @@ def _on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> Met
 
 
 RECORDS_PER_SPLIT = 500_000
+TASKS_MAX = 100_000
+"""More tasks would only pass over offsets without records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +305,12 @@ def cut(
     *,
     records_per_split: int,
 ) -> list[MetadataSplit]:
-    """Return splits of at most `records_per_split` offsets that cover [start, end) of each partition."""
+    """Return splits of at most `records_per_split` offsets that cover [start, end) of each partition.
+
+    They have more offsets where a partition would have over TASKS_MAX splits.
+    """
+    widest = max((end - start for start, end in ranges.values()), default=0)
+    records_per_split = max(records_per_split, widest // TASKS_MAX)
     return [
         MetadataSplit(
             location=location,

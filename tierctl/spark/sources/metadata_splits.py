@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tierctl.errors import UsageError
 from tierctl.metadata.parallel_fold import misplaced, rows_by_user_partition
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
-from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
+from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT, TASKS_MAX
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.templates import id_text
@@ -242,10 +242,12 @@ def event_tasks(
     """Return tasks that read the offsets [start, end) of each metadata partition in `ranges`, in order.
 
     All tasks read equally many offsets, except the last one: at most `records_per_task`, by default
-    RECORDS_PER_SPLIT. Each task takes Spark about 0.12 s of processor time, the time of 40,000 records.
+    RECORDS_PER_SPLIT, and more where there would be over TASKS_MAX tasks: offsets may have wide gaps. Each
+    task takes Spark about 0.12 s of processor time, the time of 40,000 records.
     """
     total = sum(end - start for start, end in ranges.values())
-    size = ceil(total / max(ceil(total / (records_per_task or RECORDS_PER_SPLIT)), 1))
+    count = ceil(total / (records_per_task or RECORDS_PER_SPLIT))
+    size = ceil(total / max(min(count, TASKS_MAX), 1))
     return [
         tuple(
             EventSplit(

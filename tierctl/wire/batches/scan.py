@@ -459,6 +459,10 @@ class HeadColumns:
         """Return the batches for which `mask` is true."""
         return self if mask.all() else replace(self, positions=self.positions[mask], fields=self.fields[mask])
 
+    def first(self, count: int) -> "HeadColumns":
+        """Return the first `count` batches."""
+        return replace(self, positions=self.positions[:count], fields=self.fields[:count])
+
     def head(self, row: int) -> BatchHead:
         """Return one row as a BatchHead."""
         return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))

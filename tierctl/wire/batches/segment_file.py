@@ -27,6 +27,7 @@ _SPAN = struct.Struct(">qiibIhi")
 """The head of a batch of format 2 up to its last offset delta."""
 _MAGIC = 2
 _LENGTH_MIN = 49
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 Mark = tuple[int, int]
 """The base offset of a batch and its position in the file."""
@@ -101,12 +102,17 @@ def _holes(window: Window) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[n
 
 
 def scan_windows(
-    file: LogBytes, position: int, expected_offset: int, *, window_bytes: int = WINDOW_BYTES
+    file: LogBytes,
+    position: int,
+    expected_offset: int,
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    highest_offset: int | None = None,
 ) -> Iterator[Window]:
     """Yield the file from the batch at `position` to the end, each byte in exactly one window.
 
     A window has `window_bytes`, or more if a batch or a damaged range is larger. A file that is cut meanwhile
-    ends there. Raises the errors of `file`.
+    ends there. Batches that begin above `highest_offset` are damage. Raises the errors of `file`.
     """
     size = file.size_bytes
     span = window_bytes
@@ -117,6 +123,8 @@ def scan_windows(
             size = position + len(data)
         is_window = position + len(data) < size
         heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
+        if highest_offset is not None:
+            heads = _up_to(heads, highest_offset, expected_offset, len(data))
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
         settled = len(data)
         if data and is_window:
@@ -131,6 +139,41 @@ def scan_windows(
         expected_offset = window.next_offset
         position += settled
         span = window_bytes
+
+
+def highest_offset_of(segment_base: int) -> int:
+    """Return the highest offset that a segment can have, because its indexes hold 31 bits.
+
+    Source: LogSegment.canConvertToRelativeOffset.
+    """
+    return segment_base + _RELATIVE_OFFSET_MAX
+
+
+def _up_to(heads: HeadColumns, highest_offset: int, expected_offset: int, size: int) -> HeadColumns:
+    """Return `heads` of a window of `size` bytes with damage from the first batch above `highest_offset` on.
+
+    Its base offset is wrong, which its CRC does not cover. Offsets ascend, so those after it are, too.
+    """
+    count = int(np.searchsorted(heads.base_offsets, highest_offset, side="right"))
+    if count == len(heads):
+        return heads
+    position, found = int(heads.positions[count]), int(heads.base_offsets[count])
+    damage = BadRange(
+        position=position,
+        end=size,
+        first_offset=int(heads.next_offsets[count - 1]) if count else expected_offset,
+        next_offset=None,
+        error=CorruptInputError(
+            "record batch",
+            expected=f"a base offset up to {highest_offset}",
+            found=str(found),
+            at=position,
+        ),
+    )
+    bad = [each for each in heads.bad if each.position < position]
+    if bad and bad[-1].end == position:
+        damage = replace(bad.pop(), end=size, next_offset=None)
+    return replace(heads.first(count), bad=(*bad, damage), torn=None)
 
 
 def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> str | None:

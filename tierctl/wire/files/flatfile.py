@@ -174,6 +174,8 @@ def read_chunks(file: FileBytes, start: int) -> Iterator[EntryChunk]:
             at, wanted = chunk.end, CHUNK_BYTES
             continue
         data = file.read(at, wanted)
+        if len(data) < wanted:  # The file was cut meanwhile, or ends here.
+            size = at + len(data)
         try:
             length, body = read_uvarint(data, 0, "length of an entry")
         except CorruptInputError as error:

@@ -2,18 +2,22 @@
 
 import json
 import pickle
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
+from tierctl.metadata.topic.open_topic import cut
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.frames import options_of
+from tierctl.spark.sources import metadata_splits
 from tierctl.spark.sources.metadata_splits import Predicate, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.storage import open_store
@@ -272,6 +276,23 @@ def test_a_metadata_partition_that_ends_before_the_asked_offsets_has_no_task(
     tasks = plan_tasks(TopicLocation(uri=f"file://{tmp_path}"), records_per_task=2, predicates=(predicate,))
     found = [(split.metadata_partition, split.start_offset, split.end_offset) for t in tasks for split in t]
     assert found == expected
+
+
+def test_a_wide_gap_of_offsets_makes_no_more_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (metadata_splits, sys.modules[cut.__module__]):
+        monkeypatch.setattr(module, "TASKS_MAX", 7)
+    location, ranges = TopicLocation(uri="file:///topic"), {0: (3, 1 << 48), 1: (0, 1 << 60), 2: (5, 6)}
+    tasks = event_tasks(location, ranges, records_per_task=2)
+    assert len(tasks) == 7
+    splits = [split for task in tasks for split in task]
+    for found in (splits, cut(location, ranges, records_per_split=2)):
+        assert len(found) <= 3 * 8
+        for number, (start, end) in ranges.items():
+            own = [
+                (each.start_offset, each.end_offset) for each in found if each.metadata_partition == number
+            ]
+            assert (own[0][0], own[-1][1]) == (start, end)
+            assert all(low < high == following for (low, high), (following, _) in pairwise(own))
 
 
 def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
