@@ -1,13 +1,15 @@
 """What the README and tierctl-spark(7) show of Spark runs on captured data."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.shell import tierctl
 from tests.docs.documents import COMMANDS, DOCUMENTS
-from tests.docs.running import run_all
+from tests.docs.running import check, replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +34,10 @@ def names(capture: Callable[[str], Path]) -> Mapping[str, object]:
 def test_command_lines_run(spark: "SparkSession", names: Mapping[str, object], tmp_path: Path) -> None:
     mine = {each.line: each for each in COMMANDS if each.runs_spark}
     assert mine
-    run_all(mine.values(), names, tmp_path)
+    for command in mine.values():
+        program, *words = shlex.split(replaced(command.line, names))
+        assert program == "tierctl"
+        check(command, tierctl(*words, cwd=tmp_path), names)
 
 
 def test_the_tables_of_the_python_api(
@@ -53,10 +58,8 @@ def test_the_tables_of_the_python_api(
 def test_examples_of_the_data_sources_run(
     example: str, spark: "SparkSession", names: Mapping[str, object]
 ) -> None:
-    for name, real in names.items():
-        example = example.replace(name, str(real))
     found: dict[str, Any] = {"spark": spark}
-    exec(example, found)
+    exec(replaced(example, names), found)
     tables = [value for value in found.values() if hasattr(value, "schema")]
     assert len(tables) == 2
     assert all(table.limit(5).count() == 5 for table in tables)

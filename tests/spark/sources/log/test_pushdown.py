@@ -201,6 +201,8 @@ WRONG = {
     "bytes": ({"bytes_per_task": "0"}, "1 or more"),
     "late": ({"late_ms": "-1"}, "0 or more"),
     "time": ({"from_time": "soon"}, "not a time"),
+    "rate": ({"throttle_fetch": "0"}, "no number of bytes per second"),
+    "no rate": ({"throttle_fetch": ""}, "no number of bytes per second"),
     "store": ({"remote": "ftp://x/y"}, "unknown scheme"),
     "layout": ({"layout": "flat"}, "layout: 'flat'"),
     "topic id": ({"topic_id": "short"}, "short"),

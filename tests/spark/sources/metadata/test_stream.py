@@ -77,8 +77,6 @@ def test_a_checkpoint_loses_and_repeats_nothing(stream: Stream) -> None:
     stream.run(max_offsets_per_trigger=5, records_per_task=2)
     assert stream.places == places(10, 2, 4, 2)
     assert [len(found) for _, found in sorted(stream.batches.items())][:3] == [5, 5, 5]
-    stream.run()
-    assert stream.places == places(10, 2, 4, 2)
 
 
 def test_a_stream_begins_where_it_is_told(stream: Stream) -> None:
