@@ -28,6 +28,7 @@ def require_same_on_both_engines(
 
     With `code`, the last command of the scene must end with it.
     """
+    summaries: dict[EngineName, list[str]] = {}
     jobs: list[object] = []
     functions: list[object] = []
     for name, called in (("_collect", jobs), ("probe_each", jobs), ("run", functions)):
@@ -36,15 +37,17 @@ def require_same_on_both_engines(
     for engine in EngineName:
         more = SPARK if engine is EngineName.SPARK else ("--engine", "local")
         codes: list[int] = []
+        summaries[engine] = []
         # In the same folder, because its path is printed.
         here = folder / "here"
         here.mkdir()
-        found.append(scene(partial(_run_noting, codes, more), here))
+        found.append(scene(partial(_run_noting, codes, summaries[engine], more), here))
         shutil.rmtree(here)
         assert codes[-1] == (codes[-1] if code is None else code)
         assert codes[-1] != 1
         assert bool(jobs) is (engine is EngineName.SPARK), "executors did nothing"
     assert found[0] == found[1]
+    assert summaries[EngineName.LOCAL] == summaries[EngineName.SPARK]
     return functions
 
 
@@ -58,8 +61,15 @@ def _noted(name: str, called: list[object]) -> Callable[..., Any]:
     return noted
 
 
-def _run_noting(codes: list[int], more: tuple[str, ...], *words: object, cwd: Path | None = None) -> Ran:
+def _run_noting(
+    codes: list[int], summaries: list[str], more: tuple[str, ...], *words: object, cwd: Path | None = None
+) -> Ran:
     ran = tierctl(*words, *more, cwd=cwd)
     codes.append(ran.code)
-    # With Spark, the paths of a request are absolute.
-    return ran if cwd is None else replace(ran, err=ran.err.replace(f"{cwd}/", ""))
+    # With Spark, the paths of a request are absolute, and doctor makes more checks.
+    if cwd is not None:
+        ran = replace(ran, err=ran.err.replace(f"{cwd}/", ""), summary=ran.summary.replace(f"{cwd}/", ""))
+    if words[0] != "doctor":
+        # Without the seconds of the run.
+        summaries.append(ran.summary.partition(" (")[0])
+    return ran

@@ -1,7 +1,6 @@
 """Every cell of the table of engines: output, files and counters are the same on both engines."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,15 +17,14 @@ from tierctl.metadata.cache_building import plan_compaction
 from tierctl.metadata.cache_files import entry_rows
 from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, EngineName, engines_of
 from tierctl.spark import fold
-from tierctl.spark import fold as spark_files
 from tierctl.spark.executors import checked_segments
-from tierctl.storage.throttle import Direction, Fetches, Throttle, ThrottleSettings, Waits
+from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, environment, tierctl
-from tests.spark import recovery, test_engines_beside_brokers
+from tests.spark import test_engines_beside_brokers
 from tests.spark.clusters import ROOT, Driver, Engine, run_command
 from tests.spark.on_engines import SPARK, Run, require_same_on_both_engines
-from tests.spark.scenes import CACHES, CODES, SCENES, Capture, cache_folder, files_in
+from tests.spark.scenes import CACHES, CODES, RECOVERY, SCENES, Capture, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 from tests.spark.worlds import tiered, untiered
 
@@ -51,9 +49,8 @@ COUNTED |= {"copy": False, "sweep": False, "apply": False}
 def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Split small captures as if they were large."""
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
-    monkeypatch.setattr(spark_files, "LEAST_EVENTS", 1)
-    monkeypatch.setattr(spark_files, "LEAST_BYTES", 1)
-    monkeypatch.setattr(spark_files, "BYTES_PER_JOB", 50_000)
+    monkeypatch.setattr(fold, "LEAST_BYTES", 1)
+    monkeypatch.setattr(fold, "BYTES_PER_JOB", 50_000)
 
 
 @pytest.mark.usefixtures("spark", "small_inputs")
@@ -76,7 +73,7 @@ def test_both_engines_print_and_write_the_same(
         return found, counted
 
     functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
-    if command in recovery.SCENES:
+    if command in RECOVERY:
         assert checked_segments._list_folder in functions, "executors did not list the tier"
         assert checked_segments._read_group in functions, "executors read no object"
 
@@ -178,10 +175,10 @@ def test_the_other_commands_have_no_engine(command: str) -> None:
 def test_executors_of_another_machine(name: str, more_bytes: int, message: str, tmp_path: Path) -> None:
     """The file with the same path on the other machine differs or is missing."""
     (tmp_path / "a.rlmcache").write_bytes(b"abc")
-    file = spark_files._File(name, 3 + more_bytes)
+    file = fold._File(name, 3 + more_bytes)
     before = Path.cwd()
     with pytest.raises(EngineError, match=message) as caught:
-        spark_files._read(entry_rows, str(tmp_path), file)
+        fold._read(entry_rows, str(tmp_path), file)
     assert "shared file system" in (caught.value.hint or "")
     assert Path.cwd() == before
 
@@ -252,16 +249,3 @@ def test_waits_of_processes_may_overlap() -> None:
         throttle.add_waits(process, waits)
     times = throttle.times[Direction.FETCH].ended
     assert (times.count, times.sum_s, times.max_s, throttle.elapsed_s) == (6, 12.0, 4.0, 6.0)
-
-
-def test_reads_are_added_by_topic() -> None:
-    assert Fetches(1, 2, 3) + Fetches(4, 5, 6) == Fetches(5, 7, 9)
-
-
-@pytest.mark.usefixtures("spark")
-def test_the_line_that_ends_a_fetch_counts_topics(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    where = ("--metadata", root / "before", "--remote", root / "before-remote", "-o", "jsonl")
-    here, there = (tierctl("fetch", *where, *more).summary.partition(" (")[0] for more in ((), SPARK))
-    assert here == there
-    assert re.search(r"records of \d topics$", here)
