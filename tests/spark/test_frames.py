@@ -28,10 +28,9 @@ from tierctl.wire.metadata.values import encode
 from tests.metadata.events import repeated_and_lost, update
 from tests.metadata.topics import manager_at, topic_in
 from tests.pipeline.tables import delta, lives, read, run, write
-from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
+from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
 from tests.state.histories import S
-from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -77,9 +76,9 @@ def test_a_fold_goes_on_from_the_tables_of_a_warehouse(tmp_path: Path, spark: "S
         assert sorted(map(repr, found.collect())) == sorted(map(repr, whole.collect()))
 
 
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_segments_partitions_and_sizes(place: str, capture: Capture, spark: "SparkSession") -> None:
-    state, folded = state_at(within(capture, place)), folded_at(within(capture, place), spark)
+def test_segments_partitions_and_sizes(capture: Capture, spark: "SparkSession") -> None:
+    folder = within(capture, "tiered-cluster/before")
+    state, folded = state_at(folder), folded_at(folder, spark)
     segments = rows(folded.segments, "segment_id")
     known = {(str(s.segment_id),): s for part in state for s in part.cache.list_remote_log_segments()}
     assert segments.keys() == known.keys()
@@ -132,21 +131,9 @@ def test_damaged_records_hide_nothing(tmp_path: Path, spark: "SparkSession") -> 
     assert folded.segments.count() == sum(part.segment_count for part in state)
 
 
-@pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_segments_sizes(place: str, capture: Capture, spark: "SparkSession") -> None:
-    del spark
-    assert_same("segments", "--sizes", "--metadata", within(capture, place), "-o", "json")
-
-
-@pytest.mark.usefixtures("small_pieces")
-def test_segments_sizes_with_records_that_brokers_cannot_use(
-    tmp_path: Path, absurd: Path, spark: "SparkSession"
-) -> None:
-    del spark
-    for folder in (damaged(tmp_path), absurd):
-        said = assert_same("segments", "--sizes", "--metadata", folder, "-o", "json")
-        assert said.code == 7
+@pytest.mark.usefixtures("small_pieces", "spark")
+def test_segments_sizes_with_records_that_brokers_cannot_use(absurd: Path) -> None:
+    assert assert_same("segments", "--sizes", "--metadata", absurd, "-o", "json").code == 7
 
 
 @pytest.fixture
@@ -169,26 +156,20 @@ def days_in(folder: Path, spark: "SparkSession", selection: Selection) -> DailyC
     return known
 
 
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_days(place: str, capture: Capture, spark: "SparkSession") -> None:
-    folder = within(capture, place)
-    known = days_in(folder, spark, Selection())
-    found = rows(daily_changes(metadata_events(spark, str(folder))), "topic", "topic_id", "day")
-    assert len([day for _, _, day in found if day is not None]) == len(known.days)
-
-
-@pytest.mark.parametrize(
-    "selection",
-    [
-        Selection(topics=frozenset({"orders"}), named_partitions=frozenset({TopicPartition("orders", 2)})),
-        Selection(partitions=frozenset({0}), named_partitions=frozenset({TopicPartition("orders", 2)})),
-    ],
-)
-def test_days_of_some_partitions(selection: Selection, capture: Capture, spark: "SparkSession") -> None:
+def test_days(capture: Capture, spark: "SparkSession") -> None:
+    """The sums of executors are those of one reader, also of some partitions."""
     folder = within(capture, "tiered-cluster/after")
-    whole, known = days_in(folder, spark, Selection()), days_in(folder, spark, selection)
-    assert sum(each.copied_segments for each in known.days.values()) > 0
-    assert known != whole
+    whole = days_in(folder, spark, Selection())
+    found = rows(daily_changes(metadata_events(spark, str(folder))), "topic", "topic_id", "day")
+    assert len([day for _, _, day in found if day is not None]) == len(whole.days)
+    partition = frozenset({TopicPartition("orders", 2)})
+    for selection in (
+        Selection(topics=frozenset({"orders"}), named_partitions=partition),
+        Selection(partitions=frozenset({0}), named_partitions=partition),
+    ):
+        known = days_in(folder, spark, selection)
+        assert sum(each.copied_segments for each in known.days.values()) > 0
+        assert known != whole
 
 
 def test_days_of_segments_whose_beginning_is_lost(lost_beginnings: Path, spark: "SparkSession") -> None:

@@ -131,9 +131,8 @@ def test_executors_are_killed(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("again", ["local", "spark"])
 def test_the_driver_is_killed(
-    again: str, standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+    standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:
     """The next run withdraws the copies that were begun, although executors may go on for a moment."""
     world, end = _world("copy", capture, tmp_path / "world"), undisturbed["copy"]
@@ -144,12 +143,9 @@ def test_the_driver_is_killed(
     driver.close()
     check_durable(world)
     assert [segment for segment in world.segments() if segment.state is _STARTED]
-    if again == "local":
-        ran = tierctl(*words)
-    else:
-        next_driver = Driver(standalone, tmp_path)
-        ran = _run(next_driver, words)
-        next_driver.close()
+    next_driver = Driver(standalone, tmp_path)
+    ran = _run(next_driver, words)
+    next_driver.close()
     assert ran.code == 0, ran.err
     check_durable(world)
     assert segments_of(world.metadata) == segments_of(end.metadata)

@@ -149,7 +149,6 @@ def test_where_committed_records_end_is_told(here: Here, capture: Capture) -> No
 
 def test_on_spark(spark: "SparkSession", cluster: list[str], capture: Capture) -> None:
     same(*cluster, "--topic", "payments", "--isolation", "read_committed", "-o", "csv")
-    same(*cluster, "--limit", "5000")
     root = capture("aiven-encrypted")
     key = f"key1={root / 'keys' / 'private.pem'}"
     where = [f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]

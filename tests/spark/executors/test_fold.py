@@ -17,8 +17,7 @@ from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
-from tests.spark.executors.bulk import METADATA, Capture, damaged, small_pieces, within
-from tests.support.amounts import rest_in_matrix
+from tests.spark.executors.bulk import damaged, small_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +34,6 @@ def folded(uri: str, how: SparkFold | None = None) -> TierState:
 
 def folded_there(uri: str, spark: "SparkSession") -> TierState:
     return folded(uri, SparkFold(Executors(spark), TopicLocation(uri=uri)))
-
-
-@pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
-    uri = within(capture, place).as_uri()
-    assert picture(folded_there(uri, spark)) == picture(folded(uri))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from tierctl.spark.executors.checked_segments import ReadTasks, Work
 
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import (
-    METADATA,
     TIERS,
     Capture,
     assert_same,
@@ -25,7 +24,6 @@ from tests.spark.executors.bulk import (
     small_pieces,
     within,
 )
-from tests.support.amounts import rest_in_matrix
 from tests.verify.tiers import NOW_MS
 
 __all__ = ["no_segments", "small_pieces"]
@@ -40,14 +38,8 @@ WAYS = (
     ("--property", "print.partition=true", "--property", "sep=|", "--state", "DELETE_SEGMENT_FINISHED"),
     ("--output", "csv", "--topic", "clicks", "--from-offset", "3", "--until", "12"),
     ("--order", "time", "--metadata-partition", "0", "--metadata-partition", "4"),
-    ("--limit", "10"),
     ("--limit", "33", "--order", "time", "--type", "RemoteLogSegmentMetadataUpdate"),
 )
-
-
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_captures(place: str, capture: Capture) -> None:
-    assert assert_same("format", "--metadata", within(capture, place)).lines
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
@@ -103,11 +95,6 @@ def test_a_plugin_s_style_is_loaded_there(capture: Capture) -> None:
     said = tierctl("format", "--metadata", within(capture, AFTER), "--style", "none", "--engine", "spark")
     assert (said.code, said.out) == (2, "")
     assert "no style 'none'" in said.err
-
-
-@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
-def test_segments(place: str, capture: Capture) -> None:
-    assert assert_same("segments", "--metadata", within(capture, place), "-o", "json").code == 0
 
 
 @pytest.mark.parametrize("more", ["--all", "--check", "--sizes", "--offsets"])

@@ -9,7 +9,6 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
-from tierctl.errors import TierctlError
 from tierctl.model import ObjectPart, ObjectSet
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import SilentProgress
@@ -17,7 +16,7 @@ from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.stores.base import RemoteObject
 
-from tests.spark.executors.bulk import within
+from tests.spark.executors.bulk import assert_same, within
 from tests.storage.test_object_sets import AIVEN_DAMAGE, KAFKA_DAMAGE
 
 Capture = Callable[[str], Path]
@@ -101,16 +100,6 @@ def test_sets_with_an_unreadable_object_are_the_same_on_both_engines(
     assert sum(each.segment is None for each in both(remote).sets) == 3
 
 
-def failed(remote: Path, engine: EngineName, work: Callable[[TierSets], object]) -> TierctlError:
-    request = Request(remote=str(remote), engine=engine, master="local[2]")
-    with (
-        Resources(request=request, progress=SilentProgress()) as resources,
-        pytest.raises(TierctlError) as caught,
-    ):
-        work(TierSets.of(resources))
-    return caught.value
-
-
 def test_the_work_is_divided(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """No job has more items than may be in memory, and each item is read once."""
     jobs: list[list[int]] = []
@@ -138,6 +127,5 @@ def test_the_work_is_divided(capture: Capture, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_tier_without_an_object_of_a_segment(tmp_path: Path) -> None:
     (tmp_path / "kafka-tiered-storage").mkdir()
-    messages = {failed(tmp_path, engine, TierSets.listed).message for engine in EngineName}
-    assert len(messages) == 1
-    assert "no object of a segment" in messages.pop()
+    said = assert_same("rebuild", "--metadata", tmp_path / "new", "--remote", tmp_path)
+    assert (said.code, "no object of a segment" in said.err) == (10, True), said.err

@@ -201,7 +201,7 @@ SILENT = """
 import sys
 from tierctl.errors import TierctlError
 from tierctl.spark.session import open as session
-session.CONNECT_TIMEOUT_S = 2
+session.CONNECT_TIMEOUT_S = 1
 try:
     session.open_session(session.SparkSettings(master=sys.argv[1]))
 except TierctlError as e:
@@ -221,7 +221,7 @@ def test_a_server_that_says_nothing() -> None:
             check=True,
             timeout=60,
         )
-    assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 2 s\n"
+    assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 1 s\n"
 
 
 @pytest.mark.parametrize("kind", ["spark", CONNECT])
@@ -266,28 +266,38 @@ def test_the_line_that_says_most(text: str, expected: str) -> None:
     assert cause(text) == expected
 
 
-def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = (
-        "ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive!"
-    )
-    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: [line, "ERROR X: later"])
+@pytest.mark.parametrize(
+    ("logged", "message", "hint"),
+    [
+        (
+            ["ERROR S: Application has been killed. Reason: All masters are unresponsive!", "ERROR X: later"],
+            "no Spark master answers at spark://h:1",
+            "check the port",
+        ),
+        (
+            ["ERROR X: earlier", "Terminating due to java.lang.OutOfMemoryError: Java heap space"],
+            "the memory of Spark's driver at spark://h:1 is too small for the results",
+            "spark.driver.memory",
+        ),
+        # -v alone does not show it.
+        ([], "Spark at spark://h:1 failed: no reason given", "see -vv for Spark's own log"),
+    ],
+)
+def test_errors_of_which_spark_only_logs_the_cause(
+    logged: list[str], message: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: logged)
     error = engine_error(RuntimeError("An error occurred while calling None.x"), "spark://h:1")
-    assert (error.message, error.exit_code) == ("no Spark master answers at spark://h:1", 5)
+    assert (error.message, error.exit_code) == (message, 5)
+    assert hint in (error.hint or "")
 
 
-def test_how_to_see_the_log_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """-v alone does not show it."""
-    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", list)
-    assert engine_error(RuntimeError("x"), None).hint == "see -vv for Spark's own log"
-
-
-def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
+def slow_job(session: "SparkSession", seconds: float) -> list[tuple[int, int]]:
     """Return the progress that was reported for two tasks while they ran."""
     heard: list[tuple[int, int]] = []
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        # A Spark Connect server reports progress every two seconds.
-        time.sleep(3)
+        time.sleep(seconds)
         yield from batches
 
     with watched(session, lambda *tasks: heard.append(tasks), every_s=0.05):
@@ -298,7 +308,8 @@ def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
 @pytest.mark.parametrize("kind", ["spark", CONNECT])
 def test_progress(kind: str, request: pytest.FixtureRequest) -> None:
     session = request.getfixturevalue(kind)
-    heard = session.call(slow_job) if isinstance(session, Driver) else slow_job(session)
+    # A Spark Connect server reports progress every two seconds.
+    heard = session.call(slow_job, 3) if isinstance(session, Driver) else slow_job(session, 0.5)
     assert heard
     assert heard == sorted(heard)
     assert {total for _, total in heard} == {2}
@@ -314,28 +325,15 @@ def test_a_session_of_another_master_is_not_taken(spark: "SparkSession", tmp_pat
     assert spark.range(3).count() == 3
 
 
-def test_a_driver_that_ended_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
-    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: ["ERROR X: earlier", line])
-    error = engine_error(RuntimeError("An error occurred while calling None.x"), "local[2]")
-    assert error.message == "the memory of Spark's driver at local[2] is too small for the results"
-    assert error.hint is not None
-    assert "spark.driver.memory" in error.hint
+def test_options_of_the_jvm(spark: "SparkSession") -> None:
+    """A driver without memory ends, and code is compiled fast rather than well.
 
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        # Spark alone would wait for ever, because it loses the thread that receives results.
-        pytest.param("-XX:+ExitOnOutOfMemoryError", id="a driver without memory ends"),
-        pytest.param("-XX:TieredStopAtLevel=1", id="code is compiled fast rather than well"),
-    ],
-)
-def test_options_of_the_jvm(spark: "SparkSession", option: str) -> None:
+    Spark alone would wait for ever, because it loses the thread that receives results.
+    """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    assert option in list(options)
+    assert {"-XX:+ExitOnOutOfMemoryError", "-XX:TieredStopAtLevel=1"} <= set(options)
 
 
 def test_no_module_of_the_current_folder_runs(capture: Callable[[str], Path], tmp_path: Path) -> None:

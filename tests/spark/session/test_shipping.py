@@ -53,7 +53,8 @@ def test_everything_works_from_the_archive(tmp_path: "Path") -> None:
     assert modules.endswith(" [] 0.1.0 ['json', 'kafka', 'kip']")
     assert int(modules.split()[0]) > 150
     assert data == "package"
-    hidden = subprocess.run([python, "-c", "import tierctl"], capture_output=True, cwd=tmp_path, check=False)
+    words = [python, "-c", "import tierctl"]
+    hidden = subprocess.run(words, capture_output=True, cwd=tmp_path, env=environment(), check=False)
     assert b"No module named 'tierctl'" in hidden.stderr
 
 

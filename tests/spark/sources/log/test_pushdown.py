@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,36 +111,45 @@ FROM_MS, TO_MS = DAY_MS + 9 * HOUR_MS, DAY_MS + 10 * HOUR_MS
 HOUR = (Predicate("timestamp_ms", ">=", FROM_MS), Predicate("timestamp_ms", "<", TO_MS))
 
 
-def test_an_hour_of_a_day_is_read_as_an_hour(
-    ordered: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, everything = asked_for(monkeypatch, ordered)
-    an_hour = [row for row in everything if FROM_MS <= row["timestamp_ms"] < TO_MS]
-    assert len(whole.logs) == 24
-    assert len(an_hour) == 180
-    span = {"from_time": str(FROM_MS), "to_time": str(TO_MS - 1)}
-    for options, predicates in (
-        (ordered | span, ()),
-        (ordered | {"late_ms": "0"}, HOUR),
-        (ordered | span, HOUR),
-    ):
-        asked, found = asked_for(monkeypatch, options, *predicates)
-        assert found == an_hour
-        assert len(asked.logs) <= 2
-        # The indexes are also read to find the first and last offset.
-        assert asked.log_bytes <= 5 * whole.log_bytes / 24
-        assert len({segment_id for segment_id, _ in asked.indexes}) <= 3
+SPAN = {"from_time": str(FROM_MS), "to_time": str(TO_MS - 1)}
+BEGIN = Predicate("timestamp", ">=", moment(DAY_MS + 23 * HOUR_MS + HOUR_MS // 2))
+OFFSETS = (Predicate("offset", ">=", 1000), Predicate("offset", "<=", 1090))
+AN_HOUR = slice(9 * 180, 10 * 180)
 
 
-def test_from_a_time_on_nothing_before_it_is_read(
-    ordered: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The rows that are asked for, and the most logs, indexes and share of bytes that are read for them."""
+
+    rows: slice
+    logs: int
+    indexes: int
+    share: float
+
+
+COSTS: dict[str, tuple[dict[str, str], tuple[Predicate, ...], Cost]] = {
+    # The indexes are also read to find the first and last offset.
+    "an hour by options": (SPAN, (), Cost(AN_HOUR, 2, 3, 5 / 24)),
+    "an hour by conditions": ({"late_ms": "0"}, HOUR, Cost(AN_HOUR, 2, 3, 5 / 24)),
+    "an hour by both": (SPAN, HOUR, Cost(AN_HOUR, 2, 3, 5 / 24)),
+    "from a time on": ({}, (BEGIN,), Cost(slice(4230, None), 1, 24, 1.5 / 24)),
+    "offsets": ({}, OFFSETS, Cost(slice(1000, 1091), 2, 3, 2 / 24)),
+    "nothing": ({}, (Predicate("topic", "=", "other"),), Cost(slice(0), 0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("what", COSTS)
+def test_what_is_asked_for_is_all_that_is_read(
+    what: str, ordered: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    more, predicates, cost = COSTS[what]
     whole, everything = asked_for(monkeypatch, ordered)
-    begin = DAY_MS + 23 * HOUR_MS + HOUR_MS // 2
-    asked, found = asked_for(monkeypatch, ordered, Predicate("timestamp", ">=", moment(begin)))
-    assert found == [row for row in everything if row["timestamp_ms"] >= begin]
-    assert len(asked.logs) == 1
-    assert asked.log_bytes < whole.log_bytes / 24 * 1.5
+    assert (len(whole.logs), len(everything)) == (24, 24 * 180)
+    asked, found = asked_for(monkeypatch, ordered | more, *predicates)
+    assert found == everything[cost.rows]
+    assert len(asked.logs) <= cost.logs
+    assert len({segment_id for segment_id, _ in asked.indexes}) <= cost.indexes
+    assert asked.log_bytes <= cost.share * whole.log_bytes
 
 
 def test_up_to_a_time_all_that_may_be_late_is_read(
@@ -155,20 +165,6 @@ def test_up_to_a_time_all_that_may_be_late_is_read(
     assert found == an_hour
     assert len(promised.logs) == 5
     assert promised.log_bytes < asked.log_bytes / 2
-
-
-def test_a_range_of_offsets_is_all_that_is_read(
-    ordered: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, everything = asked_for(monkeypatch, ordered)
-    asked, found = asked_for(
-        monkeypatch, ordered, Predicate("offset", ">=", 1000), Predicate("offset", "<=", 1090)
-    )
-    assert found == everything[1000:1091]
-    assert len(asked.logs) == 2
-    assert asked.log_bytes < whole.log_bytes / 12
-    asked, found = asked_for(monkeypatch, ordered, Predicate("topic", "=", "other"))
-    assert (found, asked.log_bytes, asked.indexes) == ([], 0, {})
 
 
 def test_spark_pushes_what_is_asked(
