@@ -132,8 +132,9 @@ def test_damaged_records_hide_nothing(tmp_path: Path, spark: "SparkSession") -> 
 
 
 @pytest.mark.usefixtures("small_pieces", "spark")
-def test_segments_sizes_with_records_that_brokers_cannot_use(absurd: Path) -> None:
-    assert assert_same("segments", "--sizes", "--metadata", absurd, "-o", "json").code == 7
+def test_segments_sizes_with_records_that_brokers_cannot_use(tmp_path: Path, absurd: Path) -> None:
+    for folder in (damaged(tmp_path), absurd):
+        assert assert_same("segments", "--sizes", "--metadata", folder, "-o", "json").code == 7
 
 
 @pytest.fixture
