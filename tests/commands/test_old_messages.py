@@ -145,7 +145,7 @@ def test_rebuild_publishes_them(tmp_path: Path, tier: tuple[object, ...]) -> Non
 
 def test_restored_logs_have_them(log_dir: Path, tier: tuple[object, ...]) -> None:
     everything = records(*tier)
-    for end in range(1, END + 1, 4):
+    for end in (1, 4, 12, 15, 24, 28, END):
         chosen = ("--topic", PARTITION.topic, "--as", f"then-{end}", "--as-id", new_id(f"{end:x}f"))
         restore(log_dir, *tier, *chosen, "--until", f"{PARTITION}={end}", "--apply").ok()
         found = restored(log_dir, f"then-{end}", "read_uncommitted")
@@ -173,14 +173,7 @@ def test_records_of_a_key_are_emptied(log_dir: Path, tier: tuple[object, ...], k
 
 @pytest.mark.parametrize(
     ("start", "at", "lost"),
-    [
-        (0, 40, (0, 0)),
-        (0, 300, (2, 4)),
-        (13, 130, (14, 14)),
-        (13, 500, (18, 21)),
-        (26, 200, (27, 29)),
-        (26, 300, (30, 31)),
-    ],
+    [(0, 40, (0, 0)), (13, 500, (18, 21)), (26, 200, (27, 29))],
 )
 def test_a_flipped_bit_costs_one_entry(
     tmp_path: Path, tier: tuple[object, ...], start: int, at: int, lost: tuple[int, int]

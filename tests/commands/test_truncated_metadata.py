@@ -69,18 +69,15 @@ def sweep(root: Path, stage: str, *sources: str, **more: Any) -> tuple[set[str],
     return {str(step.segment_id) for step in result.plan.steps}, result.exit_code, progress
 
 
-def test_with_accept_sweep_deletes_what_the_broker_deleted(root: Path) -> None:
-    expected = {line.split()[3] for line in (root / "next-deleted.txt").read_text().splitlines()}
-    found, exit_code, progress = sweep(
-        root, "cut", "log_dir", "remote", truncated_metadata=TruncatedMetadata.ACCEPT
-    )
-    assert (found, exit_code, progress.problems) == (expected, ExitCode.OK, [])
-
-
-def test_log_starts_show_that_the_remaining_events_are_complete(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "more"),
+    [("cut", {"truncated_metadata": TruncatedMetadata.ACCEPT}), ("after", {})],
+    ids=["accept", "log starts"],
+)
+def test_sweep_deletes_what_the_broker_deleted(root: Path, stage: str, more: dict[str, Any]) -> None:
     """The broker raised each log start to the first known segment, or to the local log if there is none."""
     expected = {line.split()[3] for line in (root / "next-deleted.txt").read_text().splitlines()}
-    found, exit_code, progress = sweep(root, "after", "log_dir")
+    found, exit_code, progress = sweep(root, stage, "log_dir", **more)
     assert (found, exit_code, progress.problems) == (expected, ExitCode.OK, [])
 
 
@@ -152,7 +149,7 @@ def test_with_accept_copy_copies_again_what_the_broker_copied_again(root: Path) 
 
 
 def test_a_state_directory_keeps_what_the_topic_lost(root: Path, tmp_path: Path) -> None:
-    """The state directory read the topic before the cut, so no history is incomplete."""
+    """The state directory read the topic before the cut: no history is incomplete, no object is leaked."""
     whole, *_ = listed(request_at(root, "before"), state_dir=tmp_path)
     for stage in ("cut", "after"):
         found, exit_code, progress = listed(request_at(root, stage), state_dir=tmp_path)
@@ -160,6 +157,11 @@ def test_a_state_directory_keeps_what_the_topic_lost(root: Path, tmp_path: Path)
         if stage == "cut":
             assert found == whole
             assert copies(root, state_dir=tmp_path) == ([], ExitCode.OK, set())
+            assert verified(root, "cut", state_dir=tmp_path) == ([], ExitCode.OK)
+            where = request_at(root, "cut", "log_dir", "remote")
+            status = commands.status(commands.StatusRequest(**where, state_dir=tmp_path))
+            assert sum(row.segments for row in status.topics) == len(whole)
+            assert status.problems == ()
 
 
 def verified(root: Path, stage: str, **more: Any) -> tuple[list[Finding], ExitCode]:
@@ -182,15 +184,6 @@ def test_verify_distinguishes_leaked_objects_from_damage(root: Path) -> None:
     dropped = [f for f in findings if f.check.value == "dropped_event"]
     assert len(dropped) == sum(line.startswith("orphan event") for line in lines)
     assert exit_code == ExitCode.PARTIAL
-
-
-def test_verify_and_status_know_what_a_state_directory_knows(root: Path, tmp_path: Path) -> None:
-    """The state directory read the topic before the cut: no object is leaked, no history is incomplete."""
-    whole, *_ = listed(request_at(root, "before"), state_dir=tmp_path)
-    assert verified(root, "cut", state_dir=tmp_path) == ([], ExitCode.OK)
-    request = commands.StatusRequest(**request_at(root, "cut", "log_dir", "remote"), state_dir=tmp_path)
-    found = commands.status(request)
-    assert (sum(row.segments for row in found.topics), found.problems) == (len(whole), ())
 
 
 def test_verify_states_the_offsets_that_are_missing(root: Path) -> None:
@@ -236,22 +229,6 @@ def test_without_any_event_the_logs_name_the_partitions(root: Path, gone: Path) 
     _, exit_code, progress = listed({"metadata": str(gone)}, log_dir=[root / "before"])
     assert exit_code == ExitCode.CORRUPT
     assert named(progress) == {"expiring-0", "orders-0", "orders-1", "quiet-0", "whole-0"}
-
-
-def test_a_state_directory_knows_a_topic_that_lost_every_event(
-    root: Path, gone: Path, tmp_path: Path
-) -> None:
-    state_dir = tmp_path / "state"
-    whole, *_ = listed(request_at(root, "before"), state_dir=state_dir)
-    for _ in range(2):
-        found, exit_code, progress = listed({"metadata": str(gone)}, state_dir=state_dir)
-        assert (found, exit_code, progress.problems) == (whole, ExitCode.OK, [])
-
-
-def test_a_state_directory_that_came_too_late_stays_incomplete(root: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        *_, progress = listed(request_at(root, "after"), state_dir=tmp_path)
-        assert named(progress) == {"expiring-0", "keeplocal-0", "orders-0"}
 
 
 def test_records_of_a_complete_partition_are_served(root: Path) -> None:

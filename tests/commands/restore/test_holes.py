@@ -52,25 +52,31 @@ def log_of(world: Path, start: int) -> Path:
     return path
 
 
-def compact(world: Path, start: int, removed: slice) -> int:
-    """Remove batches of the segment at `start` as compaction does; return how many records are left."""
-    path = log_of(world, start)
-    data = path.read_bytes()
-    heads = list(scan(data))
+def remove(log: Path, start: int, removed: slice) -> int:
+    """Remove batches as compaction does, which writes new indexes; return the number of their records."""
+    data = log.read_bytes()
+    heads = scan(data)
     gone = heads[removed]
     kept = b"".join(data[h.position : h.position + h.size_bytes] for h in heads if h not in gone)
-    path.write_bytes(kept)
+    log.write_bytes(kept)
     offsets, times = build_indexes(scan(kept), start)
-    path.with_suffix(".index").write_bytes(offsets.data)
-    path.with_suffix(".timeindex").write_bytes(times.data)
+    log.with_suffix(".index").write_bytes(offsets.data)
+    log.with_suffix(".timeindex").write_bytes(times.data)
     return sum(head.record_count for head in gone)
 
 
+def compact(world: Path, start: int, removed: slice) -> int:
+    return remove(log_of(world, start), start, removed)
+
+
+def shorten(log: Path, batches: int) -> None:
+    """Cut the last `batches` off a log, between two batches; the indexes still have them."""
+    data = log.read_bytes()
+    log.write_bytes(data[: scan(data)[-batches].position])
+
+
 def cut(world: Path, start: int, batches: int) -> None:
-    """Cut the last `batches` off the log at `start`, between two batches; the indexes still have them."""
-    path = log_of(world, start)
-    data = path.read_bytes()
-    path.write_bytes(data[: list(scan(data))[-batches].position])
+    shorten(log_of(world, start), batches)
 
 
 def test_every_record_is_published_again(world: Path) -> None:
@@ -234,23 +240,14 @@ def test_damage_is_told_from_a_hole(world: Path, damage: str) -> None:
 Change = Callable[[Path, int], None]
 
 
-def _shorten(log: Path, batches: int) -> None:
-    data = log.read_bytes()
-    log.write_bytes(data[: list(scan(data))[-batches].position])
-
-
 def cut_last(log: Path, start: int) -> None:
     """Cut the log between two batches; its indexes have the last one."""
     del start
-    _shorten(log, 1)
+    shorten(log, 1)
 
 
 def compact_end(log: Path, start: int) -> None:
-    """Remove the last batches as compaction does, which writes new indexes."""
-    _shorten(log, 2)
-    offsets, times = build_indexes(scan(log.read_bytes()), start)
-    log.with_suffix(".index").write_bytes(offsets.data)
-    log.with_suffix(".timeindex").write_bytes(times.data)
+    remove(log, start, slice(-2, None))
 
 
 def cut_unseen(log: Path, start: int) -> None:

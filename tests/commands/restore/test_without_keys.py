@@ -12,7 +12,9 @@ import pytest
 from tests.cli.shell import Ran, tierctl
 from tests.commands.restore.test_materialise import TIERS, log_dir, new_id, records, restore, restored, rows
 from tests.support.amounts import rest_in_matrix
+from tests.support.captures import private_keys
 from tests.support.signing import is_signed, signing_key
+from tests.wire.batches.same import scan
 
 __all__ = ["log_dir"]
 
@@ -64,13 +66,7 @@ def listed(log_dir: Path) -> list[dict[str, Any]]:
 
 
 def batches(data: bytes) -> list[bytes]:
-    """Return the batches of a segment, split by their length fields."""
-    found = []
-    while data:
-        size = 12 + int.from_bytes(data[8:12], "big")
-        found.append(data[:size])
-        data = data[size:]
-    return found
+    return [data[head.position : head.position + head.size_bytes] for head in scan(data)]
 
 
 def emptied(each: tuple[object, ...], keys: set[object]) -> tuple[object, ...]:
@@ -81,8 +77,7 @@ def emptied(each: tuple[object, ...], keys: set[object]) -> tuple[object, ...]:
 @pytest.mark.parametrize("name", rest_in_matrix(TIERS))
 def test_records_are_emptied_at_their_offsets(capture: Capture, log_dir: Path, key: Path, name: str) -> None:
     metadata, remote = (capture(name) / folder for folder in TIERS[name])
-    secrets = [word for each in capture(name).glob("keys/private*") for word in ("--aiven-private-key", each)]
-    where = ("--remote", remote, *secrets, "--metadata", metadata)
+    where = ("--remote", remote, *private_keys(capture(name)), "--metadata", metadata)
     for topic in sorted({row["topic"] for row in rows("segments", "--metadata", metadata)}):
         shutil.rmtree(log_dir.parent / "lists", ignore_errors=True)
         chosen = ("--topic", topic)
