@@ -160,11 +160,9 @@ def test_rows_are_streamed(fmt: str) -> None:
 def test_an_object(fmt: str) -> None:
     out = io.StringIO()
     render_object({"a": 1, "b": [HOSTILE]}, fmt, stream=out)
-    text = out.getvalue()
-    assert "1" in text
-    assert "evil" in text
+    assert "evil" in out.getvalue()
     if fmt == "json":
-        assert json.loads(text) == {"a": 1, "b": [HOSTILE]}
+        assert json.loads(out.getvalue()) == {"a": 1, "b": [HOSTILE]}
 
 
 @pytest.mark.parametrize("unit", ["a\x00", "\ud800x", "\u4e2d\u202e", "\\\\\n"])

@@ -72,20 +72,18 @@ def test_kafka_lines_are_those_of_the_scalar_renderer(small_pages: None, chunks:
     assert [(printable(line), bad) for line, bad in got] == [(printable(line), bad) for line, bad in expected]
 
 
-@pytest.mark.parametrize(("style", "properties"), STYLES)
-@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(chunks=st.lists(columns(), max_size=3))
-def test_a_record_has_the_same_line_alone(
-    small_pages: None, style: str, properties: dict[str, str], chunks: list[Values]
-) -> None:
-    formatter = load(style, properties)
-    got = [line for page in rendered(style, properties, chunks) for line in page.lines]
-    alone = []
-    for i, chunk in enumerate(chunks):
-        records = encoded(chunk, sum(map(len, chunks[:i])))
-        for row in range(len(chunk)):
-            alone += formatter.lines(records.slice(row, 1))
-    assert got == alone
+def test_a_record_has_the_same_line_alone(small_pages: None, chunks: list[Values]) -> None:
+    for style, properties in STYLES:
+        formatter = load(style, properties)
+        got = [line for page in rendered(style, properties, chunks) for line in page.lines]
+        alone = []
+        for i, chunk in enumerate(chunks):
+            records = encoded(chunk, sum(map(len, chunks[:i])))
+            for row in range(len(chunk)):
+                alone += formatter.lines(records.slice(row, 1))
+        assert got == alone, style
 
 
 def test_pages_are_bounded(small_pages: None) -> None:

@@ -59,7 +59,7 @@ def lanes_drawn(found: Opened) -> int:
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", "narrow"), ("dark", "wide")])
 def test_a_page_is_accessible(browser: "Browser", scheme: Any, size: str, tmp_path: Path) -> None:
-    rows = [partition_row("orders", number, segments=12) for number in range(50)]
+    rows = [partition_row("orders", number, segments=12) for number in range(8)]
     with opened(browser, written(tmp_path, rows), color_scheme=scheme, viewport=SIZES[size]) as found:
         page = found.page
         page.get_by_role("button", name="Segments of orders-0", exact=True).click()
@@ -83,12 +83,15 @@ def test_everything_can_be_done_with_the_keyboard(browser: "Browser", tmp_path: 
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id || location.hash") in {"main", "#main"}
         reached = set()
+        wanted = {"filter", "only", "sort", "size", "Segments of ledger-0", "Segments of orders-0"}
         for _ in range(80):
             page.keyboard.press("Tab")
             reached.add(
                 page.evaluate("(document.activeElement.id || document.activeElement.ariaLabel || '')")
             )
-        assert {"filter", "only", "sort", "size", "Segments of ledger-0", "Segments of orders-0"} <= reached
+            if wanted <= reached:
+                break
+        assert wanted <= reached
         page.locator('input[value="offset"]').focus()
         page.keyboard.press("ArrowRight")
         assert page.locator("#axis").inner_text().startswith("All lanes are from")
