@@ -172,6 +172,13 @@ def test_a_bucket_without_rules(s3_server: S3Server, answering: Callable[..., No
     assert examined(DoctorCheck.STORE_LIFECYCLE, remote=f"s3://{s3_server.bucket()}/tier").severity is OK
 
 
+def test_a_right_to_read_that_is_missing(s3_server: S3Server, answering: Callable[..., None]) -> None:
+    bucket = s3_server.bucket()
+    s3_call("put_object", bucket, Key="tier/object", Body=b"x")
+    answering(*denied("GetObject"))
+    assert examined(DoctorCheck.STORE_READ, remote=f"s3://{bucket}/tier").severity is PROBLEM
+
+
 def test_settings_that_may_not_be_seen_are_not_checked_and_exit_with_3(
     s3_server: S3Server, answering: Callable[..., None]
 ) -> None:
