@@ -14,7 +14,7 @@ from tierctl.wire.files import checkpoints
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.checkpoints import OffsetsForm
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import rows, tierctl, tierctl_process
 from tests.conftest import DATA
 
 GOLDEN = DATA / "vectors" / "kafka-3.6" / "_rlmm_committed_offsets"
@@ -24,48 +24,31 @@ Capture = Callable[[str], Path]
 
 
 def offsets(*args: object, code: int = 0) -> list[dict[str, Any]]:
-    ran = tierctl("offsets", *args, "--output", "json")
-    assert ran.code == code, ran.err
-    rows: list[dict[str, Any]] = json.loads(ran.out)
-    return rows
+    return rows("offsets", *args, code=code)
 
 
-def test_show_reads_kafkas_own_form() -> None:
-    rows = offsets("show", GOLDEN)
+def test_show_reads_kafkas_own_form_and_that_of_the_kip(tmp_path: Path) -> None:
+    found = offsets("show", GOLDEN)
     expected = [tuple(map(int, line.split())) for line in GOLDEN.read_text().splitlines()[2:]]
-    assert [(row["metadata_partition"], row["committed_offset"]) for row in rows] == expected
-    assert {row["form"] for row in rows} == {"checkpoint"}
-
-
-def test_a_typo_in_one_of_the_folders_is_refused(tmp_path: Path) -> None:
+    assert [(row["metadata_partition"], row["committed_offset"]) for row in found] == expected
+    assert {row["form"] for row in found} == {"checkpoint"}
     (tmp_path / NAME).write_text("3 17\n0 4\n")
+    assert offsets("show", "--log-dir", tmp_path) == [
+        {"metadata_partition": 3, "committed_offset": 17, "form": "kip"},
+        {"metadata_partition": 0, "committed_offset": 4, "form": "kip"},
+    ]
     ran = tierctl("offsets", "check", "--log-dir", tmp_path, "--log-dir", tmp_path / "typo")
     assert (ran.code, ran.out) == (10, "")
     assert f"{tmp_path}/typo: no such folder" in ran.err
 
 
-def test_show_reads_the_kips_form(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text("3 17\n0 4\n")
-    rows = offsets("show", "--log-dir", tmp_path)
-    assert rows == [
-        {"metadata_partition": 3, "committed_offset": 17, "form": "kip"},
-        {"metadata_partition": 0, "committed_offset": 4, "form": "kip"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "good"), [("1 5\n2 x\n3 7\n", {1: 5, 3: 7}), ("0\n2\n1 5\n", {1: 5}), ("what?\n", {})]
-)
-def test_show_prints_the_good_lines_of_a_damaged_file(
-    text: str, good: dict[int, int], tmp_path: Path
-) -> None:
-    (tmp_path / NAME).write_text(text)
+def test_show_prints_the_good_lines_of_a_damaged_file(tmp_path: Path) -> None:
+    """tests/wire/files/test_checkpoints.py has every kind of damage."""
+    (tmp_path / NAME).write_text("1 5\n2 x\n3 7\n")
     ran = tierctl("offsets", "show", tmp_path / NAME, "--output", "jsonl")
-    rows = map(json.loads, ran.out.splitlines())
-    assert (ran.code, {row["metadata_partition"]: row["committed_offset"] for row in rows}) == (7, good)
-    assert "\nhint: tierctl offsets repair keeps the good lines" in ran.err
-    assert "line " in ran.err
-    assert " at byte " in ran.err
+    assert {row["metadata_partition"]: row["committed_offset"] for row in ran.rows} == {1: 5, 3: 7}
+    assert (ran.code, "\nhint: tierctl offsets repair keeps the good lines" in ran.err) == (7, True)
+    assert f"line 2 at byte 4 of {tmp_path / NAME}: " in ran.err
 
 
 @pytest.fixture
@@ -99,8 +82,8 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
     before = committed(caches)
     (caches / NAME).write_bytes(checkpoints.write_committed_offsets(before | {3: 9999, 17: 3}))
     next(caches.glob("shortlived-1-*.rlmcache")).unlink()
-    rows = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
-    found = {(row["metadata_partition"], row["problem"], row["limit"]) for row in rows}
+    unsafe = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
+    found = {(row["metadata_partition"], row["problem"], row["limit"]) for row in unsafe}
     assert found == {
         (3, "beyond the log's end", 63),
         (17, "unknown partition", None),
@@ -112,8 +95,8 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
         ("drop", 4, None),
         ("drop", 17, None),
     }
-    for unsafe in ("3=64", "4=0"):
-        ran = tierctl("offsets", "repair", "--log-dir", caches, "--metadata", after, "--set", unsafe)
+    for target in ("3=64", "4=0"):
+        ran = tierctl("offsets", "repair", "--log-dir", caches, "--metadata", after, "--set", target)
         assert (ran.code, ran.out, "highest safe offset" in ran.err) == (4, "", True)
     assert committed(caches) == before | {3: 9999, 17: 3}
     assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == plan
@@ -146,18 +129,20 @@ def test_nothing_to_compare_with(after: Path, caches: Path, tmp_path: Path) -> N
             assert (ran.code, ran.out) == (2, "")
             assert "nothing to compare the offsets with" in ran.err
             assert "--metadata" in ran.err
-    folder = tmp_path / "orders-0"
-    folder.mkdir()
-    (folder / "remote_log_snapshot").write_bytes(snapshot.write_snapshot(99, 10, []))
+    write_snapshots(tmp_path, snapshot.write_snapshot(99, 10, []))
     assert tierctl("offsets", "check", "--log-dir", tmp_path).code == 2
     assert tierctl("offsets", "check", "--log-dir", caches, "--metadata", after).code == 0
 
 
+def write_snapshots(folder: Path, *contents: bytes) -> None:
+    """Write the snapshots of Kafka 3 of partitions of a topic."""
+    for number, content in enumerate(contents):
+        (folder / f"orders-{number}").mkdir()
+        (folder / f"orders-{number}" / "remote_log_snapshot").write_bytes(content)
+
+
 def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
-    for name, offset in (("orders-0", 40), ("orders-1", 30)):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "remote_log_snapshot").write_bytes(snapshot.write_snapshot(2, offset, []))
+    write_snapshots(tmp_path, *(snapshot.write_snapshot(2, offset, []) for offset in (40, 30)))
     (tmp_path / NAME).write_text("0\n1\n2 35\n")
     (row,) = offsets("check", "--log-dir", tmp_path, code=7)
     assert (row["problem"], row["limit"]) == ("ahead of a cache", 30)
@@ -165,24 +150,14 @@ def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
     assert (tmp_path / NAME).read_text() == "0\n1\n2 30\n"
 
 
-@pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_cache_with_a_damaged_entry_holds_no_event_for_sure(after: Path, caches: Path, cut: int) -> None:
+def test_a_cache_with_a_damaged_entry_holds_no_event_for_sure(after: Path, caches: Path) -> None:
     """Its header states the offset before which it had all events, but some of them are lost."""
     flat = max(caches.glob("orders-*.rlmcache"), key=lambda path: path.stat().st_size)
-    flat.write_bytes(flat.read_bytes()[:-cut])
+    flat.write_bytes(flat.read_bytes()[:-5])
     (row,) = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
     assert row["problem"] == "ahead of the caches"
     offsets("repair", "--log-dir", caches, "--metadata", after, "--apply")
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
-
-
-def test_a_damaged_snapshot_of_kafka_3_holds_no_event_for_sure(tmp_path: Path) -> None:
-    (tmp_path / "orders-0").mkdir()
-    whole = SNAPSHOT.read_bytes()
-    (tmp_path / "orders-0" / "remote_log_snapshot").write_bytes(whole[:-1])
-    (tmp_path / NAME).write_text("0\n1\n3 4567\n")
-    (row,) = offsets("check", "--log-dir", tmp_path, code=7)
-    assert (row["problem"], row["limit"], "is damaged" in row["detail"]) == ("ahead of a cache", None, True)
 
 
 def test_a_cache_without_a_header_holds_no_event(after: Path, caches: Path) -> None:
@@ -193,10 +168,15 @@ def test_a_cache_without_a_header_holds_no_event(after: Path, caches: Path) -> N
     assert found == {None}
 
 
+def test_a_damaged_snapshot_of_kafka_3_holds_no_event_for_sure(tmp_path: Path) -> None:
+    write_snapshots(tmp_path, SNAPSHOT.read_bytes()[:-1])
+    (tmp_path / NAME).write_text("0\n1\n3 4567\n")
+    (row,) = offsets("check", "--log-dir", tmp_path, code=7)
+    assert (row["problem"], row["limit"], "is damaged" in row["detail"]) == ("ahead of a cache", None, True)
+
+
 def test_an_unreadable_snapshot_is_no_success(tmp_path: Path) -> None:
-    for name, data in (("orders-0", SNAPSHOT.read_bytes()), ("orders-1", b"\0\0\0")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "remote_log_snapshot").write_bytes(data)
+    write_snapshots(tmp_path, SNAPSHOT.read_bytes(), b"\0\0\0")
     (tmp_path / NAME).write_text("0\n2\n3 4567\n4 9\n")
     assert offsets("check", "--log-dir", tmp_path, code=7) == []
 
@@ -218,8 +198,7 @@ def test_a_damaged_file_starts_over(tmp_path: Path) -> None:
     file = tmp_path / NAME
     file.write_text("garbage\n")
     (step,) = offsets("repair", file, "--apply")
-    assert step["action"] == "start_over"
-    assert committed(tmp_path) == {}
+    assert (step["action"], committed(tmp_path)) == ("start_over", {})
     assert (tmp_path / f"{NAME}.bak").read_text() == "garbage\n"
 
 
@@ -242,8 +221,6 @@ def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
     with lock.open("r+b") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)
         # POSIX locks belong to a process, so another process must query them.
-        from tests.cli.shell import tierctl_process
-
         ran = tierctl_process("offsets", "repair", tmp_path / NAME, "--set", "1=2", "--apply")
     assert ran.code == 4
     assert "broker is running" in ran.err
