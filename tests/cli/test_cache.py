@@ -324,15 +324,26 @@ def test_show_prints_remote_indexes(remote_index: list[Path]) -> None:
     assert [row["start_offset"] for row in both if row["type"] != "Header"] == [7, 100, 256, 4000, 9000]
 
 
-def test_damaged_remote_indexes_have_a_position(remote_index: list[Path]) -> None:
+@pytest.mark.parametrize(
+    ("data", "position", "intact"),
+    [
+        (struct.pack(">iii", 0, 93, 93), 8, [7, 100]),
+        (struct.pack(">iii", 0, -93, 249) + b"\1", 4, [7]),
+        (struct.pack(">ii", 1, 93), 0, []),
+    ],
+    ids=["one", "the first of two", "at the beginning"],
+)
+def test_damaged_remote_indexes_have_a_position(
+    data: bytes, position: int, intact: list[int], remote_index: list[Path]
+) -> None:
     """tests/wire/files/test_cache_files.py has every kind of damage."""
     file = remote_index[0]
-    file.write_bytes(struct.pack(">iii", 0, 93, 93))
+    file.write_bytes(data)
     (finding,) = cache("verify", file, code=7)
-    assert (finding["status"], finding["position"]) == ("corrupt", 8)
-    *intact, damaged = cache("show", file, code=7)
-    assert (damaged["position"], damaged["type"]) == (8, None)
-    assert [row.get("start_offset") for row in intact] == [None, 7, 100]
+    assert (finding["status"], finding["position"]) == ("corrupt", position)
+    *shown, damaged = cache("show", file, code=7)
+    assert (damaged["position"], damaged["type"]) == (position, None)
+    assert [row["start_offset"] for row in shown if row["type"] == "RemoteIndexEntry"] == intact
 
 
 def test_a_remote_index_that_overlaps_the_next_file_is_found(remote_index: list[Path]) -> None:

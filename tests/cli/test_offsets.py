@@ -42,13 +42,19 @@ def test_show_reads_kafkas_own_form_and_that_of_the_kip(tmp_path: Path) -> None:
     assert f"{tmp_path}/typo: no such folder" in ran.err
 
 
-def test_show_prints_the_good_lines_of_a_damaged_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "good", "place"),
+    [("1 5\n2 x\n3 7\n", {1: 5, 3: 7}, "line 2 at byte 4"), ("what?\n", {}, "line 1 at byte 0")],
+)
+def test_show_prints_the_good_lines_of_a_damaged_file(
+    text: str, good: dict[int, int], place: str, tmp_path: Path
+) -> None:
     """tests/wire/files/test_checkpoints.py has every kind of damage."""
-    (tmp_path / NAME).write_text("1 5\n2 x\n3 7\n")
+    (tmp_path / NAME).write_text(text)
     ran = tierctl("offsets", "show", tmp_path / NAME, "--output", "jsonl")
-    assert {row["metadata_partition"]: row["committed_offset"] for row in ran.rows} == {1: 5, 3: 7}
+    assert {row["metadata_partition"]: row["committed_offset"] for row in ran.rows} == good
     assert (ran.code, "\nhint: tierctl offsets repair keeps the good lines" in ran.err) == (7, True)
-    assert f"line 2 at byte 4 of {tmp_path / NAME}: " in ran.err
+    assert f"{place} of {tmp_path / NAME}: " in ran.err
 
 
 @pytest.fixture

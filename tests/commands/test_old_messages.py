@@ -173,7 +173,7 @@ def test_records_of_a_key_are_emptied(log_dir: Path, tier: tuple[object, ...], k
 
 @pytest.mark.parametrize(
     ("start", "at", "lost"),
-    [(0, 40, (0, 0)), (13, 500, (18, 21)), (26, 200, (27, 29))],
+    [(0, 40, (0, 0)), (0, 300, (2, 4)), (13, 130, (14, 14)), (13, 500, (18, 21)), (26, 200, (27, 29))],
 )
 def test_a_flipped_bit_costs_one_entry(
     tmp_path: Path, tier: tuple[object, ...], start: int, at: int, lost: tuple[int, int]

@@ -70,14 +70,19 @@ def sweep(root: Path, stage: str, *sources: str, **more: Any) -> tuple[set[str],
 
 
 @pytest.mark.parametrize(
-    ("stage", "more"),
-    [("cut", {"truncated_metadata": TruncatedMetadata.ACCEPT}), ("after", {})],
+    ("stage", "sources", "more"),
+    [
+        ("cut", ("log_dir", "remote"), {"truncated_metadata": TruncatedMetadata.ACCEPT}),
+        ("after", ("log_dir",), {}),
+    ],
     ids=["accept", "log starts"],
 )
-def test_sweep_deletes_what_the_broker_deleted(root: Path, stage: str, more: dict[str, Any]) -> None:
+def test_sweep_deletes_what_the_broker_deleted(
+    root: Path, stage: str, sources: tuple[str, ...], more: dict[str, Any]
+) -> None:
     """The broker raised each log start to the first known segment, or to the local log if there is none."""
     expected = {line.split()[3] for line in (root / "next-deleted.txt").read_text().splitlines()}
-    found, exit_code, progress = sweep(root, stage, "log_dir", **more)
+    found, exit_code, progress = sweep(root, stage, *sources, **more)
     assert (found, exit_code, progress.problems) == (expected, ExitCode.OK, [])
 
 
@@ -229,6 +234,16 @@ def test_without_any_event_the_logs_name_the_partitions(root: Path, gone: Path) 
     _, exit_code, progress = listed({"metadata": str(gone)}, log_dir=[root / "before"])
     assert exit_code == ExitCode.CORRUPT
     assert named(progress) == {"expiring-0", "orders-0", "orders-1", "quiet-0", "whole-0"}
+
+
+def test_a_state_directory_knows_a_topic_that_lost_every_event(
+    root: Path, gone: Path, tmp_path: Path
+) -> None:
+    state_dir = tmp_path / "state"
+    whole, *_ = listed(request_at(root, "before"), state_dir=state_dir)
+    for _ in range(2):
+        found, exit_code, progress = listed({"metadata": str(gone)}, state_dir=state_dir)
+        assert (found, exit_code, progress.problems) == (whole, ExitCode.OK, [])
 
 
 def test_records_of_a_complete_partition_are_served(root: Path) -> None:

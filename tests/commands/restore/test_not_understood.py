@@ -177,6 +177,7 @@ SERVED = ["rebuild", "restore log", "restore into", "verify --plan-out", "fetch 
     ("layout", "command"),
     [
         ("kafka", "rebuild"),
+        ("kafka", "restore into"),
         ("kafka", "fetch --rebuild"),
         ("aiven", "restore log"),
         ("aiven", "verify --plan-out"),

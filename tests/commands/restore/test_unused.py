@@ -140,10 +140,10 @@ SERVING: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a damaged index": (".timeindex", _flipped),
     "no index": (".index", Path.unlink),
 }
-DUPLICATES = [(case, "") for case in SERVING] + [("sound", ".snapshot"), ("a damaged batch", ".snapshot")]
 
 
-@pytest.mark.parametrize(("case", "lacks"), DUPLICATES)
+@pytest.mark.parametrize("lacks", ["", ".snapshot"], ids=["whole", "no snapshot"])
+@pytest.mark.parametrize("case", SERVING)
 @pytest.mark.parametrize("command", PLANNING)
 def test_a_duplicate_is_given_up_only_beside_a_sound_segment(
     writable: Callable[[str], Path], command: str, case: str, lacks: str

@@ -14,7 +14,6 @@ from tests.commands.restore.test_materialise import TIERS, log_dir, new_id, reco
 from tests.support.amounts import rest_in_matrix
 from tests.support.captures import private_keys
 from tests.support.signing import is_signed, signing_key
-from tests.wire.batches.same import scan
 
 __all__ = ["log_dir"]
 
@@ -66,7 +65,13 @@ def listed(log_dir: Path) -> list[dict[str, Any]]:
 
 
 def batches(data: bytes) -> list[bytes]:
-    return [data[head.position : head.position + head.size_bytes] for head in scan(data)]
+    """Return the batches of a segment, split by their length fields."""
+    found = []
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
 
 
 def emptied(each: tuple[object, ...], keys: set[object]) -> tuple[object, ...]:
