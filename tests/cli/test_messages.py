@@ -42,26 +42,18 @@ def tier(capture: Capture) -> list[str]:
             r"segments: 36 segments of 5 topics, 32\.6 MiB; 1 of 36 rows printed \(--limit\) \(",
         ),
         (
-            "verify",
-            r"verify: 36 segments of 5 topics, 18[0-9] objects: no problems .*; next: .*--deep",
-        ),
-        (
             "sweep --log-start-offset orders-0=1800 --limit 2",
             r"sweep: a plan, .*: 3 steps .*; 2 of 3 rows printed \(--limit\); [0-9]+ partitions skipped",
-        ),
-        (
-            "sweep --log-start-offset orders-0=1800 --plan-out {tmp}/plan.json",
-            r"sweep: a plan, .*; next: tierctl apply {tmp}/plan.json",
         ),
         ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems in metadata \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments .*; no problems in metadata, objects \("),
     ],
 )
-def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str], tmp_path: Path) -> None:
-    command, *args = line.format(tmp=tmp_path).split()
+def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str]) -> None:
+    command, *args = line.split()
     ran = tierctl(command, *tier, *args)
-    assert re.match(summary.replace("{tmp}", str(tmp_path)), ran.summary), (ran.summary, ran.err)
+    assert re.match(summary, ran.summary), (ran.summary, ran.err)
 
 
 @pytest.mark.parametrize(
@@ -110,45 +102,34 @@ def messages(ran: Ran) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("args", "env", "code", "kind"),
+    ("line", "env", "code", "kind"),
     [
-        (["segments", "--metadata", "nowhere", "-o", "json"], {}, 10, "NotFoundError"),
-        (["segments", "--metadata", "nowhere", "-ojson"], {}, 10, "NotFoundError"),
-        (["segments", "--metadata", "nowhere", "-qo", "json"], {}, 10, "NotFoundError"),
-        (
-            ["segments", "--metadata", "nowhere", "--sizes", "-o", "json", "--sort", "-objects"],
-            {},
-            10,
-            "NotFoundError",
-        ),
-        (["segments", "--metadata", "nowhere"], {"TIERCTL_OUTPUT": "json"}, 10, "NotFoundError"),
-        (["segments", "--output=json"], {}, 2, "UsageError"),
-        (["segmnets", "--output", "json"], {}, 2, "UsageError"),
+        ("segments --metadata nowhere -ojson", {}, 10, "NotFoundError"),
+        ("segments --metadata nowhere -qo json", {}, 10, "NotFoundError"),
+        ("segments --metadata nowhere --sizes -o json --sort -objects", {}, 10, "NotFoundError"),
+        ("segments --metadata nowhere", {"TIERCTL_OUTPUT": "json"}, 10, "NotFoundError"),
+        ("segments --output=json", {}, 2, "UsageError"),
+        ("segmnets --output json", {}, 2, "UsageError"),
     ],
 )
 def test_errors_are_json_where_the_output_is(
-    args: list[str], env: dict[str, str], code: int, kind: str, tmp_path: Path
+    line: str, env: dict[str, str], code: int, kind: str, tmp_path: Path
 ) -> None:
-    ran = tierctl(*args, env=environment(**env), cwd=tmp_path)
+    ran = tierctl(*line.split(), env=environment(**env), cwd=tmp_path)
     (message,) = messages(ran)
     jsonschema.validate(message, ERROR)
     assert (ran.code, message["error"]["code"], message["error"]["kind"]) == (code, code, kind)
 
 
 def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
-    ran = tierctl("sweep", *tier, "-o", "json", "--log-start-offset", "orders-0=1800", "-v")
+    line = ["sweep", *tier, "-o", "json", "--log-start-offset", "orders-0=1800", "-v"]
+    ran = tierctl(*line)
     *others, last = messages(ran)
     for message in (*others, last):
         jsonschema.validate(message, MESSAGE)
     assert {key for message in others for key in message} == {"detail", "message"}
     assert last["summary"]["command"] == "sweep"
-    words = [
-        "tierctl",
-        "sweep",
-        *tier,
-        *["-o", "json", "--log-start-offset", "orders-0=1800", "-v", "--apply"],
-    ]
-    assert shlex.split(last["summary"]["next"]) == words
+    assert shlex.split(last["summary"]["next"]) == ["tierctl", *line, "--apply"]
 
 
 def test_a_next_command_has_the_override_or_is_left_out(capture: Capture, tmp_path: Path) -> None:
@@ -178,7 +159,6 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     [
         ("sweep --apply", "change.run", "while the plan was carried out: the next run finishes or withdraws"),
         ("sweep --apply", "histories.Histories.examine", "nothing was changed"),
-        ("sweep", "histories.Histories.examine", "nothing was changed"),
     ],
 )
 def test_an_interrupted_run_says_what_was_changed(
@@ -216,20 +196,6 @@ def test_a_topic_without_retention_has_one_note(
     assert any("no settings are known" in line for line in notes) is skipped
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("sweep --threads x", "'--threads': expected a whole number, found 'x'"),
-        ("sweep --max-fraction x", "'--max-fraction': expected a number, found 'x'"),
-        ("sweep --max-fraction 3", "'--max-fraction': expected a value less than or equal to 1, found '3'"),
-    ],
-)
-def test_a_wrong_number(line: str, expected: str) -> None:
-    ran = tierctl(*line.split())
-    assert (ran.code, ran.out) == (2, "")
-    assert f"error: Invalid value for {expected}\n" in ran.err
-
-
 def repeat_an_entry(path: Path) -> None:
     """Append the first entry of a flat file again: it can be compacted then."""
     data = path.read_bytes()
@@ -249,19 +215,11 @@ def following(ran: Ran) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"verify {WHERE} {LOGS}", f"verify --deep {WHERE} {LOGS}"),
         (
             f"status {WHERE} --log-dir {{root}}/after --now 2026-11-22",
             f"verify {WHERE} --log-dir {{root}}/after --now 2026-11-22T00:00:00Z",
         ),
-        (
-            f"report --output json {WHERE} --log-dir {{root}}/after",
-            f"verify {WHERE} --log-dir {{root}}/after",
-        ),
-        (
-            f"verify {WHERE} --log-dir {{root}}/after --layout kafka",
-            None,
-        ),
+        (f"verify {WHERE} --log-dir {{root}}/after --layout kafka", None),
         (
             f"sweep {WHERE} --log-start-offset orders-0=1800 --topic orders --plan-out '{{tmp}}/a plan'",
             f"apply '{{tmp}}/a plan' {WHERE}",
