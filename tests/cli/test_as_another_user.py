@@ -5,7 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -79,12 +79,6 @@ def test_settings(user: int, mode: int, why: str | None, folder: Path) -> None:
         assert "--metadata is missing" in ran.err
 
 
-@pytest.fixture
-def where(capture: Callable[[str], Path]) -> tuple[object, ...]:
-    root = capture("tiered-cluster")
-    return "--metadata", root / "before", "--remote", root / "before-remote"
-
-
 def test_a_log_through_a_link(folder: Path) -> None:
     target, link = folder / "bashrc", folder / "log"
     target.write_text("before\n")
@@ -97,15 +91,15 @@ def test_a_log_through_a_link(folder: Path) -> None:
     assert target.read_text() == "before\n"
 
 
-def test_a_page_through_a_link_of_another_user(where: tuple[object, ...], folder: Path) -> None:
+def test_a_page_through_a_link_of_another_user(tier: list[str], folder: Path) -> None:
     """A link of this user or root is followed: a web server's folder may have one."""
     own, planted = folder / "own.html", folder / "planted.html"
     for link, user in ((own, OPERATOR), (planted, OTHER)):
         link.symlink_to(folder / f"page-of-{user}")
         os.chown(link, user, user, follow_symlinks=False)
-    assert operator("report", *where, "--html", own).code == 0
+    assert operator("report", *tier, "--html", own).code == 0
     assert (folder / f"page-of-{OPERATOR}").stat().st_uid == OPERATOR
-    ran = operator("report", *where, "--html", planted)
+    ran = operator("report", *tier, "--html", planted)
     assert (ran.code, ran.out) == (2, "")
     assert f"--html {planted} is a link of another user" in ran.err
     assert not (folder / f"page-of-{OTHER}").exists()
@@ -119,13 +113,13 @@ def test_a_page_through_a_link_of_another_user(where: tuple[object, ...], folder
     ],
 )
 def test_the_folder_of_the_files_for_spark_submit(
-    user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path
+    user: int, mode: int, why: str | None, tier: list[str], folder: Path
 ) -> None:
     kept = folder / "kept"
     kept.mkdir()
     owned(kept, user, mode)
     words = ("submit", "--submit-dir", kept, "--master", "spark://127.0.0.1:1", "--no-check", "--")
-    command = (*words, "segments", *where, "--engine", "spark")
+    command = (*words, "segments", *tier, "--engine", "spark")
     ran = operator(*command)
     if why is not None:
         assert (ran.code, f"--submit-dir: {kept} {why}" in ran.err) == (2, True), ran.err

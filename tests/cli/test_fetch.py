@@ -256,15 +256,9 @@ WIDTH = 80
         ("fetch --topic clicks --limit 3 --output jsonl", None),
     ],
 )
-def test_the_default_at_a_terminal(
-    command: str, headings: list[str] | None, capture: Callable[[str], Path]
-) -> None:
-    root = capture("tiered-cluster")
-    where = ["--metadata", str(root / "before")]
-    if command.startswith("fetch"):
-        where += ["--remote", str(root / "before-remote")]
+def test_the_default_at_a_terminal(command: str, headings: list[str] | None, tier: list[str]) -> None:
     name, *options = command.split()
-    ran = at_terminal(name, *where, *options)
+    ran = at_terminal(name, *(tier if name == "fetch" else tier[:2]), *options)
     lines = ran.lines
     assert ran.code == 0, ran.raw_err
     if headings is None:
@@ -284,10 +278,8 @@ def test_the_default_at_a_terminal(
         ("--topic orders --partition 0 --sort -offset", 600),
     ],
 )
-def test_a_terminal_shows_20_records(options: str, count: int, capture: Callable[[str], Path]) -> None:
-    root = capture("tiered-cluster")
-    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
-    ran = at_terminal("fetch", *where, *options.split(), "--no-header")
+def test_a_terminal_shows_20_records(options: str, count: int, tier: list[str]) -> None:
+    ran = at_terminal("fetch", *tier, *options.split(), "--no-header")
     assert len(ran.lines) >= count
     assert ("a terminal shows 20 records, --limit N more" in ran.raw_err) is (count == 20)
     assert (len(ran.lines) == count) is (count < 600)
@@ -300,16 +292,12 @@ def test_a_terminal_shows_20_records(options: str, count: int, capture: Callable
         ("--raw-segment AAAAAAAAAAAAAAAAAAAAEA", ("--out", "pipe")),
     ],
 )
-def test_a_terminal_gets_no_raw_bytes(
-    options: str, hints: tuple[str, ...], capture: Callable[[str], Path]
-) -> None:
-    root = capture("tiered-cluster")
-    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
-    ran = at_terminal("fetch", *where, *options.split())
+def test_a_terminal_gets_no_raw_bytes(options: str, hints: tuple[str, ...], tier: list[str]) -> None:
+    ran = at_terminal("fetch", *tier, *options.split())
     assert (ran.code, ran.out) == (2, "")
     assert [hint in ran.raw_err for hint in hints] == [True] * len(hints)
     if "--index" in options:
-        assert len(at_terminal("fetch", *where, *options.split(), "--output", "table").lines) > 1
+        assert len(at_terminal("fetch", *tier, *options.split(), "--output", "table").lines) > 1
 
 
 @pytest.mark.parametrize(("options", "shown"), [([], 6), (["--all"], 9)])

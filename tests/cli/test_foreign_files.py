@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,11 +159,12 @@ def test_the_manual_lists_these_options() -> None:
 
 
 def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> None:
-    """20,000 lines took minutes when the time grew with the square of the lines."""
+    """The time once grew with the square of the lines: 20,000 took minutes."""
     file = tmp_path / "tierctl.toml"
-    file.write_text("[profiles.default]\n" + "".join(f"x{i} = [\n  1,\n]\n" for i in range(7000)))
+    file.write_text("[profiles.default]\n" + "".join(f"x{i} = [\n  1,\n]\n" for i in range(2000)))
+    began_s = time.process_time()
     ran = tierctl("doctor", "--config-file", file, "--limit", "1")
-    assert ran.code == 3
+    assert (ran.code, time.process_time() - began_s < 5) == (3, True)
 
 
 KEY = "a" + 20_000 * ".a"
@@ -199,44 +201,37 @@ PLAN_CHANGES = [
 
 
 @pytest.fixture
-def place(capture: Callable[[str], Path]) -> list[str]:
-    """Return options with a captured tier, which no run of this module changes."""
-    root = capture("tiered-cluster")
-    return ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
-
-
-@pytest.fixture
-def plan(place: list[str], folder: Path) -> Path:
+def plan(tier: list[str], folder: Path) -> Path:
     (folder / "tierctl.toml").unlink()
     file = folder / "plan.json"
     asked = ("--log-start-offset", "orders-0=50", "--off-lineage")
-    ran = tierctl("sweep", *place, *_logs(place), *asked, "--plan-out", file)
+    ran = tierctl("sweep", *tier, *_logs(tier), *asked, "--plan-out", file)
     assert ran.code == 0, ran.err
     return file
 
 
-def _logs(place: list[str]) -> list[str]:
-    return ["--log-dir", place[1]]
+def _logs(tier: list[str]) -> list[str]:
+    return ["--log-dir", tier[1]]
 
 
 @as_root
 @pytest.mark.parametrize("case", PLAN_CHANGES)
-def test_a_plan_that_others_can_change_is_not_applied(case: Change, plan: Path, place: list[str]) -> None:
+def test_a_plan_that_others_can_change_is_not_applied(case: Change, plan: Path, tier: list[str]) -> None:
     *change, why = case
     changed(plan, *change)
-    ran = tierctl("apply", plan, *place, *_logs(place))
+    ran = tierctl("apply", plan, *tier, *_logs(tier))
     require_read_unless(ran, plan, why)
 
 
-def test_a_plan_has_a_digest_that_apply_compares(plan: Path, place: list[str]) -> None:
+def test_a_plan_has_a_digest_that_apply_compares(plan: Path, tier: list[str]) -> None:
     digest = json.loads(plan.read_text())["digest"]
-    again = tierctl("sweep", *place, *_logs(place), "--plan-out", plan.with_name("other.json"))
+    again = tierctl("sweep", *tier, *_logs(tier), "--plan-out", plan.with_name("other.json"))
     other = json.loads(plan.with_name("other.json").read_text())["digest"]
     assert f"note: the digest of {plan.with_name('other.json')}, for apply --digest: {other}" in again.err
-    good = tierctl("apply", plan, *place, *_logs(place), "--digest", digest.upper())
+    good = tierctl("apply", plan, *tier, *_logs(tier), "--digest", digest.upper())
     assert good.code == 0, good.err
     assert "the plan was made by sweep with log-start-offset=orders-0=50; off-lineage=True" in good.err
-    bad = tierctl("apply", plan, *place, *_logs(place), "--digest", other)
+    bad = tierctl("apply", plan, *tier, *_logs(tier), "--digest", other)
     assert (bad.code, bad.out) == (4, "")
     assert other in bad.err
     assert digest in bad.err
@@ -244,19 +239,19 @@ def test_a_plan_has_a_digest_that_apply_compares(plan: Path, place: list[str]) -
 
 @as_root
 def test_a_file_that_somebody_made_in_advance_gets_owner_and_mode_of_the_run(
-    place: list[str], folder: Path
+    tier: list[str], folder: Path
 ) -> None:
     """Each file that a run writes, made in advance by another user who may write it."""
-    where = (*place, *_logs(place))
+    where = (*tier, *_logs(tier))
     mask = os.umask(0o027)
     os.umask(mask)
     allowed = 0o666 & ~mask
     cases = {
         "plan": (("sweep", *where, "--plan-out"), 0o600),
         "page": (("report", *where, "--html"), allowed),
-        "metrics": (("segments", "--metadata", place[1], "--metrics-file"), allowed),
+        "metrics": (("segments", "--metadata", tier[1], "--metrics-file"), allowed),
         "segment": (
-            ("fetch", *place, "--topic", "orders", "--partition", "0", "--offset", "0", "--index"),
+            ("fetch", *tier, "--topic", "orders", "--partition", "0", "--offset", "0", "--index"),
             0o644,
         ),
     }
@@ -283,14 +278,14 @@ def test_a_file_that_somebody_made_in_advance_gets_owner_and_mode_of_the_run(
     ],
 )
 def test_a_state_directory_that_others_can_write_is_refused(
-    case: tuple[int, tuple[int, int], str | None], place: list[str], tmp_path: Path
+    case: tuple[int, tuple[int, int], str | None], tier: list[str], tmp_path: Path
 ) -> None:
     mode, owner, why = case
     state = tmp_path / "state"
     state.mkdir()
     state.chmod(mode)
     os.chown(state, *owner)
-    ran = tierctl("sweep", *place, *_logs(place), "--state-dir", state)
+    ran = tierctl("sweep", *tier, *_logs(tier), "--state-dir", state)
     if why is None:
         assert ran.code in {0, 3}, ran.err
     else:

@@ -154,15 +154,13 @@ def test_streams_that_are_closed_from_the_start(closed: str, code: int, metadata
     ("command", "output"), [("segments", "table"), ("verify", "json"), ("segments --sizes", "csv")]
 )
 def test_every_format_ends_in_silence_where_nobody_reads(
-    command: str, output: str, capture: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    command: str, output: str, tier: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = capture("tiered-cluster")
-    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", buffering=1 << 20, encoding="utf-8", closefd=False) as closed:
         monkeypatch.setattr(sys, "stdout", closed)
-        code = run([*command.split(), *where, "-o", output])
+        code = run([*command.split(), *tier, "-o", output])
         monkeypatch.undo()
         os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
     os.close(writing)

@@ -28,12 +28,6 @@ ERROR, MESSAGE = (json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for 
 TOPICS = ("clicks", "metrics", "orders", "payments", "shortlived")
 
 
-@pytest.fixture
-def tier(capture: Capture) -> list[str]:
-    root = capture("tiered-cluster")
-    return ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
-
-
 @pytest.mark.parametrize(
     ("line", "summary"),
     [

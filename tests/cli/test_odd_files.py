@@ -107,14 +107,13 @@ def test_a_pipe_in_the_state_directory_blocks_no_command(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_a_plan_that_is_no_file_is_refused(kind: str, capture: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_plan_that_is_no_file_is_refused(kind: str, tier: list[str], tmp_path: Path) -> None:
     plan = tmp_path / "plan"
     if kind == "pipe":
         os.mkfifo(plan)
     else:
         plan = Path("/dev/zero")
-    root = capture("tiered-cluster")
-    ran = run(["apply", plan, "--metadata", root / "before", "--remote", root / "before-remote"])
+    ran = run(["apply", plan, *tier])
     assert ran.code in {2, 4}, ran.err
 
 

@@ -178,10 +178,9 @@ def test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal(
         assert widest(applied["outcomes"], "outcomes", 80, monkeypatch) <= 80
 
 
-def test_the_state_of_a_follower(state: dict[str, Path]) -> None:
-    root = state["root"]
-    args = ("fetch", "--metadata", root / "before", "--remote", root / "before-remote")
-    ran = tierctl(*args, "--topic", "payments", "--partition", 0, "--auxiliary-state", 1000, "-o", "json")
+def test_the_state_of_a_follower(tier: list[str]) -> None:
+    words = ("--topic", "payments", "--partition", 0, "--auxiliary-state", 1000, "-o", "json")
+    ran = tierctl("fetch", *tier, *words)
     check(json.loads(ran.out), "follower-state")
 
 

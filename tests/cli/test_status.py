@@ -279,14 +279,12 @@ def test_an_enabled_topic_without_segments_is_listed(lagging: tuple[object, ...]
     assert rows("status", *lagging[:4], *lagging[-2:], "--topic", "nocopy") == []
 
 
-def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = capture("tiered-cluster")
-
+def test_a_tier_that_this_user_may_not_open(tier: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/tier")
 
     monkeypatch.setattr("tierctl.storage.open_tier._named_or_detected", denied)
-    ran = tierctl("verify", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+    ran = tierctl("verify", *tier)
     assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (2, True, True)
 
 

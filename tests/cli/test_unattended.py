@@ -17,16 +17,15 @@ Capture = Callable[[str], Path]
 
 
 @pytest.fixture
-def sweep(capture: Capture) -> tuple[str, ...]:
-    root = capture("tiered-cluster")
-    return ("sweep", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+def sweep(tier: list[str]) -> list[str]:
+    return ["sweep", *tier]
 
 
 def entries(file: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_a_log_file_has_every_message_whatever_is_printed(sweep: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_log_file_has_every_message_whatever_is_printed(sweep: list[str], tmp_path: Path) -> None:
     file = tmp_path / "tierctl.log"
     quiet = tierctl(*sweep, "--quiet", "--log-file", file, "--log-format", "json")
     assert (quiet.code, quiet.err) == (0, "")
@@ -39,7 +38,7 @@ def test_a_log_file_has_every_message_whatever_is_printed(sweep: tuple[str, ...]
     assert found[-1]["exit_code"] == 0
 
 
-def test_a_log_of_text_goes_on_where_it_ended(sweep: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_log_of_text_goes_on_where_it_ended(sweep: list[str], tmp_path: Path) -> None:
     file = tmp_path / "tierctl.log"
     failed = tierctl("--log-file", file, *sweep, "--topic", "absent", "-o", "json")
     assert failed.code == 10
@@ -62,7 +61,7 @@ def test_after_a_rename_the_next_message_is_in_a_new_file(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text().count("\n") == 1
 
 
-def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_full_disk_loses_the_log_and_not_the_run(sweep: list[str], tmp_path: Path) -> None:
     file, size_bytes = tmp_path / "log", 1 << 24
     file.touch()
     os.truncate(file, size_bytes)
@@ -88,16 +87,14 @@ def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...], tmp_p
     ],
 )
 def test_wrong_options_end_the_run_before_it_begins(
-    options: tuple[str, ...], message: str, sweep: tuple[str, ...]
+    options: tuple[str, ...], message: str, sweep: list[str]
 ) -> None:
     ran = tierctl(*sweep, *options)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
 
 
-def test_what_is_typed_wins_over_the_environment_wherever_it_stands(
-    sweep: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_is_typed_wins_over_the_environment_wherever_it_stands(sweep: list[str], tmp_path: Path) -> None:
     env = environment(TIERCTL_LOG_FILE=str(tmp_path / "env"))
     assert tierctl("--log-file", tmp_path / "before", *sweep, env=env).code == 0
     assert tierctl(*sweep, "--log-file", tmp_path / "after", env=env).code == 0
