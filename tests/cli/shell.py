@@ -80,16 +80,6 @@ def environment(**extra: str) -> dict[str, str]:
     return own | s3 | extra
 
 
-def require_read_unless(ran: Ran, plan: Path, why: str | None) -> None:
-    """Check that a run refused to read a plan, and said `why`; without it, that the run succeeded."""
-    if why is None:
-        assert ran.code == 0, ran.err
-    else:
-        assert (ran.code, ran.out) == (4, "")
-        assert f"plan {plan} is not read: " in ran.err
-        assert why in ran.err
-
-
 class _Terminal(io.TextIOWrapper):
     """A stream of this process that says that it is a terminal."""
 

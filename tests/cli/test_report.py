@@ -50,6 +50,25 @@ def test_sizes_are_those_of_segments_and_of_the_logs(where: tuple[object, ...]) 
     assert {row["age"] for row in sizes} == {"1d to 7d"}
 
 
+def test_growth_is_what_the_events_say(capture: Capture) -> None:
+    root = capture("tiered-cluster") / "after"
+    sizes = {
+        row["segment_id"]: row["segment_size_in_bytes"]
+        for row in rows("segments", "--metadata", root, "--all")
+    }
+    copied, deleted = Counter[str](), Counter[str]()
+    for event in rows("format", "--metadata", root):
+        if event["state"] == "COPY_SEGMENT_FINISHED":
+            copied[event["topic"]] += sizes[event["segment_id"]]
+        elif event["state"] == "DELETE_SEGMENT_FINISHED":
+            deleted[event["topic"]] += sizes[event["segment_id"]]
+    growth = rows("report", "--metadata", root, "--show", "growth", code=None)
+    assert deleted.total() > 0
+    assert {row["day"] for row in growth} == {"2026-11-21"}
+    assert {row["topic"]: row["copied_bytes"] for row in growth} == copied
+    assert {row["topic"]: row["deleted_bytes"] for row in growth if row["deleted_bytes"]} == deleted
+
+
 def test_the_page_has_every_segment_with_its_state(capture: Capture, tmp_path: Path) -> None:
     root, page = capture("unclean-leader"), tmp_path / "tier.html"
     (tmp_path / "configs").write_text("payouts.remote.storage.enable=true\n")
