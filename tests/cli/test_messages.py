@@ -153,6 +153,7 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     [
         ("sweep --apply", "change.run", "while the plan was carried out: the next run finishes or withdraws"),
         ("sweep --apply", "histories.Histories.examine", "nothing was changed"),
+        ("sweep", "histories.Histories.examine", "nothing was changed"),
     ],
 )
 def test_an_interrupted_run_says_what_was_changed(

@@ -100,7 +100,8 @@ def test_a_report_replaces_a_report_and_nothing_else(where: tuple[object, ...], 
     page.parent.mkdir()
     command = ("report", *where, "--html", page)
     (link := tmp_path / "index.html").symlink_to(page)
-    assert tierctl(*command[:-1], link).code == 0
+    for _ in range(2):
+        assert tierctl(*command[:-1], link).code == 0
     assert link.is_symlink()
     first = page.read_bytes()
     page.chmod(0o604)

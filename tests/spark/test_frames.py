@@ -165,6 +165,7 @@ def test_days(capture: Capture, spark: "SparkSession") -> None:
     assert len([day for _, _, day in found if day is not None]) == len(whole.days)
     partition = frozenset({TopicPartition("orders", 2)})
     for selection in (
+        Selection(topics=frozenset({"orders"})),
         Selection(topics=frozenset({"orders"}), named_partitions=partition),
         Selection(partitions=frozenset({0}), named_partitions=partition),
     ):
