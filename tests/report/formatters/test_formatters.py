@@ -44,6 +44,12 @@ def lines(style: str, records: Records, **properties: str) -> list[str]:
     return list(load(style, named).lines(records))
 
 
+def test_kafka_is_what_kafkas_classes_print() -> None:
+    golden = list(vectors("serde-kafka.jsonl"))
+    got = lines("kafka", records_of([bytes.fromhex(v["hex"]) for v in golden]))
+    assert got == [f"partition: 3, offset: {i}, value: {v['to_string']}" for i, v in enumerate(golden)]
+
+
 def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
     """Records have epochs in any order; for repeated epochs the last one counts."""
     value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
