@@ -14,6 +14,7 @@ from tests.cli.shell import rows, tierctl
 from tests.locallog.made import PARTITION, TIME_MS, write_log
 from tests.support.amounts import rest_in_matrix
 from tests.support.captures import private_keys
+from tests.wire.batches.same import scan
 
 Capture = Callable[..., Path]
 TIERS = {
@@ -88,6 +89,7 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path) -> None:
     where = ("--remote", remote, "--metadata", metadata, "--topic", "payments")
     everything = records(*where, "--isolation", "read_uncommitted")
     committed = {each[1] for each in records(*where, "--isolation", "read_committed")}
+    cut: list[int] = []
     for end in (1, 50, 51, 697, 1234, 3485, 9999):
         name, until = f"then-{end}", f"payments-0={end}"
         new = ("--as", name, "--as-id", new_id(f"{end:x}f"))
@@ -102,6 +104,11 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path) -> None:
         missing = [each[1] for each in wanted if each[1] in committed - found]
         assert not missing or missing[-1] == max(each[1] for each in wanted)
         assert not missing or not [each for each in found if each > missing[0]]
+        # Without the marker that aborts it, consumers would wait for its end.
+        logs = [path.read_bytes() for path in sorted((log_dir / f"{name}-0").glob("*.log"))]
+        assert not missing or scan(b"".join(logs))[-1].is_control
+        cut += missing
+    assert cut
 
 
 def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Path) -> None:
