@@ -87,14 +87,9 @@ def test_an_update_alone_shows_no_segment() -> None:
     whole = state_with(HEAD)
     state = TierState(missing=[HEAD], read={0: 5})
     [part] = whole
-    update = RemoteLogSegmentMetadataUpdate(
-        topic=PARTITION.topic,
-        topic_id=PARTITION.topic_id,
-        partition=PARTITION.partition,
-        segment_id=segment_id(2),
-        broker_id=1,
-        event_timestamp_ms=1,
-        state=S.COPY_SEGMENT_FINISHED,
+    copied = segment(2, 200, 299)
+    update = RemoteLogSegmentMetadataUpdate.of(
+        copied, S.COPY_SEGMENT_FINISHED, broker_id=1, event_timestamp_ms=1
     )
     fold_event(update, state, metadata_partition=0, metadata_offset=29)
     reasons = decide_histories(state, {PARTITION: Evidence(log_start_offset=900)})

@@ -12,6 +12,7 @@ from tierctl.plan.expiry import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 
+from tests.plan.retention.kip_broker import epoch_at, written_in
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
 from tests.state.reference import epoch_end_offset
 from tests.support.amounts import examples
@@ -45,21 +46,9 @@ class World:
         )
 
 
-def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
-    """Return the epoch in which an offset was written: the last one that began at or before it."""
-    before = [epoch for epoch, start in epochs if start <= offset]
-    return before[-1] if before else None
-
-
-def cut(epochs: Epochs, start: int, end: int) -> Epochs:
+def cut(epochs: Sequence[tuple[int, int]], start: int, end: int) -> Epochs:
     """Return the epochs of [start, end], computed offset by offset."""
-    found: list[tuple[int, int]] = []
-    for offset in range(start, end + 1):
-        epoch = epoch_at(epochs, offset)
-        assert epoch is not None
-        if not found or found[-1][0] != epoch:
-            found.append((epoch, offset))
-    return tuple(found)
+    return tuple(written_in(list(epochs), start, end))
 
 
 TIMES = st.sampled_from([-1, 0, 1, NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS, NOW_MS, NOW_MS + DAY_MS])
@@ -153,7 +142,7 @@ def histories(draw: st.DrawFn) -> World:
         segments.append(replace(metadata, state=list(S)[states]))
     log_start = draw(st.sampled_from([0, 0, 10, 33]))
     known = [entry for entry in epochs if entry[1] > log_start]
-    first = (epoch_at(epochs, log_start) or 0, log_start)
+    first = (epoch_at(list(epochs), log_start) or 0, log_start)
     log = local_log(
         [end - 10, end - 5],
         draw(st.sampled_from([end, end - 15])),

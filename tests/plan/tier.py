@@ -64,14 +64,8 @@ def advance(state: TierState, metadata: RemoteLogSegmentMetadata, *states: Remot
     if part is None or part.cache.get(metadata.segment_id) is None:
         fold_event(metadata, state, metadata_partition=0, metadata_offset=_next(state))
     for target in states:
-        update = RemoteLogSegmentMetadataUpdate(
-            topic=metadata.topic,
-            topic_id=metadata.topic_id,
-            partition=metadata.partition,
-            segment_id=metadata.segment_id,
-            broker_id=1,
-            event_timestamp_ms=metadata.event_timestamp_ms,
-            state=target,
+        update = RemoteLogSegmentMetadataUpdate.of(
+            metadata, target, broker_id=1, event_timestamp_ms=metadata.event_timestamp_ms
         )
         fold_event(update, state, metadata_partition=0, metadata_offset=_next(state))
 

@@ -8,17 +8,17 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
     Uuid,
 )
 
-S = RemoteLogSegmentState
+from tests.plan.tier import S, segment, segment_id
+
+__all__ = ["S", "segment_id"]
+
 ORDERS = TopicIdPartition(Uuid.from_bytes(b"topic-id-orders!"), "orders", 1)
-
-
-def segment_id(number: int) -> Uuid:
-    """Return an id made of a small number."""
-    return Uuid.from_bytes(number.to_bytes(16, "big"))
 
 
 def started(
@@ -29,18 +29,15 @@ def started(
     **facts: object,
 ) -> RemoteLogSegmentMetadata:
     """Return a segment's first event."""
-    base = RemoteLogSegmentMetadata(
-        topic=ORDERS.topic,
-        topic_id=ORDERS.topic_id,
-        partition=ORDERS.partition,
-        segment_id=segment_id(number),
-        start_offset=start_offset,
-        end_offset=end_offset,
-        broker_id=1,
+    base = segment(
+        number,
+        start_offset,
+        end_offset,
+        *(epochs or ()),
+        size=1000,
         max_timestamp_ms=1_700_000_000_000 + end_offset,
         event_timestamp_ms=1_700_000_100_000,
-        segment_leader_epochs=epochs or ((0, start_offset),),
-        segment_size_in_bytes=1000,
+        partition=ORDERS,
     )
     return replace(base, **facts)
 
@@ -57,6 +54,20 @@ def updated(number: int, state: RemoteLogSegmentState, **facts: object) -> Remot
         state=state,
     )
     return replace(base, **facts)
+
+
+def deletion(
+    state: RemotePartitionDeleteState, whose: TopicIdPartition = ORDERS
+) -> RemotePartitionDeleteMetadata:
+    """Return the event with the delete state of a partition."""
+    return RemotePartitionDeleteMetadata(
+        topic=whose.topic,
+        topic_id=whose.topic_id,
+        partition=whose.partition,
+        broker_id=1,
+        event_timestamp_ms=1,
+        state=state,
+    )
 
 
 def finished(number: int, *facts: object, **named: object) -> list[MetadataEvent]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.metadata.topic import open_topic, topic_location
-from tierctl.model import MetadataEvent, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+from tierctl.model import MetadataEvent, RemotePartitionDeleteState
 from tierctl.model.events import dialect_of
 from tierctl.state.fold import fold, read_snapshot, write_snapshot
 from tierctl.state.tier_state import FailedCopies, TierState
@@ -14,7 +14,8 @@ from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.values import encode
 
 from tests.state.folding import events_of, folded
-from tests.state.histories import ORDERS, S, finished, started, updated
+from tests.state.histories import S, deletion, started, updated
+from tests.state.histories import finished as copied
 
 pytestmark = pytest.mark.usefixtures("both_forms")
 
@@ -29,21 +30,6 @@ def withdrawn(number: int, start: int, end: int, *, at: int = 0, **facts: object
     later = {"broker_id": begun.broker_id, **({"leader_epoch": 3} if is_kip405 else {})}
     states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
     return [begun, *(updated(number, state, **later) for state in states)]
-
-
-def copied(number: int, start: int, end: int, **facts: object) -> list[Event]:
-    return finished(number, start, end, **facts)
-
-
-def deleted(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
-    return RemotePartitionDeleteMetadata(
-        topic=ORDERS.topic,
-        topic_id=ORDERS.topic_id,
-        partition=ORDERS.partition,
-        broker_id=1,
-        event_timestamp_ms=BEGUN_MS,
-        state=state,
-    )
 
 
 OTHER_LEADER = {"broker_id": 2, "epochs": ((1, 100),)}
@@ -98,7 +84,7 @@ CASES: dict[str, tuple[list[Event], tuple[object, ...] | None]] = {
         None,
     ),
     "the partition is deleted": (
-        [*withdrawn(1, 0, 99), deleted(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)],
+        [*withdrawn(1, 0, 99), deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)],
         None,
     ),
 }

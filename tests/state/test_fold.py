@@ -22,7 +22,6 @@ from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     Uuid,
 )
@@ -47,6 +46,7 @@ from tests.state.folding import (
 from tests.state.histories import (
     ORDERS,
     S,
+    deletion,
     finished,
     histories,
     regular_histories,
@@ -205,18 +205,7 @@ def test_deleted_segments_are_kept_when_many_are(monkeypatch: pytest.MonkeyPatch
     assert len(part.cache) == 0
 
 
-def deleting(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
-    return RemotePartitionDeleteMetadata(
-        topic=ORDERS.topic,
-        topic_id=ORDERS.topic_id,
-        partition=ORDERS.partition,
-        broker_id=1,
-        event_timestamp_ms=5,
-        state=state,
-    )
-
-
-MARKED, BEGUN, DONE = (deleting(state) for state in P)
+MARKED, BEGUN, DONE = map(deletion, P)
 
 
 @pytest.mark.parametrize(

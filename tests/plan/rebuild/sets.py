@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from tierctl.model import ListedSet, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import ListedSet, ObjectSet, TopicIdPartition, Uuid
 from tierctl.state.lineage import Lineage
+
+from tests.plan.tier import segment, segment_id
 
 PARTITION = TopicIdPartition(Uuid("2QZ5FAXaQrqgUzsReWnweA"), "orders", 3)
 Pairs = Sequence[tuple[int, int]]
@@ -21,10 +23,9 @@ def object_set(
 ) -> ObjectSet:
     """Return the set of segment `number` with these offsets, copied from a log with the epochs `log`."""
     whole = Lineage(log)
-    segment_id = Uuid.from_bytes(number.to_bytes(16, "big"))
     listed = ListedSet(
         partition=PARTITION,
-        segment_id=segment_id,
+        segment_id=segment_id(number),
         start_offset=start,
         sizes_bytes={1: 100},
         modified_ms=number,
@@ -33,17 +34,7 @@ def object_set(
         return ObjectSet(listed=listed, why_incomplete="it has no .log")
     epochs = tuple((e, at) for e, at in whole.entries_in_range(start, end + 1))
     index = whole.truncate_from_start(log_start).truncate_from_end(end + 1).entries
-    segment = RemoteLogSegmentMetadata(
-        topic=PARTITION.topic,
-        topic_id=PARTITION.topic_id,
-        partition=PARTITION.partition,
-        segment_id=segment_id,
-        start_offset=start,
-        end_offset=end,
-        broker_id=1,
-        max_timestamp_ms=end,
-        event_timestamp_ms=number,
-        segment_leader_epochs=epochs,
-        segment_size_in_bytes=100,
+    copied = segment(
+        number, start, end, *epochs, max_timestamp_ms=end, event_timestamp_ms=number, partition=PARTITION
     )
-    return ObjectSet(listed=listed, segment=segment, lineage=index)
+    return ObjectSet(listed=listed, segment=copied, lineage=index)

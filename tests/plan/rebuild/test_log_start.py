@@ -1,14 +1,14 @@
 """The log start: what files state, whether a broker raised it, what is refused; events since the plan."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tierctl.commands.restore.inventory import DecidingLogs, inputs_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
-from tierctl.model import EpochEntry, LocalLog, LocalSegment, ObjectSet, RemoteLogSegmentState
+from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState
 from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
@@ -16,28 +16,21 @@ from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set
+from tests.plan.tier import local_log
 
 LOG = ((0, 0), (2, 150), (4, 300))
 FIVE = [object_set(n + 1, 100 * n, 100 * n + 99, LOG) for n in range(5)]
 TIER, DISK = AskedLogStart.parse("tier"), AskedLogStart.parse("disk")
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    log_start_offset: int
-    local_log_start_offset: int
-    leader_epochs: tuple[EpochEntry, ...]
-    log_end_offset: int = 500
+def disk(log_start: int, local_start: int, *epochs: tuple[int, int], end: int = 500) -> LocalLog:
+    """Return the log of a replica, of which one segment is local."""
+    return local_log([local_start], end, epochs=epochs, log_start_offset=log_start, partition=PARTITION)
 
 
-def disk(log_start: int, local_start: int, *epochs: tuple[int, int], end: int = 500) -> Disk:
-    return Disk(log_start, local_start, tuple(EpochEntry(*pair) for pair in epochs), end)
-
-
-WHOLE = ((0, 0), (2, 150), (4, 300))
-
-
-def decided(sets: list[ObjectSet], log: Disk | None, asked: AskedLogStart | None = None) -> PartitionDecision:
+def decided(
+    sets: list[ObjectSet], log: LocalLog | None, asked: AskedLogStart | None = None
+) -> PartitionDecision:
     return decide_partition(PartitionInputs(partition=PARTITION, sets=sets, leader=log), asked)
 
 
@@ -45,8 +38,8 @@ def starts(decision: PartitionDecision) -> list[int]:
     return [segment.start_offset for segment in decision.choice.chain]
 
 
-CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
-    "undamaged": (FIVE, disk(0, 400, *WHOLE), [0, 100, 200, 300, 400], None),
+CASES: dict[str, tuple[list[ObjectSet], LocalLog | None, list[int], str | None]] = {
+    "undamaged": (FIVE, disk(0, 400, *LOG), [0, 100, 200, 300, 400], None),
     "log start within a segment": (FIVE, disk(250, 400, (2, 250), (4, 300)), [200, 300, 400], None),
     "raised to the local start": (FIVE, disk(400, 400, (4, 400)), [], "complete segments from 0 on"),
     "raised within a segment of another replica": (FIVE, disk(450, 450, (4, 450)), [], "from 0 on"),
@@ -59,11 +52,11 @@ CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
     "raised to a known segment": (FIVE, disk(200, 400, (2, 200), (4, 300)), [], "from 0 on"),
     "nothing below": (FIVE[2:], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),
     "a gap below": ([FIVE[0], *FIVE[2:]], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),
-    "a gap above": (FIVE[:3], disk(0, 400, *WHOLE), [], "a gap: the tier ends at offset 299"),
-    "only newer segments": (FIVE[2:], disk(0, 100, *WHOLE), [], "deletes its records below them"),
-    "lost in the middle": ([*FIVE[:2], *FIVE[3:]], disk(0, 400, *WHOLE), [300, 400], None),
-    "lost and local": ([*FIVE[:2], *FIVE[3:]], disk(0, 200, *WHOLE), [0, 100], None),
-    "behind": (FIVE, disk(0, 100, *WHOLE[:2]), [], "the log is behind: its latest leader epoch is 2"),
+    "a gap above": (FIVE[:3], disk(0, 400, *LOG), [], "a gap: the tier ends at offset 299"),
+    "only newer segments": (FIVE[2:], disk(0, 100, *LOG), [], "deletes its records below them"),
+    "lost in the middle": ([*FIVE[:2], *FIVE[3:]], disk(0, 400, *LOG), [300, 400], None),
+    "lost and local": ([*FIVE[:2], *FIVE[3:]], disk(0, 200, *LOG), [0, 100], None),
+    "behind": (FIVE, disk(0, 100, *LOG[:2]), [], "the log is behind: its latest leader epoch is 2"),
     "only the epochs cut, at the local start": (
         FIVE,
         disk(0, 400, (4, 400)),
@@ -78,9 +71,9 @@ CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
         "is 100, but the leader epochs begin",
     ),
     "epochs cut, nothing below": (FIVE[2:], disk(0, 400, (2, 200), (4, 300)), [200, 300, 400], None),
-    "an empty log directory": (FIVE, disk(0, 0, *WHOLE, end=0), [], "and the local log ends at 0"),
-    "the local log ends within the tier": (FIVE, disk(0, 400, *WHOLE, end=499), [], "ends at 499"),
-    "the local log ends with the tier": (FIVE, disk(0, 500, *WHOLE), [0, 100, 200, 300, 400], None),
+    "an empty log directory": (FIVE, disk(0, 0, *LOG, end=0), [], "and the local log ends at 0"),
+    "the local log ends within the tier": (FIVE, disk(0, 400, *LOG, end=499), [], "ends at 499"),
+    "the local log ends with the tier": (FIVE, disk(0, 500, *LOG), [0, 100, 200, 300, 400], None),
     "no brokers": (FIVE, None, [0, 100, 200, 300, 400], None),
 }
 
@@ -112,7 +105,7 @@ def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> 
     assert decision.lineage.entries == ((0, 0), (2, 150), (4, 300), (6, 450))
 
 
-IMPOSSIBLE: dict[str, tuple[list[ObjectSet], Disk | None, str]] = {
+IMPOSSIBLE: dict[str, tuple[list[ObjectSet], LocalLog | None, str]] = {
     "above the log start": ([*FIVE[:4], LATER], RAISED, "--log-start 401 .* from 0 to 400, .* start is 400"),
     "below the tier": (
         [*FIVE[1:4], LATER],
@@ -164,7 +157,7 @@ def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understo
 
 def test_a_set_that_is_being_deleted_serves_nothing() -> None:
     known = {FIVE[4].listed.segment_id: RemoteLogSegmentState.DELETE_SEGMENT_STARTED}
-    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, known=known, leader=disk(0, 400, *WHOLE))
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, known=known, leader=disk(0, 400, *LOG))
     decision = decide_partition(inputs)
     assert starts(decision) == [0, 100, 200, 300]
 
@@ -184,50 +177,24 @@ def test_mistyped_log_starts(text: str) -> None:
         AskedLogStart.parse(text)
 
 
-def local_log(disk: Disk) -> LocalLog:
-    folder = Path(f"/logs/{PARTITION.topic_partition}")
-    active = LocalSegment(
-        base_offset=disk.local_log_start_offset,
-        next_base_offset=None,
-        size_bytes=100,
-        max_timestamp_ms=1,
-        log=folder / "log",
-        offset_index=folder / "index",
-        time_index=folder / "timeindex",
-        transaction_index=None,
-        producer_snapshot=None,
-    )
-    return LocalLog(
-        topic_id_partition=PARTITION,
-        directory=folder,
-        segments=(active,),
-        leader_epochs=disk.leader_epochs,
-        log_start_offset=disk.log_start_offset,
-        high_watermark=disk.log_end_offset,
-        last_stable_offset=disk.log_end_offset,
-        log_end_offset=disk.log_end_offset,
-    )
-
-
-@pytest.mark.parametrize("log", [disk(400, 400, (4, 400)), disk(0, 0, (4, 400)), disk(400, 400, *WHOLE)])
-def test_both_files_are_put_back_whichever_of_them_is_damaged(log: Disk) -> None:
-    replica = local_log(log)
-    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=replica, replicas=[replica])
+@pytest.mark.parametrize("log", [disk(400, 400, (4, 400)), disk(0, 0, (4, 400)), disk(400, 400, *LOG)])
+def test_both_files_are_put_back_whichever_of_them_is_damaged(log: LocalLog) -> None:
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=log, replicas=[log])
     (step,) = [
         step
         for step in plan_rebuild(TierState(), [inputs], TIER).plan.steps
         if step.action is Action.WRITE_CHECKPOINTS
     ]
     assert step.start_offset == 0
-    assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
+    assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in LOG]
     assert "400 offsets between that DeleteRecords removed before are served again" in step.reason
 
 
 @pytest.mark.parametrize("is_doubtful", [True, False], ids=["epochs restored", "epochs cut"])
 def test_a_follower_that_was_cut_below_its_local_log(is_doubtful: bool) -> None:
     """UnifiedLog.truncateTo starts its log there: within a segment, and above the other replica's start."""
-    cut = replace(local_log(disk(250, 400, (2, 250), (4, 300))), is_log_start_doubtful=is_doubtful)
-    for others in ([], [local_log(disk(0, 400, *WHOLE))]):
+    cut = replace(disk(250, 400, (2, 250), (4, 300)), is_log_start_doubtful=is_doubtful)
+    for others in ([], [disk(0, 400, *LOG)]):
         replicas = [cut, *others]
         inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=cut, replicas=replicas)
         if not is_doubtful and not others:
@@ -239,35 +206,34 @@ def test_a_follower_that_was_cut_below_its_local_log(is_doubtful: bool) -> None:
         published = [s.start_offset for s in plan.steps if s.action is Action.PUBLISH_SEGMENT]
         assert published == [0, 100, 200, 300, 400]
         (step,) = (s for s in plan.steps if s.action is Action.WRITE_CHECKPOINTS)
-        assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
+        assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in LOG]
 
 
 def test_a_replica_that_was_away_does_not_disagree() -> None:
     away, cut = disk(0, 100, (0, 0), end=240), disk(250, 400, (2, 250), (4, 300))
-    replicas = [local_log(away), local_log(cut)]
-    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=replicas[1], replicas=replicas)
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=cut, replicas=[away, cut])
     assert starts(decide_partition(inputs)) == [200, 300, 400]
 
 
 @pytest.mark.parametrize("raised_on", ["a", "b"])
 def test_every_replica_tells_the_log_start_to_every_target(raised_on: str) -> None:
     """A leader deletes what is published below its log start: the highest start of a replica counts."""
-    starts_of = {"a": disk(0, 400, *WHOLE), "b": disk(0, 400, *WHOLE)}
+    starts_of = {"a": disk(0, 400, *LOG), "b": disk(0, 400, *LOG)}
     starts_of[raised_on] = disk(250, 400, (2, 250), (4, 300))
-    logs = [replace(local_log(each), directory=Path(f"/{name}/orders-3")) for name, each in starts_of.items()]
+    logs = [replace(each, directory=Path(f"/{name}/orders-3")) for name, each in starts_of.items()]
     decision = decide_partition(inputs_of(PARTITION, FIVE, logs=DecidingLogs.newest([PARTITION], logs)))
     assert decision.log_start.offset == 250
 
 
 NO_LOG = ((0, 0),)
-WHOLE_SETS = [object_set(1, 0, 99, NO_LOG), object_set(2, 100, 299, NO_LOG)]
+TWO_SETS = [object_set(1, 0, 99, NO_LOG), object_set(2, 100, 299, NO_LOG)]
 
 
 @pytest.mark.parametrize("is_started", [False, True])
 def test_a_copy_that_another_writer_began_is_not_discarded(is_started: bool) -> None:
     state = TierState()
     state.read[0] = 0
-    sets = [*WHOLE_SETS, object_set(3, 200, 0, NO_LOG, half=True)]
+    sets = [*TWO_SETS, object_set(3, 200, 0, NO_LOG, half=True)]
     plan = plan_rebuild(state, [PartitionInputs(partition=PARTITION, sets=sets)]).plan
     assert [step.action for step in plan.steps][-1] is Action.DISCARD_SEGMENT
     copied = object_set(3, 200, 299, NO_LOG).segment
