@@ -42,7 +42,7 @@ class Case:
 
 
 def first(topic: str = CLICKS, nth: int = 1) -> Callable[[Spoilt], RemoteLogSegmentMetadata]:
-    return lambda tier: tier.segments(topic)[nth]
+    return lambda tier: tier.chosen or tier.segments(topic)[nth]
 
 
 def without(suffix: str, topic: str = CLICKS) -> Spoil:
@@ -263,13 +263,12 @@ UNREADABLE = [(E, "unreadable_object"), (E, "missing_object")]
 INDEX = [(E, "corrupt_index")]
 CLEAN: list[tuple[str, str]] = []
 
-CASES = {
+OF_OBJECTS = {
     "log gone": Case(without(".log"), MISSING, says="the store lacks the segment's log"),
     "offset index gone": Case(without(".index"), MISSING, says="offset index"),
     "time index gone": Case(without(".timeindex"), MISSING, says="time index"),
     "snapshot gone": Case(without(".snapshot"), MISSING, says="producer snapshot"),
     "leader epochs gone": Case(without(".leader_epoch_checkpoint"), MISSING, says="leader-epoch index"),
-    "transactions gone": Case(_transactions_gone, MISSING, says="transaction index"),
     "everything gone": Case(_all_objects_gone, MISSING, says="none of the segment's objects"),
     "log cut": Case(_changed(".log", lambda d: d[:-100]), [(E, "size_differs")], says="bytes"),
     "log longer": Case(_changed(".log", lambda d: d + b"x"), [(E, "size_differs")]),
@@ -289,15 +288,11 @@ CASES = {
     "offset index flipped": Case(_flipped(".index", 15), CLEAN, INDEX, says="offset index"),
     "offset index cut": Case(_changed(".index", lambda d: d[:-3]), CLEAN, INDEX),
     "time index flipped": Case(_flipped(".timeindex", 7), CLEAN, INDEX, says="timestamp index"),
-    "snapshot flipped": Case(_flipped(".snapshot", -1, LEDGER), CLEAN, INDEX, says="producer-snapshot index"),
     "leader epochs changed": Case(_epochs_changed, CLEAN, [(E, "epochs_differ")]),
     "leader epochs no file": Case(
         _changed(".leader_epoch_checkpoint", lambda _: b"what?\n"), CLEAN, INDEX, says="leader-epoch index"
     ),
-    "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
     "foreign segment": Case(orphan_of_a_segment, ORPHAN, says="3 objects of"),
-    "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
-    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed left it, or a copy that runs"),
     "log is a link": Case(
         _replaced(lambda path: path.symlink_to("elsewhere")), UNREADABLE, says="symbolic link"
     ),
@@ -308,9 +303,18 @@ CASES = {
         UNREADABLE,
         says="a folder has the name of an object",
     ),
+    "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
+}
+"""Damage to objects of one segment, which a tier may choose."""
+
+OF_TIERS = {
+    "transactions gone": Case(_transactions_gone, MISSING, says="transaction index"),
+    "snapshot flipped": Case(_flipped(".snapshot", -1, LEDGER), CLEAN, INDEX, says="producer-snapshot index"),
+    "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
+    "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
+    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed left it, or a copy that runs"),
     "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),
     "odd names": Case(_odd_names, [(W, "orphan")] * 4),
-    "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
     "deleted, objects there": Case(
         _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, nth=0),
         ORPHAN,
@@ -360,4 +364,7 @@ CASES = {
     "topic gone": Case(_log_gone, [(W, "unknown_topic")] * 2),
     "high watermark low": Case(_high_watermark_too_low, [(E, "offsets")] * 2, says="Ry"),
 }
+"""Other damage."""
+
+CASES = OF_OBJECTS | OF_TIERS
 """Every case is run with the broker's log directory."""

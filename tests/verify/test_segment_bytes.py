@@ -40,7 +40,7 @@ class Bytes:
 
 
 def batch(first: int, count: int = 5, *, epoch: int = 0, producer: int = -1) -> bytes:
-    records = [Record(offset, 1000 + offset, b"k", b"v" * 50, ()) for offset in range(first, first + count)]
+    records = [Record(offset, 1000 + offset, b"k", b"v" * 8, ()) for offset in range(first, first + count)]
     return encode_batch(
         records,
         partition_leader_epoch=epoch,
@@ -67,7 +67,7 @@ def made(
     """Return a segment with offsets 0 to 19 in epoch 0, one aborted transaction, and its indexes."""
     log = b"".join(batches)
     heads = list(scan(log))
-    offsets, times = build_indexes(heads, 0, interval_bytes=100)
+    offsets, times = build_indexes(heads, 0, interval_bytes=30)
     facts = {
         "max_timestamp_ms": max(head.max_timestamp_ms for head in heads),
         "segment_size_in_bytes": len(log),

@@ -23,11 +23,8 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
     (TOPICS, f"{TIERED}t.retention.ms=10\nt.local.retention.ms=10\n", []),
     (TOPICS, f"{TIERED}t.retention.ms=10\nt.local.retention.ms=11\n", [("contradiction", 4, "lower")]),
     (TOPICS, f"{TIERED}t.cleanup.policy=delete,compact\n", [("contradiction", 1, "compact")]),
-    (TOPICS, f"{TIERED}t.remote.log.copy.disable=true\n", [("contradiction", 3, "KIP-950")]),
-    (TOPICS, f"{TIERED}t.remote.copy.lag.bytes=9\n", [("contradiction", 3, "copy lag")]),
     (TOPICS, "t.local.retention.ms=11\nt.retention.ms=10\n", [("contradiction", 1, "lower")]),
     (TOPICS, "t.cleanup.policy=compact\nt.unclean.leader.election.enable=true\n", []),
-    (TOPICS, "t.remote.storage.enable=false\nt.local.retention.ms=11\nt.retention.ms=10\n", []),
     (
         TOPICS,
         "t.retention.byts=5\n\nt.qqq=1\n",
@@ -45,12 +42,6 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
     (TOPICS, "__consumer_offsets.remote.storage.enable=true\n", [("contradiction", 1, "internal")]),
     # A broker's file.
     (check_broker_file, TIERING, []),
-    (check_broker_file, TIERING.replace("x.Y", ""), [("contradiction", 1, "class.name")]),
-    (
-        check_broker_file,
-        TIERING.replace("name=SSL\n", "name=PLAINTEXT\n"),
-        [("contradiction", 3, "listeners")],
-    ),
     (
         check_broker_file,
         f"{TIERING}log.local.retention.bytes=9\nlog.retention.bytes=8\n",
@@ -72,8 +63,6 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
         [("misspelt", 1, "remote.log.manager.task.retry.backoff.ms")],
     ),
     (check_broker_file, "process.roles=controller\n", [("contradiction", 1, "system.enable")]),
-    (check_broker_file, "process.roles=broker,controller\n", []),
-    (check_broker_file, "process.roles=controller\nremote.log.storage.system.enable=true\n", []),
     (
         check_broker_file,
         TIERING.replace("x.Y", "org.apache.kafka.server.log.remote.storage.RemoteStorageManager"),

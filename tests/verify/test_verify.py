@@ -14,10 +14,7 @@ from Crypto.PublicKey import RSA
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
 from tierctl.cli.entry import run
-from tierctl.model import (
-    ObjectPart,
-    Selection,
-)
+from tierctl.model import ObjectPart, Selection
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
@@ -28,6 +25,8 @@ from tests.verify.cases import (
     CASES,
     CLICKS,
     LEDGER,
+    OF_OBJECTS,
+    OF_TIERS,
     OTHER,
     Case,
     E,
@@ -40,7 +39,7 @@ from tests.verify.cases import (
     update,
     without,
 )
-from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
+from tests.verify.tiers import NOW_MS, Spoilt, Verified, Verify, made_tier, verifier
 
 
 @pytest.fixture
@@ -51,6 +50,20 @@ def verify(capfd: pytest.CaptureFixture[str]) -> Verify:
 @pytest.fixture
 def tier(writable: Callable[[str], Path]) -> Spoilt:
     return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+
+
+@pytest.fixture
+def forbidden(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the paths, at first none, that this user may not open."""
+    paths, opened = set[str](), os.open
+
+    def open_file(path: Any, *args: Any, **more: Any) -> int:
+        if str(path) in paths:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", open_file)
+    return paths
 
 
 @pytest.mark.parametrize(
@@ -95,18 +108,48 @@ def _expected_code(found: list[tuple[str, str]]) -> int:
     return 3 if any(severity != I for severity, _ in found) else 0
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def run_over(tier: Spoilt, verify: Verify, *, deep: bool) -> Verified:
+    where = (tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
+    return verify(*where, *(("--deep", "--threads", 1) if deep else ()))
+
+
+def require_found(case: Case, found: list[dict[str, Any]], *, deep: bool) -> None:
+    expected = case.deeply if deep else case.found
+    assert sorted((each["severity"], each["check"]) for each in found) == sorted(expected), found
+    assert not expected or any(case.says in each["found"] for each in found)
+    assert all(each["fix"] for each in found)
+
+
+def test_damaged_objects_of_many_segments(tier: Spoilt, verify: Verify) -> None:
+    """Each case damages another segment, and its findings are about that segment."""
+    topics = (CLICKS, "metrics", "orders", LEDGER)
+    segments = [s for topic in topics for number in range(3) for s in tier.segments(topic, number)[1:]]
+    damaged = list(zip(OF_OBJECTS.values(), segments, strict=True))
+    for case, segment in damaged:
+        case.spoil(replace(tier, chosen=segment))
+    for deep in (True, False):
+        said = run_over(tier, verify, deep=deep)
+        assert said.code == 7, said.err
+        assert len(said.findings) == sum(len(case.deeply if deep else case.found) for case, _ in damaged)
+        for case, segment in damaged:
+            offsets = range(segment.start_offset, segment.end_offset + 1)
+            own = [
+                each
+                for each in said.findings
+                if (each["topic"], each["partition"]) == (segment.topic, segment.partition)
+                and each["start_offset"] in offsets
+            ]
+            require_found(case, own, deep=deep)
+
+
+@pytest.mark.parametrize("case", OF_TIERS.values(), ids=OF_TIERS)
 def test_spoilt(case: Case, tier: Spoilt, verify: Verify) -> None:
     """--deep makes the other checks, too: a run without it shows only what --deep alone finds."""
     case.spoil(tier)
-    where = (tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
     for deep in (True, False) if case.deep else (True,):
-        said = verify(*where, *(("--deep", "--threads", 1) if deep else ()))
-        expected = case.deeply if deep else case.found
-        assert sorted(said.kinds) == sorted(expected), said.findings
-        assert said.code == _expected_code(expected), said.err
-        assert not expected or any(case.says in finding["found"] for finding in said.findings)
-        assert all(finding["fix"] for finding in said.findings)
+        said = run_over(tier, verify, deep=deep)
+        require_found(case, said.findings, deep=deep)
+        assert said.code == _expected_code(case.deeply if deep else case.found), said.err
 
 
 @pytest.mark.parametrize(
@@ -133,19 +176,10 @@ def test_the_advice_names_the_command_that_works(
     assert ("sweep" in stuck["fix"] + stuck["found"]) is (removal is None)
 
 
-def test_every_finding_beside_bad_objects(
-    tier: Spoilt, verify: Verify, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_finding_beside_bad_objects(tier: Spoilt, verify: Verify, forbidden: set[str]) -> None:
     """A folder that can't be listed and an object that can't be opened do not stop other checks."""
     folder, file = tier.object(first(LEDGER)(tier), "").parent, tier.object(first("orders")(tier), ".log")
-    forbidden, opened = {str(folder), str(file)}, os.open
-
-    def open_file(path: Any, *args: Any, **more: Any) -> int:
-        if str(path) in forbidden:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, *args, **more)
-
-    monkeypatch.setattr(os, "open", open_file)
+    forbidden |= {str(folder), str(file)}
     cases = ("log is a pipe", "odd names", "foreign object", "copy dangling", "log directory damaged")
     for name in cases:
         CASES[name].spoil(tier)
@@ -170,17 +204,10 @@ def test_every_finding_beside_bad_objects(
     "suffix", [".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint", ".txnindex"]
 )
 def test_an_index_that_may_not_be_read_is_not_missing(
-    suffix: str, tier: Spoilt, verify: Verify, monkeypatch: pytest.MonkeyPatch
+    suffix: str, tier: Spoilt, verify: Verify, forbidden: set[str]
 ) -> None:
     file = next(each for each in sorted(tier.remote.rglob(f"{LEDGER}-*/*{suffix}")) if each.stat().st_size)
-    opened = os.open
-
-    def open_file(path: Any, *args: Any, **more: Any) -> int:
-        if str(path) == str(file):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, *args, **more)
-
-    monkeypatch.setattr(os, "open", open_file)
+    forbidden.add(str(file))
     said = verify(tier.metadata, tier.remote, "--now", NOW_MS, "--deep", "--threads", 1)
     assert said.kinds == [(E, "unreadable_object")], said.findings
 

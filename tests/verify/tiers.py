@@ -32,6 +32,8 @@ class Spoilt:
 
     metadata: Path
     remote: Path
+    chosen: RemoteLogSegmentMetadata | None = None
+    """The segment that a case damages; None: one of its own choice."""
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
         """Return the segments of one partition by start offset."""
