@@ -67,16 +67,6 @@ UNMATCHED = [
         "known topics: clicks, orders",
     ),
     Unmatched(
-        SelectionRequest.of(topics=["*"], partitions=[4]),
-        "no selected topic has a partition 4",
-        "known partitions: 0-2, 5, 9",
-    ),
-    Unmatched(
-        SelectionRequest.of(topics=["c*"], topic_ids=[ORDERS]),
-        f'topic id {ORDERS} belongs to topic "orders", which --topic leaves out',
-        "a partition must match both --topic and --topic-id: leave one out",
-    ),
-    Unmatched(
         SelectionRequest.of(topic_ids=[LONELY]),
         f"unknown topic id {LONELY}",
         f"known topic ids: {OLD_ORDERS} (orders), {ORDERS} (orders), {CLICKS} (clicks)",
@@ -130,11 +120,6 @@ UNMATCHED = [
         SelectionRequest.of(topics=["clicks", "orders"], partitions=[TopicPartition("orders", 1)]),
         'no --partition is of topic "clicks"',
         "leave that --topic out",
-    ),
-    Unmatched(
-        SelectionRequest.of(partitions=[7]),
-        "no selected topic has a partition 7",
-        "known partitions: 0-2, 5, 9",
     ),
 ]
 

@@ -105,18 +105,6 @@ def test_a_log_start_that_must_rise_now_is_not_raised_by_the_plan() -> None:
     assert raised(still_decided(kept(current), planned, state).plan) == [None, None, None]
 
 
-def test_nothing_is_added_to_a_plan() -> None:
-    """A segment that expired later is left to the next plan, and so are the segments after it."""
-    state = tier(*SEGMENTS)
-    current = sweep(state, EVERYTHING)
-    for size in range(3):
-        planned = replace(current, steps=current.steps[:size])
-        assert left(planned, current, state) == ([0, 100, 200][:size], [])
-    without_first = replace(current, steps=current.steps[1:])
-    found, reasons = left(without_first, current, state)
-    assert (found, len(reasons)) == ([], 2)
-
-
 @pytest.mark.parametrize(
     ("steps", "starts"),
     [({0, 1, 2}, [0, 100, 200]), ({0, 1}, [0, 100]), ({0, 2}, [0]), ({1, 2}, []), (set(), [])],

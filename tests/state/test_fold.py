@@ -310,19 +310,6 @@ def test_topic_that_changes_its_name_keeps_each_segments_own() -> None:
     assert [m.topic for m in part.cache.list_remote_log_segments()] == ["orders", "renamed"]
 
 
-def test_tags_and_custom_metadata_survive_both_ways() -> None:
-    events = [
-        started(1, 0, 9, unknown_tags=((9, b"later"),), custom_metadata=b"key"),
-        started(2, 10, 19),
-        updated(2, S.COPY_SEGMENT_FINISHED, custom_metadata=b""),
-        updated(1, S.COPY_SEGMENT_FINISHED),
-    ]
-    (part,) = folded(values_of(events)).partitions.values()
-    first, second = part.cache.list_remote_log_segments()
-    assert (first.unknown_tags, first.custom_metadata) == (((9, b"later"),), None)
-    assert (second.unknown_tags, second.custom_metadata) == ((), b"")
-
-
 def test_nonsense_is_counted_and_not_hoarded() -> None:
     values = [encode(updated(1, S.COPY_SEGMENT_FINISHED))] * (ANOMALIES_KEPT + 5)
     state = folded(values)
@@ -335,18 +322,6 @@ def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
     assert state.read == {3: 7}
     fold(events_of([None]), state, metadata_partition=3, metadata_offsets=np.array([8]))
     assert (state.read, state.partitions) == ({3: 9}, {})
-
-
-def test_later_copy_supersedes_what_it_covers_and_forgets_what_it_overwrites() -> None:
-    superseded = cache_of([*finished(1, 0, 100), *finished(2, 0, 200)])
-    assert [m.segment_id for m in superseded.list_remote_log_segments(0)] == [segment_id(2), segment_id(1)]
-    found = superseded.remote_log_segment_metadata(0, 50)
-    assert found is not None
-    assert found.segment_id == segment_id(2)
-    forgotten = cache_of([*finished(1, 0, 100), *finished(2, 101, 200), *finished(3, 0, 100)])
-    assert [m.segment_id for m in forgotten.list_remote_log_segments(0)] == [segment_id(3), segment_id(2)]
-    assert forgotten.get(segment_id(1)) is not None
-    assert forgotten.highest_offset_for_epoch(0) == 200
 
 
 def test_epoch_that_names_a_segment_gone_is_refused_until_it_is_back() -> None:

@@ -1,4 +1,4 @@
-"""`segments --check` finds each problem, and nothing in tiers without problems."""
+"""`segments --check` finds each problem, stalled retention as `sweep` decides it, and nothing else."""
 
 from dataclasses import replace
 
@@ -6,23 +6,25 @@ import pytest
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import (
     LogFacts,
+    Retention,
     check_latest_tiered,
     check_offsets,
     check_partition,
     check_segments,
 )
-from tierctl.model import MetadataEvent
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.choices import Severity
+from tierctl.model.times import iso_utc
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.steps import Action
-from tierctl.read.partition_reader import tiered_partitions
+from tierctl.read.partition_reader import ReadablePartition, tiered_partitions
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
 
-from tests.plan.tier import local_log
+from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, local_log, segment, tier
 from tests.state.folding import cache_of, folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 
@@ -226,3 +228,75 @@ def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
         options = {asked[2:].replace("-", "_"): True} if asked else {}
         plan = plan_retention(state, [own], {}, now_ms=1 << 52, **options)
         assert (segment_id(1) in {step.segment_id for step in plan.steps}) is (asked in enough)
+
+
+OWN_LOG = local_log([400], 410)
+RETENTION_MS = 2 * DAY_MS
+OLD_MS = NOW_MS - 10 * DAY_MS
+
+
+def segments(*times_ms: int) -> list[RemoteLogSegmentMetadata]:
+    return [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=at) for n, at in enumerate(times_ms)]
+
+
+DAYS = TopicConfig(retention_ms=RETENTION_MS)
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "config", "stalled", "since_ms"),
+    [
+        ((NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS), DAYS, 0, OLD_MS + RETENTION_MS),
+        ((NOW_MS + 1, OLD_MS + 5, OLD_MS, OLD_MS), DAYS, 0, OLD_MS + RETENTION_MS),
+        ((OLD_MS, NOW_MS + 1, OLD_MS + 7, OLD_MS + 9), DAYS, 1, OLD_MS + 7 + RETENTION_MS),
+        ((OLD_MS, NOW_MS + 1, NOW_MS, NOW_MS), DAYS, 1, None),
+        # Brokers delete a segment without a timestamp, and what follows it.
+        ((OLD_MS, 0, NOW_MS, NOW_MS), DAYS, None, None),
+        ((-1, OLD_MS, OLD_MS, OLD_MS), DAYS, None, None),
+        ((OLD_MS, OLD_MS, NOW_MS, 0), DAYS, None, None),
+        ((OLD_MS,) * 4, DAYS, None, None),
+        ((NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS), TopicConfig.from_settings({"retention.ms": "-1"}), None, None),
+        # retention.bytes deletes the segment whatever its timestamp is.
+        ((NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, retention_bytes=0), None, None),
+        ((NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, remote_storage_enable=False), None, None),
+    ],
+)
+def test_stalled_retention(
+    times_ms: tuple[int, ...], config: TopicConfig, stalled: int | None, since_ms: int | None
+) -> None:
+    made = segments(*times_ms)
+    state = tier(*made)
+    readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (OWN_LOG,))
+    found = [
+        finding
+        for finding in check_partition(
+            readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
+        )
+        if finding.check is K.STALLED_RETENTION
+    ]
+    plan = plan_retention(state, [OWN_LOG], {"orders": config}, now_ms=NOW_MS)
+    said = [
+        skip.reason
+        for skip in plan.skipped
+        if "stalled" in skip.reason and "but brokers do" not in skip.reason
+    ]
+    assert [finding.found for finding in found] == said
+    assert [finding.segment_id for finding in found] == (
+        [] if stalled is None else [made[stalled].segment_id]
+    )
+    if stalled is not None:
+        assert (
+            "no segment behind it is due yet" if since_ms is None else f"(since {iso_utc(since_ms)})"
+        ) in said[0]
+        assert found[0].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("config", [None, TopicConfig(), TopicConfig(retention_bytes=1 << 40)], ids=str)
+def test_an_age_that_is_not_stated_is_kafkas_default(config: TopicConfig | None) -> None:
+    state = tier(*segments(NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS))
+    readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (OWN_LOG,))
+    [finding] = check_partition(
+        readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
+    )
+    assert (finding.check, finding.severity) == (K.STALLED_RETENTION, Severity.INFO)
+    assert f"since {iso_utc(OLD_MS + 7 * DAY_MS)}" in finding.found
+    assert "Kafka's default of 604800000 is assumed" in finding.found

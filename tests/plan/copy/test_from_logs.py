@@ -98,6 +98,21 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] =
         [(100, 199), (200, 299)],
         "",
     ),
+    (
+        "local segments that begin above the tier: brokers delete the records before a hole",
+        {"bases": [200, 300]},
+        [segment(1, 0, 99)],
+        [],
+        "offsets 100 to 199 are neither in the tier nor in the log",
+    ),
+    ("larger than metadata can say", {"sizes": [1, 1 << 31, 1, 1]}, [], [(0, 99)], "2147483648 bytes"),
+    (
+        "the log is behind the tier",
+        {"epochs": ((0, 0), (2, 120))},
+        [segment(1, 0, 99), segment(2, 100, 199, (3, 100))],
+        [],
+        "the log is behind: its latest leader epoch is 2, the tier knows epoch 3",
+    ),
 ]
 
 
@@ -107,17 +122,11 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] =
 def test_which_segments_are_copied(
     log: dict[str, Any], copied: list[Any], wanted: list[tuple[int, int]], reason: str
 ) -> None:
-    plan = plan_copy(tier(*copied), [local_log(BASES, 350, **log)], CONFIGS)
+    facts = {"bases": BASES, "log_end_offset": 350} | log
+    plan = plan_copy(tier(*copied), [local_log(**facts)], CONFIGS)
     assert ranges(plan) == wanted
     assert reason in reasons(plan)
     assert bool(reason) == bool(plan.skipped)
-
-
-def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
-    """A hole is never filled, and brokers delete the records before it."""
-    plan = plan_copy(tier(segment(1, 0, 99)), [local_log([200, 300], 350)], CONFIGS)
-    assert ranges(plan) == []
-    assert "offsets 100 to 199 are neither in the tier nor in the log" in reasons(plan)
 
 
 def test_a_log_that_lost_its_beginning_is_copied_from_where_it_begins() -> None:
@@ -135,12 +144,6 @@ def test_a_hole_between_local_segments_ends_the_copy() -> None:
     plan = plan_copy(TierState(), [replace(log, segments=torn)], CONFIGS)
     assert ranges(plan) == [(0, 99)]
     assert "the log has a hole between 150 and 200" in reasons(plan)
-
-
-def test_a_segment_larger_than_metadata_can_say_ends_the_copy() -> None:
-    plan = plan_copy(TierState(), [local_log(BASES, 350, sizes=[1, 1 << 31, 1, 1])], CONFIGS)
-    assert ranges(plan) == [(0, 99)]
-    assert "2147483648 bytes" in reasons(plan)
 
 
 def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
@@ -227,13 +230,6 @@ def test_a_partition_no_understood_record_speaks_of(
     plan = plan_copy(state, [local_log(BASES, 350)], CONFIGS)
     assert bool(plan.steps) == copies
     assert ("could not be understood" in reasons(plan)) != copies
-
-
-def test_a_log_behind_the_tier_is_not_copied() -> None:
-    state = tier(segment(1, 0, 99), segment(2, 100, 199, (3, 100)))
-    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (2, 120)))], CONFIGS)
-    assert plan.steps == ()
-    assert "the log is behind: its latest leader epoch is 2, the tier knows epoch 3" in reasons(plan)
 
 
 def test_copies_begun_before_are_named() -> None:

@@ -1,7 +1,7 @@
 """Which topics are copied, and Kafka 4.4's copy lag: the limits that release a segment."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from tierctl.errors import SafetyRefusal, UsageError
@@ -9,22 +9,11 @@ from tierctl.model import LocalSegment, TopicConfig
 from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.copy import require_enabled, why_not_enabled, why_waiting
 
-NOW_MS = 1_000_000
+from tests.plan.tier import NOW_MS, local_log
 
 
 def segment(age_ms: int) -> LocalSegment:
-    path = Path("0.log")
-    return LocalSegment(
-        base_offset=0,
-        next_base_offset=10,
-        size_bytes=100,
-        max_timestamp_ms=NOW_MS - age_ms,
-        log=path,
-        offset_index=path,
-        time_index=path,
-        transaction_index=None,
-        producer_snapshot=path,
-    )
+    return replace(local_log([0, 10], 20).segments[0], max_timestamp_ms=NOW_MS - age_ms)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, l
 from tests.support.fake_cluster import cluster_log
 
 Epochs = Sequence[tuple[int, int]]
+KNOWN = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
+NOBODY = CurrentTopics({}, is_complete=True)
+ANEW = CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True)
 
 
 def leader_log(start: int = 0, end: int = 350, epochs: Epochs = ((0, 0),)) -> ClusterLog:
@@ -74,8 +77,7 @@ def deleted(views: ClusterViews, config: TopicConfig) -> list[tuple[int | None, 
 def views(log: ClusterLog, *, local_only_bytes: int | None, forgot: bool = False) -> ClusterViews:
     entries = [EpochEntry(0, 0)] if forgot else None
     view = LeaderView(log=log, tier_entries=entries, local_only_bytes=local_only_bytes)
-    topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
-    return ClusterViews(topics=topics, views={PARTITION.key: view})
+    return ClusterViews(topics=KNOWN, views={PARTITION.key: view})
 
 
 def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
@@ -89,8 +91,7 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epoc
     """If a segment was copied while such a leader ran, its index begins at the local log start."""
     log = leader_log(start=300, epochs=((1, 300),))
     view = LeaderView(log=log, tier_entries=[EpochEntry(*entry) for entry in index])
-    topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
-    seen = ClusterViews(topics=topics, views={PARTITION.key: view})
+    seen = ClusterViews(topics=KNOWN, views={PARTITION.key: view})
     assert deleted(seen, TopicConfig()) == []
     old = TopicConfig(retention_ms=1)
     plan = plan_retention(tier(*SEGMENTS), [], {"orders": old}, now_ms=NOW_MS + 5, cluster=seen)
@@ -159,17 +160,19 @@ def test_a_leader_is_asked_only_for_bytes_that_decide(
 def test_what_the_cluster_does_not_know_or_tell_is_left() -> None:
     config = TopicConfig(retention_bytes=0)
     full = views(leader_log(), local_only_bytes=50)
-    nobody = replace(full, topics=CurrentTopics({}, is_complete=True))
-    anew = replace(full, topics=CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True))
     unseen = replace(full, views={}, unseen={PARTITION.key: "it has no leader now"})
     for seen, reason in (
-        (nobody, "has no topic of this name"),
-        (anew, "has this topic under id"),
+        (replace(full, topics=NOBODY), "has no topic of this name"),
+        (replace(full, topics=ANEW), "has this topic under id"),
         (unseen, "no leader"),
     ):
         plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=NOW_MS, cluster=seen)
         assert plan.steps == ()
         assert reason in plan.skipped[0].reason
+
+
+def leaders_with(log: ClusterLog) -> Leaders:
+    return Leaders(topics=KNOWN, configs={}, logs={PARTITION.key: log}, broker_ids=(1,))
 
 
 @pytest.mark.parametrize(
@@ -188,19 +191,12 @@ def test_a_replica_that_parted_from_its_leader_is_no_source(
     replica: Epochs, end: int, leader: Epochs, reason: str | None
 ) -> None:
     log = local_log([0, 100, 200], end, epochs=replica)
-    leaders = Leaders(
-        topics=CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True),
-        configs={},
-        logs={PARTITION.key: leader_log(start=leader[0][1], epochs=leader)},
-        broker_ids=(1,),
-    )
+    leaders = leaders_with(leader_log(start=leader[0][1], epochs=leader))
     kept, skipped = leaders.sources([log])
     assert (kept == [log], bool(skipped)) == (reason is None, reason is not None)
     assert reason is None or reason in skipped[0].reason
-    elsewhere = replace(leaders, topics=CurrentTopics({}, is_complete=True))
-    assert elsewhere.sources([log]) == ([log], ())
-    anew = replace(leaders, topics=CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True))
-    assert anew.sources([log])[0] == []
+    assert replace(leaders, topics=NOBODY).sources([log]) == ([log], ())
+    assert replace(leaders, topics=ANEW).sources([log])[0] == []
 
 
 @pytest.mark.parametrize(
@@ -218,11 +214,6 @@ def test_a_source_is_stable_up_to_where_its_leader_says(
 ) -> None:
     """The checkpoint of a running broker is some seconds old, or missing."""
     log = local_log([0, 100, 200], 350, high_watermark=checkpoint, last_stable_offset=stable)
-    leaders = Leaders(
-        topics=CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True),
-        configs={},
-        logs={PARTITION.key: replace(leader_log(end=leader), last_stable_offset=leaders_stable)},
-        broker_ids=(1,),
-    )
+    leaders = leaders_with(replace(leader_log(end=leader), last_stable_offset=leaders_stable))
     (kept,), _ = leaders.sources([log])
     assert (kept.high_watermark, kept.last_stable_offset) == expected

@@ -129,22 +129,11 @@ OLD = segment(1, 0, 99, max_timestamp_ms=EVENT_MS)
 LOG = local_log([100], 150)
 
 
-@pytest.mark.parametrize(
-    ("now_ms", "is_ahead"),
-    [
-        (NOW_MS - 10 * DAY_MS, False),
-        (NOW_MS, False),
-        (NOW_MS + SKEW_MS, False),
-        (NOW_MS + SKEW_MS + 1, True),
-        (NOW_MS + 10 * DAY_MS, True),
-    ],
-)
-def test_ahead(now_ms: int, is_ahead: bool) -> None:
-    if not is_ahead:
-        check_not_ahead(now_ms, clock_ms=NOW_MS)
-        return
+def test_a_time_more_than_the_skew_ahead_is_refused() -> None:
+    check_not_ahead(NOW_MS - 10 * DAY_MS, clock_ms=NOW_MS)
+    check_not_ahead(NOW_MS + SKEW_MS, clock_ms=NOW_MS)
     with pytest.raises(SafetyRefusal, match="s ahead of the clock"):
-        check_not_ahead(now_ms, clock_ms=NOW_MS)
+        check_not_ahead(NOW_MS + SKEW_MS + 1, clock_ms=NOW_MS)
 
 
 def test_a_plan_may_look_ahead_and_is_not_carried_out(
