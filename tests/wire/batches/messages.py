@@ -5,8 +5,10 @@ import zlib
 from collections.abc import Sequence
 
 from tierctl.wire.batches.batch_head import CompressionType, Record, compress
+from tierctl.wire.batches.record_batch import encode_batch
 
 LOG_APPEND_TIME = 8
+TIME_MS = 1_700_000_000_000
 
 
 def message(record: Record, magic: int, attributes: int = 0) -> bytes:
@@ -34,3 +36,24 @@ def wrapper(
     latest_ms = max(each.timestamp_ms for each in records) if appended_ms is None else appended_ms
     attributes = kind if appended_ms is None else kind | LOG_APPEND_TIME
     return message(Record(last, latest_ms, None, value), magic, attributes)
+
+
+def records_at(*offsets: int) -> list[Record]:
+    return [Record(at, TIME_MS + at, b"k%d" % at, b"value %d" % at * 5) for at in offsets]
+
+
+def all_formats() -> bytes:
+    """Return a log of all formats, with 28 records at the offsets 0 to 33."""
+    parts: list[bytes] = []
+    at = 0
+    for magic in (0, 1):
+        parts += [message(record, magic) for record in records_at(at, at + 1)]
+        at += 2
+        for kind in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4):
+            parts.append(wrapper(records_at(at, at + 1, at + 3), magic, kind))
+            at += 4
+    parts.append(encode_batch(records_at(at, at + 1)))
+    parts.append(message(records_at(at + 2)[0], 1))
+    parts.append(encode_batch(records_at(at + 3, at + 4), compression=CompressionType.ZSTD))
+    parts.append(message(Record(at + 5, TIME_MS, None, None), 0))
+    return b"".join(parts)

@@ -23,7 +23,7 @@ from tierctl.wire.batches.record_batch import (
     write_varint,
 )
 from tierctl.wire.batches.records import read_values, record_columns
-from tierctl.wire.batches.scan import bytes_of, crc32c_of, scan_heads, walk
+from tierctl.wire.batches.scan import scan_heads, walk
 from tierctl.wire.batches.segment_file import RecordChunk, Window, chunk_of
 from tierctl.wire.primitives import crc32c
 
@@ -89,11 +89,10 @@ def test_a_timestamp_beyond_64_bits_wraps_like_in_the_jvm() -> None:
     assert columns.column("timestamp_ms").to_pylist()[2:] == [-(1 << 63), -(1 << 63) + 1]
 
 
-@pytest.mark.parametrize("kind", [CompressionType.ZSTD, CompressionType.GZIP])
-def test_memory_is_bounded_by_a_group_and_a_batch(kind: CompressionType) -> None:
-    zeros = bytes(1 << 20)
+def test_memory_is_bounded_by_a_group_and_a_batch() -> None:
+    zeros, zstd = bytes(1 << 20), CompressionType.ZSTD
     data = b"".join(
-        encode_batch([Record(i, i, None, zeros)], base_offset=i, compression=kind) for i in range(40)
+        encode_batch([Record(i, i, None, zeros)], base_offset=i, compression=zstd) for i in range(40)
     )
     assert len(data) < 1 << 20
     before = pa.total_allocated_bytes()
@@ -138,29 +137,8 @@ def test_captured_segments(capture: Capture) -> None:
         assert sum(head.size_bytes for head in scan(data)) == len(data)
 
 
-def _shapes() -> bytes:
-    """Return values of equal length with different structure: keys, headers, nulls, deltas, times, kinds."""
-    parts = []
-    for offset in range(0, 120, 12):
-        parts += [
-            encode_batch([record(offset, b"12345678")]),
-            encode_batch([record(offset + 1, b"1234", b"abcd")]),
-            encode_batch([record(offset + 2, b"12", b"abcdef")]),
-            encode_batch([record(offset + 3, None, b"abcdefgh")]),
-            encode_batch([record(offset + 4, b"123", headers=(("a", b"b"),))]),
-            encode_batch([record(offset + 5, b"12345678")], delete_horizon_ms=1_700_000_000_000),
-            encode_batch([record(offset + 6, b"12345678")], log_append_time=True, max_timestamp_ms=5),
-            encode_batch([record(offset + 7, b"")]),
-            marker(offset + 8, ControlType.COMMIT, 3),
-            encode_batch([record(offset + 9), record(offset + 10)], compression=CompressionType.LZ4),
-            encode_batch([record(offset + 11, b"12345678")]),
-        ]
-    return b"".join(parts)
-
-
-@pytest.mark.parametrize(("start", "end"), [(0, END), (0, 0), (13, 14), (10, 118), (9, 22), (500, END)])
-def test_values_of_every_shape(start: int, end: int) -> None:
-    check_values(_shapes(), start, end)
+@pytest.mark.parametrize(("start", "end"), [(0, END), (0, 0), (13, 14), (5, 11), (9, 22), (500, END)])
+def test_values_of_every_kind_of_batch(start: int, end: int) -> None:
     check_values(mixed_log(), start, end)
 
 
@@ -191,17 +169,6 @@ def test_an_undecodable_batch_is_a_damaged_range_between_good_ones() -> None:
     assert got.offsets.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
     assert _damaged(got) == [(4, 5)]
     assert _chunk(broken, 5).damage == ()
-
-
-def test_a_byte_after_the_value_is_looked_at_in_every_batch() -> None:
-    parts = []
-    for offset in range(8):
-        data = encode_batch([record(offset)])
-        (head,) = scan(data)
-        parts.append(seal(head, data[61:-1] + b"\x02") if offset == 5 else data)
-    got = _chunk(b"".join(parts))
-    assert got.offsets.tolist() == [0, 1, 2, 3, 4, 6, 7]
-    assert _damaged(got) == [(5, 6)]
 
 
 def test_bad_ranges_elsewhere_are_not_reported() -> None:
@@ -323,10 +290,3 @@ def test_the_good_batch_after_an_unusual_one_is_found(case: str) -> None:
     assert len(heads.bad) + len(got.damaged) == (records == 0)
     check_heads(data)
     check_values(data)
-
-
-def test_crcs_of_every_length() -> None:
-    data = random.Random(3).randbytes(300)
-    for end in range(80):
-        assert crc32c_of(bytes_of(data), 3, 3 + end) == crc32c(data[3 : 3 + end])
-    assert crc32c_of(bytes_of(bytes(300) + b"\xff" * 8), 0, 308) == crc32c(bytes(300) + b"\xff" * 8)

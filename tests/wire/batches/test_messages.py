@@ -11,17 +11,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-from tests.support.kafka import KafkaRelease
-from tests.wire.batches.messages import LOG_APPEND_TIME, message, wrapper
+from tests.wire.batches.messages import LOG_APPEND_TIME, TIME_MS, all_formats, message, records_at, wrapper
 from tests.wire.batches.same import check_heads, scan
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
-from tierctl.wire.batches.record_batch import RecordBatch, batches, encode_batch
+from tierctl.wire.batches.record_batch import RecordBatch, batches
 from tierctl.wire.batches.records import record_columns
 from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, walk
-from tierctl.wire.files.indexes import build_indexes
 
-TIME_MS = 1_700_000_000_000
 MADE = (Path(__file__).parent / "messages-kafka-4.3.0.txt").read_text()
 BLOCKS = re.findall(r"^entry (\d) (\w+) (\w+) (\w+)\n((?:(?!entry).*\n)+)", MADE, re.MULTILINE)
 
@@ -51,10 +48,6 @@ def test_kafkas_messages_are_read(block: tuple[str, ...]) -> None:
     assert {(r["timestamp_type"], r["leader_epoch"]) for r in columns} == {(block[2], -1)}
 
 
-def records_at(*offsets: int) -> list[Record]:
-    return [Record(at, TIME_MS + at, b"k%d" % at, b"value %d" % at * 5) for at in offsets]
-
-
 def test_ours_are_the_same_bytes() -> None:
     for magic, _, kind, data, _ in (block for block in BLOCKS if block[1] == "none"):
         made = next(batches(bytes.fromhex(data)))
@@ -63,39 +56,14 @@ def test_ours_are_the_same_bytes() -> None:
         assert bytes.fromhex(data).startswith(ours)
 
 
-def mixed() -> tuple[bytes, list[int]]:
-    """Return a log of all formats, and its offsets."""
-    parts: list[bytes] = []
-    at = 0
-    for magic in (0, 1):
-        parts += [message(record, magic) for record in records_at(at, at + 1)]
-        at += 2
-        for kind in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4):
-            parts.append(wrapper(records_at(at, at + 1, at + 3), magic, kind))
-            at += 4
-    parts.append(encode_batch(records_at(at, at + 1)))
-    parts.append(message(records_at(at + 2)[0], 1))
-    parts.append(encode_batch(records_at(at + 3, at + 4), compression=CompressionType.ZSTD))
-    parts.append(message(Record(at + 5, TIME_MS, None, None), 0))
-    data = b"".join(parts)
-    return data, [record.offset for batch in batches(data) for record in batch.records()]
-
-
 def items_of(data: bytes) -> list[ScanItem]:
     """Return the items of a walk, after a check that the columns have the same."""
     check_heads(data, expected_offset=0)
     return list(walk(data, expected_offset=0))
 
 
-def test_a_log_of_all_formats() -> None:
-    data, offsets = mixed()
-    assert offsets[-1] == 33
-    assert len(offsets) == 28
-    assert all(isinstance(item, BatchHead) for item in items_of(data))
-
-
 def test_every_flipped_bit_is_found_and_the_rest_is_read() -> None:
-    data, _ = mixed()
+    data = all_formats()
     heads = list(scan(data))
     rng = random.Random(5)
     for number, head in enumerate(heads[:-1]):
@@ -116,7 +84,7 @@ def test_every_flipped_bit_is_found_and_the_rest_is_read() -> None:
 
 
 def test_every_truncation_is_a_valid_prefix() -> None:
-    data, _ = mixed()
+    data = all_formats()
     heads = list(scan(data))
     ends = {0, *(head.end for head in heads)}
     for cut in range(len(data)):
@@ -174,17 +142,3 @@ def test_impossible_messages_in_a_wrapper(inner: bytes, says: str) -> None:
     (batch,) = batches(message(Record(4, TIME_MS, None, value), 1, CompressionType.GZIP))
     with pytest.raises(CorruptInputError, match=says):
         list(batch.records())
-
-
-@pytest.mark.kafka
-def test_kafka_reads_our_messages_and_their_indexes(kafka: KafkaRelease, tmp_path: Path) -> None:
-    data, offsets = mixed()
-    index, times = build_indexes(scan(data), 0, interval_bytes=100)
-    paths = [tmp_path / f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")]
-    for path, content in zip(paths, (data, index.data, times.data), strict=True):
-        path.write_bytes(content)
-    text = kafka.dump_log(Path(",".join(map(str, paths))), "--deep-iteration")
-    for bad in ("isvalid: false", "Mismatches", "not found"):
-        assert bad not in text
-    printed = re.findall(r"^\| offset: (\d+)", text, re.MULTILINE)
-    assert [int(offset) for offset in printed] == offsets

@@ -1,7 +1,11 @@
-"""Kernels are compiled once many batches or records were read one by one."""
+"""When kernels are compiled: once many batches or records were read one by one; and for which processor."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
+import google_crc32c
 import pyarrow as pa
 import pytest
 from tests.wire.batches.samples import one_record_log
@@ -47,3 +51,20 @@ def test_what_is_only_expected_is_not_counted() -> None:
     assert not is_compiled()
     expect(4)
     assert is_compiled()
+
+
+def test_a_processor_without_instructions_has_the_same_crc() -> None:
+    """Numba is told to compile for another processor: the loops use tables."""
+    pytest.importorskip("numba")
+    code = (
+        "from tierctl import compiled; from tierctl.kernel import use_compiled\n"
+        "from tierctl.wire.batches.scan import bytes_of, crc32c_of\n"
+        "use_compiled()\n"
+        "assert compiled.instructions('crc_after_8') is None\n"
+        "print(crc32c_of(bytes_of(bytes(range(100))), 3, 97))"
+    )
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == google_crc32c.value(bytes(range(3, 97)))

@@ -3,8 +3,9 @@
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import scan
 from tierctl.wire.batches.scan import scan_heads
@@ -41,7 +42,7 @@ def _assert_windows_find_the_same(data: bytes, window_bytes: int, size_bytes: in
     assert [t.size_bytes for t in torn] == ([whole.torn.size_bytes] if whole.torn else [])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 59), st.integers(8, 60), st.integers(0, 7)), max_size=4),
     cut=st.integers(0, 90),
