@@ -219,10 +219,24 @@ def test_two_topics_of_one_name_are_two(tmp_path: Path) -> None:
     manager.close()
 
 
-@pytest.mark.parametrize("uri", ["kafka://host:9092/topic", "file://host/dir", "dir", "file:"])
-def test_other_uris_are_refused(uri: str) -> None:
-    with pytest.raises(UsageError, match="not a metadata topic"):
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("kafka://host:9092/topic", "not a metadata topic"),
+        ("kafka://[::1", "not a metadata topic"),
+        ("file://host/dir", "not a metadata topic"),
+        ("dir", "not a metadata topic"),
+        ("file:", "not a metadata topic"),
+        ("kafka://nowhere", "'nowhere' is no host:port"),
+        ("kafka://", "no bootstrap servers"),
+        ("kafka://u:pw@a:1", "contains a user name"),
+        ("redis://a:1", "unknown scheme 'redis'"),
+    ],
+)
+def test_other_uris_are_refused(uri: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
         manager_at(uri)
+    assert "pw" not in caught.value.message
 
 
 def test_a_brokers_log_is_known_as_the_broker_knew_it(capture: Callable[[str], Path]) -> None:

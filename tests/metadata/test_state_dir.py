@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -114,17 +115,13 @@ def events(numbers: Sequence[int], partition: int = 0) -> list[bytes]:
     ]
 
 
-def made_place(folder: Path) -> Place:
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
     """Return a topic with events of two user partitions."""
-    made = Place(folder)
+    made = Place(tmp_path)
     made.append(*events(range(5)))
     made.append(*events(range(3), partition=1), partition=OTHER)
     return made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return made_place(tmp_path)
 
 
 class TestGoingOn:
@@ -568,38 +565,41 @@ class StateDirectoryHeld:
 
 
 class TestFaults:
-    def prepared(self, folder: Path) -> Place:
-        """Some snapshots exist, one is new, one is replaced, and a bad record holds one."""
-        place = Place(folder)
+    @pytest.fixture
+    def prepared(self, tmp_path: Path) -> Callable[[str], Place]:
+        """Return copies of a place with old, new and replaced snapshots, one of them held by a bad record."""
+        place = Place(tmp_path / "prepared")
         place.append(*events(range(3)))
         place.run()
         place.append(*events(range(3, 5)), b"\1\7\0what", *events([5]))
         place.append(*events(range(2), partition=1), partition=OTHER)
-        return place
+        return lambda name: Place(Path(shutil.copytree(tmp_path / "prepared", tmp_path / name)))
 
-    def test_a_failing_disk(self, tmp_path: Path) -> None:
-        watched = self.prepared(tmp_path / "watched")
+    def test_a_failing_disk(self, prepared: Callable[[str], Place]) -> None:
+        watched = prepared("watched")
         operations = operations_of(lambda fs: watched.run(fs) and None)
         assert {"create", "write", "fsync", "rename", "fsync-dir"} <= set(operations)
+        whole = summary(watched.truth())
         for nth in range(len(operations)):
-            place = self.prepared(tmp_path / str(nth))
+            place = prepared(str(nth))
             with pytest.raises(MetadataError) as caught:
                 place.run(Failing(nth, errno.EIO))
             assert caught.value.hint
             run = place.run()
-            assert summary(run.state) == summary(place.truth()), f"after {operations[nth]} number {nth}"
+            assert summary(run.state) == whole, f"after {operations[nth]} number {nth}"
             assert run.notes == []
 
-    def test_kill_9(self, tmp_path: Path) -> None:
-        watched = self.prepared(tmp_path / "watched")
+    def test_kill_9(self, prepared: Callable[[str], Place]) -> None:
+        watched = prepared("watched")
+        whole = summary(watched.truth())
         for nth in range(len(operations_of(lambda fs: watched.run(fs) and None))):
-            place = self.prepared(tmp_path / str(nth))
+            place = prepared(str(nth))
             assert run_and_die(partial(run_once, place), nth)
             for _ in range(2):
                 run = place.run()
-                assert summary(run.state) == summary(place.truth())
+                assert summary(run.state) == whole
                 assert run.notes == []
-        assert not run_and_die(partial(run_once, self.prepared(tmp_path / "whole")), NEVER)
+        assert not run_and_die(partial(run_once, prepared("whole")), NEVER)
 
 
 def run_once(place: Place, fs: FileSystem) -> None:

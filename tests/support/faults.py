@@ -16,13 +16,19 @@ from tests.support.amounts import TRIES_ALL
 
 
 class Failing(FileSystem):
-    """Fail the nth operation (from 0) with `number`; a failing write has written half of its bytes."""
+    """Fail the nth operation (from 0) with `number`; a failing write has written half of its bytes.
 
-    def __init__(self, nth: int, number: int, *, only: frozenset[str] | None = None) -> None:
+    With `lasts`, every later operation fails, too, as on a full disk.
+    """
+
+    def __init__(
+        self, nth: int, number: int, *, only: frozenset[str] | None = None, lasts: bool = False
+    ) -> None:
         self.seen: list[str] = []
         self._nth = nth
         self._number = number
         self._only = only
+        self._lasts = lasts
         self.failed: Path | None = None
         super().__init__(self._fail)
 
@@ -30,7 +36,7 @@ class Failing(FileSystem):
         if self._only is not None and operation not in self._only:
             return
         self.seen.append(operation)
-        if len(self.seen) == self._nth + 1:
+        if len(self.seen) == self._nth + 1 or (self._lasts and len(self.seen) > self._nth):
             self.failed = path
             raise OSError(self._number, os.strerror(self._number), str(path))
 

@@ -24,9 +24,11 @@ from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState, sizes_by_group
 from tierctl.wire.metadata.values import encode, metadata_partition
 
+from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import topic_in
-from tests.state.histories import ORDERS, histories, started
+from tests.state.histories import ORDERS, histories
+from tests.state.histories import started as copy_started
 from tests.support.amounts import examples
 
 COUNT = 4
@@ -53,10 +55,12 @@ def write(folder: Path, logs: Logs) -> None:
     topic.close()
 
 
-def manager_on(folder: Path, kept: Path | None, bulk: Apart | None) -> TopicBasedRemoteLogMetadataManager:
+def manager_on(
+    folder: Path, state: Path | None, bulk: Apart | None, *, kept: Kept = Kept.SEGMENTS
+) -> TopicBasedRemoteLogMetadataManager:
     topic = topic_in(folder, partition_count=COUNT)
-    state_dir = None if kept is None else StateDirectory(kept)
-    return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, fold_runner=bulk)
+    state_dir = None if state is None else StateDirectory(state)
+    return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, fold_runner=bulk, kept=kept)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -112,25 +116,16 @@ def sizes_of(state: TierState) -> dict[str, list[list[int]]]:
 @given(st.one_of(_logs(at_home=True), _logs(at_home=False)))
 def test_sizes_without_segments(logs: Logs) -> None:
     """Where only sizes are kept, all else of the state is as it was; segments are not missing silently."""
+    facts = ("segment_count", "last_event_offset", "lowest_start_offset", "delete_state", "is_to_remove")
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, logs)
         whole = manager_on(folder, None, None).refresh()
-        topic = topic_in(folder, partition_count=COUNT)
-        reduced = TopicBasedRemoteLogMetadataManager(
-            topic, fold_runner=Apart(folder), kept=Kept.SIZES
-        ).refresh()
+        reduced = manager_on(folder, None, Apart(folder), kept=Kept.SIZES).refresh()
         assert sizes_of(reduced) == sizes_of(whole)
         for one, other in zip(whole, reduced, strict=True):
             assert one.topic_id_partition == other.topic_id_partition
-            for fact in (
-                "segment_count",
-                "last_event_offset",
-                "lowest_start_offset",
-                "delete_state",
-                "is_to_remove",
-            ):
-                assert getattr(one, fact) == getattr(other, fact)
+            assert [getattr(one, fact) for fact in facts] == [getattr(other, fact) for fact in facts]
             for question in (lambda part: list(part.segments), lambda part: part.cache.rows):
                 with pytest.raises(AttributeError):
                     question(other)
@@ -165,10 +160,7 @@ def test_facts_here_and_segments_elsewhere(logs: Logs) -> None:
         folder = Path(name)
         write(folder, logs)
         whole = manager_on(folder, None, None).refresh()
-        runner = Apart(folder)
-        manager = TopicBasedRemoteLogMetadataManager(
-            topic_in(folder, partition_count=COUNT), fold_runner=runner, kept=Kept.FACTS
-        )
+        manager = manager_on(folder, None, Apart(folder), kept=Kept.FACTS)
         reduced = manager.refresh()
         assert _facts(reduced) == _facts(whole)
         assert sizes_of(reduced) == sizes_of(whole)
@@ -184,9 +176,8 @@ def test_facts_here_and_segments_elsewhere(logs: Logs) -> None:
 
 def test_copies_that_were_begun_again_are_facts(tmp_path: Path) -> None:
     home = metadata_partition(ORDERS.topic_id, ORDERS.partition, COUNT)
-    write(tmp_path, {home: [encode(started(number, 0, 99)) for number in (1, 2, 3)]})
-    topic = topic_in(tmp_path, partition_count=COUNT)
-    manager = TopicBasedRemoteLogMetadataManager(topic, fold_runner=Apart(tmp_path), kept=Kept.FACTS)
+    write(tmp_path, {home: [encode(copy_started(number, 0, 99)) for number in (1, 2, 3)]})
+    manager = manager_on(tmp_path, None, Apart(tmp_path), kept=Kept.FACTS)
     failed = manager.refresh().partitions[ORDERS.key].failed_copies
     assert failed == manager_on(tmp_path, None, None).refresh().partitions[ORDERS.key].failed_copies
     assert failed is not None
@@ -194,13 +185,10 @@ def test_copies_that_were_begun_again_are_facts(tmp_path: Path) -> None:
 
 
 def test_facts_after_new_events(tmp_path: Path) -> None:
-    from tests.metadata.events import TOPIC_ID, started, update
-
     home = metadata_partition(TOPIC_ID, 0, COUNT)
     write(tmp_path, {home: [encode(started(0))], (home + 1) % COUNT: [encode(started(0, partition=1))]})
     runner = Apart(tmp_path)
-    topic = topic_in(tmp_path, partition_count=COUNT)
-    manager = TopicBasedRemoteLogMetadataManager(topic, fold_runner=runner, kept=Kept.FACTS)
+    manager = manager_on(tmp_path, None, runner, kept=Kept.FACTS)
     before = manager.refresh()
     write(tmp_path, {home: [encode(update(0))]})
     after = manager.refresh()
@@ -216,8 +204,6 @@ def test_facts_after_new_events(tmp_path: Path) -> None:
 
 
 def test_user_partitions_in_two_places_are_read_together(tmp_path: Path) -> None:
-    from tests.metadata.events import TOPIC_ID, started, update
-
     home = metadata_partition(TOPIC_ID, 0, COUNT)
     stray = (home + 1) % COUNT
     first, then = sorted([home, stray])
@@ -231,8 +217,6 @@ def test_user_partitions_in_two_places_are_read_together(tmp_path: Path) -> None
 
 
 def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> None:
-    from tests.metadata.events import started
-
     write(tmp_path, {0: [encode(started(0))], 2: [encode(started(1, partition=1))]})
     bulk = Apart(tmp_path)
     manager = manager_on(tmp_path, None, bulk)
@@ -246,8 +230,6 @@ def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> Non
 
 def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
     """Also in a metadata partition without new records, for which no task is sent."""
-    from tests.metadata.events import started
-
     folder = tmp_path / "topic"
     write(folder, {n: [encode(started(i, partition=n)) for i in range(4)] for n in (0, 2, 3)})
     starts = "".join(f"__remote_log_metadata {n} {start}\n" for n, start in ((0, 3), (2, 4)))
@@ -267,8 +249,6 @@ def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
 
 
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.metadata.events import update
-
     monkeypatch.setattr(tier_state, "ANOMALIES_KEPT", 5)
     write(tmp_path, {n: [encode(update(i)) for i in range(3)] for n in range(COUNT)})
     state = manager_on(tmp_path, None, Apart(tmp_path)).refresh()

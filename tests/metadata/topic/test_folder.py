@@ -21,6 +21,7 @@ from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import at, topic_in
+from tests.support.broker_lock import running_broker
 from tests.support.kafka import KafkaRelease
 
 VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
@@ -240,23 +241,10 @@ class TestOneWriter:
         open_log(folder).close()
 
     def test_a_running_broker_is_left_alone(self, folder: Path) -> None:
-        import subprocess
-        import sys
-
-        (folder / ".lock").touch()
-        code = (
-            "import fcntl,sys;f=open(sys.argv[1],'r+');fcntl.lockf(f,fcntl.LOCK_EX);"
-            "print('held',flush=True);sys.stdin.read()"
-        )
-        with subprocess.Popen(
-            [sys.executable, "-c", code, str(folder / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as broker:
-            assert broker.stdout is not None
-            assert broker.stdout.readline()
+        with running_broker(folder):
             with pytest.raises(SafetyRefusal, match="a broker is running"):
                 open_log(folder)
             assert open_log(folder, writable=False).end_offsets()[0] == 10
-            broker.communicate()
         open_log(folder).close()
 
 
@@ -327,23 +315,17 @@ def test_captured_logs_are_read_whole(capture: Callable[[str], Path], where: str
 
 @pytest.mark.kafka
 @pytest.mark.slow
-class TestKafkaReadsIt:
-    def test_dump_log_of_a_log_made_here(self, folder: Path, kafka: KafkaRelease) -> None:
-        text = kafka.dump_log(segment(folder), "--remote-log-metadata-decoder")
-        assert text.count("isvalid: true") == 10
-        assert text.count("partitionLeaderEpoch: 0") == 10
-        assert text.count("RemoteLogSegmentMetadata{") == 5
-        assert text.count("RemoteLogSegmentMetadataUpdate{") == 5
-        assert f"id={started(3).segment_id}" in text
-        assert "Found non-consecutive offsets" not in text
-
-    def test_dump_log_of_a_brokers_log_appended_to(
-        self, writable: Callable[[str], Path], kafka: KafkaRelease
-    ) -> None:
-        folder = writable("tiered-cluster/before")
-        log = topic_in(folder, writable=True)
+def test_kafka_reads_a_log_made_here_and_a_brokers_log_appended_to(
+    folder: Path, writable: Callable[[str], Path], kafka: KafkaRelease
+) -> None:
+    brokers = writable("tiered-cluster/before")
+    with closing(topic_in(brokers, writable=True)) as log:
         log.append([(0, value) for value in VALUES])
-        log.close()
-        text = kafka.dump_log(segment(folder), "--remote-log-metadata-decoder")
-        assert text.count("isvalid: true") == 16 + 10
-        assert text.count("partitionLeaderEpoch: 2") == 6 + 10
+    files = f"{segment(folder)},{segment(brokers)}"
+    made, appended = kafka.dump_log(files, "--remote-log-metadata-decoder").split("Dumping ")[1:]
+    assert made.count("isvalid: true") == made.count("partitionLeaderEpoch: 0") == 10
+    assert made.count("RemoteLogSegmentMetadata{") == made.count("RemoteLogSegmentMetadataUpdate{") == 5
+    assert f"id={started(3).segment_id}" in made
+    assert "Found non-consecutive offsets" not in made
+    assert appended.count("isvalid: true") == 16 + 10
+    assert appended.count("partitionLeaderEpoch: 2") == 6 + 10

@@ -1,5 +1,6 @@
 """Replicas of the metadata topic in other log directories have equal bytes after any interruption."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tierctl.metadata.topic import MetadataTopic
 
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import can_start, running_broker
+from tests.support.faults import Failing
 
 LOG = "__remote_log_metadata-0/00000000000000000000.log"
 HEAD_OF_A_BATCH = bytes(7) + b"\x01torn"
@@ -112,34 +114,20 @@ def test_unfinished_writes_are_cut_off(brokers: list[Path], own: bytes, other: b
     assert values_in(brokers[1]) == [b"first", b"second" * 100]
 
 
-class Failing(FileSystem):
-    """Fail the operation number `at` and every later one, like a full disk."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__(self._count)
-        self.left = at
-
-    def _count(self, operation: str, path: Path) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise OSError(28, f"no space for {operation} of {path}")
-
-
 def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[Path], tmp_path: Path) -> None:
     append_to(brokers[0] / LOG, HEAD_OF_A_BATCH)
     append_to(brokers[1] / LOG, HEAD_OF_A_BATCH[:9])
-    failures = 0
-    while True:
-        copies = [tmp_path / f"run-{failures}" / broker.name for broker in brokers]
+    fault = failures = 0
+    while failures == fault:
+        copies = [tmp_path / f"run-{fault}" / broker.name for broker in brokers]
         for broker, copy in zip(brokers, copies, strict=True):
             shutil.copytree(broker, copy)
-        topic = opened(copies, fs=Failing(failures))
+        topic = opened(copies, fs=Failing(fault, errno.ENOSPC, lasts=True))
+        fault += 1
         try:
             topic.append([(0, b"second")])
         except MetadataError:
-            failed = True
-        else:
-            failed = False
+            failures += 1
         topic.close()
         topic = opened(copies)
         topic.append([(0, b"third")])
@@ -148,7 +136,4 @@ def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[P
         assert found[0] == found[1] == found[2]
         assert found[0] in ([b"first", b"third"], [b"first", b"second", b"third"])
         assert len(set(logs(copies))) == 1
-        if not failed:
-            break
-        failures += 1
     assert failures > 10
