@@ -36,6 +36,11 @@ def batch(offset: int, count: int = 1, *, epoch: int = 0, size: int = 30) -> byt
     return encode_batch(records, partition_leader_epoch=epoch)
 
 
+def three_segments() -> list[list[bytes]]:
+    """Return segments from offsets 0, 20 and 40 on, each of ten batches of two records."""
+    return [[batch(n, 2) for n in range(base, base + 20, 2)] for base in (0, 20, 40)]
+
+
 def write_log(
     directory: Path,
     segments: Sequence[Sequence[bytes]],

@@ -25,7 +25,7 @@ from tierctl.model import LocalLog, TopicPartition, Uuid
 from tierctl.wire.files.checkpoints import write_partition_metadata
 
 from tests.cli.shell import tierctl
-from tests.locallog.made import PARTITION, TOPIC_ID, batch, write_log
+from tests.locallog.made import PARTITION, TOPIC_ID, batch, three_segments, write_log
 from tests.support.broker_lock import can_start, running_broker
 
 UNIQUE = "5bdc1fcf2ea94c4aa0b0b1a8"
@@ -189,11 +189,14 @@ def _opened_files() -> Iterator[Counter[Path]]:
 
 
 def _write(folder: Path, *, preallocated: bool) -> Path:
-    segments = [[batch(n, 2) for n in range(base, base + 20, 2)] for base in (0, 20, 40)]
     for number in range(REPLICAS):
         partition = TopicPartition("made", number)
         write_log(
-            folder, segments, partition=partition, preallocated=preallocated, snapshots={20: (), 40: ()}
+            folder,
+            three_segments(),
+            partition=partition,
+            preallocated=preallocated,
+            snapshots={20: (), 40: ()},
         )
     return folder
 
@@ -263,6 +266,7 @@ def test_a_status_reads_no_log_of_an_untiered_topic(tmp_path: Path, settings: st
 
 
 def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
+    """To ask does not take the lock: a broker that starts at this moment must not fail because of it."""
     (tmp_path / ".lock").touch()
     assert not is_locked(tmp_path)
     with running_broker(tmp_path):
@@ -272,14 +276,6 @@ def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
             ensure_stopped(tmp_path)
     assert not is_locked(tmp_path)
     ensure_stopped(tmp_path)
-
-
-def test_asking_does_not_take_the_lock(tmp_path: Path) -> None:
-    """A broker that starts at this moment must not fail because of the query."""
-    (tmp_path / ".lock").touch()
-    is_locked(tmp_path)
-    with running_broker(tmp_path):
-        pass
 
 
 def test_a_directory_without_a_lock_file(tmp_path: Path) -> None:
@@ -319,3 +315,31 @@ def test_a_lock_that_a_broker_holds_is_refused_each_time(tmp_path: Path) -> None
                 pass
     with broker_kept_out(tmp_path):
         assert not can_start(tmp_path)
+
+
+def test_a_captured_log_directory(capture: Callable[[str], Path]) -> None:
+    before, after = (read_log_dir_facts(capture("tiered-cluster") / stage) for stage in ("before", "after"))
+    gone = {name.rpartition("-")[0] for i, name in before.topic_ids.items() if i not in after.topic_ids}
+    assert gone == {"shortlived"}
+    assert (before.cluster_id, before.unreadable_topics, before.why_unreadable) == (None, {}, None)
+
+
+@pytest.mark.parametrize("suffix", ["", ".5bdc1fcf2ea94c4aa0b0b1a85bdc1f-delete", ".5b-stray", ".5b-future"])
+def test_folders_on_their_way_count(suffix: str, tmp_path: Path) -> None:
+    folder = write_log(tmp_path, [[batch(0)]])
+    folder.rename(tmp_path / f"made-0{suffix}")
+    assert read_log_dir_facts(tmp_path).topic_ids == {TOPIC_ID: f"made-0{suffix}"}
+    (tmp_path / f"made-0{suffix}" / "partition.metadata").write_text("damaged")
+    facts = read_log_dir_facts(tmp_path)
+    assert (facts.topic_ids, facts.unreadable_topics) == ({}, {"made": f"made-0{suffix}"})
+    assert facts.has_partitions
+
+
+def test_what_is_no_log_directory(tmp_path: Path) -> None:
+    assert not read_log_dir_facts(tmp_path).has_partitions
+    assert read_log_dir_facts(tmp_path / "none").why_unreadable == "No such file or directory"
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=yDRBVCh3QKmOs6aFeYUCUQ\n")
+    facts = read_log_dir_facts(tmp_path)
+    assert (facts.cluster_id, facts.has_partitions) == ("yDRBVCh3QKmOs6aFeYUCUQ", False)
+    (tmp_path / "meta.properties").write_bytes(b"cluster.id=\\u00")
+    assert "meta.properties" in (read_log_dir_facts(tmp_path).why_unreadable or "")

@@ -1,14 +1,18 @@
-"""Captured log directories as brokers loaded them, and damaged ones as in a broker's recovery."""
+"""Captured log directories as brokers loaded them, damaged ones, and those that change meanwhile."""
 
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierctl.checks.findings import damaged_log_ends
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
-from tierctl.locallog import list_partitions, read_log_dirs
+from tierctl.locallog import folders as files_module
+from tierctl.locallog import list_partitions, log_end, read_log_dirs
+from tierctl.locallog.folders import list_log_files
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -21,7 +25,7 @@ from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.metadata.values import decode
 
-from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log
+from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, three_segments, write_log
 from tests.wire.batches.same import scan
 
 Tree = Callable[[str], Path]
@@ -154,10 +158,6 @@ def test_what_no_directory_is(tmp_path: Path) -> None:
     assert read_log_dirs([tmp_path]) == []
 
 
-def _segments() -> list[list[bytes]]:
-    return [[batch(n, 2) for n in range(base, base + 20, 2)] for base in (0, 20, 40)]
-
-
 @pytest.mark.parametrize(
     ("high_watermark", "log_start", "expected"),
     [
@@ -172,7 +172,7 @@ def _segments() -> list[list[bytes]]:
 def test_offsets_from_checkpoints(
     tmp_path: Path, high_watermark: int, log_start: int | None, expected: tuple[int, int]
 ) -> None:
-    write_log(tmp_path, _segments(), high_watermark=high_watermark, log_start=log_start)
+    write_log(tmp_path, three_segments(), high_watermark=high_watermark, log_start=log_start)
     log = _one(tmp_path)
     assert (log.log_start_offset, log.high_watermark) == expected
     assert log.log_end_offset == 60
@@ -180,7 +180,7 @@ def test_offsets_from_checkpoints(
 
 
 def test_without_checkpoints_nothing_is_known_to_be_replicated(tmp_path: Path) -> None:
-    write_log(tmp_path, _segments()[1:])
+    write_log(tmp_path, three_segments()[1:])
     for path in tmp_path.glob("*-checkpoint"):
         path.unlink()
     log = _one(tmp_path)
@@ -188,7 +188,7 @@ def test_without_checkpoints_nothing_is_known_to_be_replicated(tmp_path: Path) -
 
 
 def test_a_log_start_beyond_the_end_starts_the_log_anew(tmp_path: Path) -> None:
-    write_log(tmp_path, _segments(), log_start=61)
+    write_log(tmp_path, three_segments(), log_start=61)
     log = _one(tmp_path)
     assert (log.segments, log.leader_epochs) == ((), ())
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.last_stable_offset) == (61,) * 4
@@ -202,7 +202,7 @@ def test_a_log_start_beyond_the_end_starts_the_log_anew(tmp_path: Path) -> None:
 
 
 def test_a_high_watermark_that_is_not_recorded_is_noted(tmp_path: Path) -> None:
-    write_log(tmp_path, _segments())
+    write_log(tmp_path, three_segments())
     read_local_logs([tmp_path], progress := SilentProgress(), select=lambda _: True)
     assert progress.notes == []
     (tmp_path / "replication-offset-checkpoint").unlink()
@@ -213,7 +213,7 @@ def test_a_high_watermark_that_is_not_recorded_is_noted(tmp_path: Path) -> None:
 
 
 def test_an_empty_active_segment_ends_where_it_begins(tmp_path: Path) -> None:
-    write_log(tmp_path, [*_segments(), []])
+    write_log(tmp_path, [*three_segments(), []])
     log = _one(tmp_path)
     assert log.log_end_offset == 60
     assert [s.base_offset for s in log.segments] == [0, 20, 40, 60]
@@ -234,7 +234,7 @@ def test_epochs_are_cut_to_the_log(
     tmp_path: Path, entries: list[tuple[int, int]], log_start: int | None, expected: list[tuple[int, int]]
 ) -> None:
     epochs = [EpochEntry(*entry) for entry in entries]
-    write_log(tmp_path, _segments(), epochs=epochs, log_start=log_start, recovery_point=0)
+    write_log(tmp_path, three_segments(), epochs=epochs, log_start=log_start, recovery_point=0)
     log = _one(tmp_path)
     assert list(log.leader_epochs) == [EpochEntry(*entry) for entry in expected]
     # Brokers cut the file before they store a higher log start.
@@ -244,7 +244,10 @@ def test_epochs_are_cut_to_the_log(
 def test_epochs_of_unflushed_batches_are_recovered(tmp_path: Path) -> None:
     active = [batch(40, epoch=1), batch(41, epoch=3), batch(42, epoch=3), batch(43, epoch=4)]
     write_log(
-        tmp_path, [*_segments()[:2], active], epochs=[EpochEntry(0, 0), EpochEntry(1, 40)], recovery_point=40
+        tmp_path,
+        [*three_segments()[:2], active],
+        epochs=[EpochEntry(0, 0), EpochEntry(1, 40)],
+        recovery_point=40,
     )
     assert _one(tmp_path).leader_epochs == (
         EpochEntry(0, 0), EpochEntry(1, 40), EpochEntry(3, 41), EpochEntry(4, 43),
@@ -252,7 +255,7 @@ def test_epochs_of_unflushed_batches_are_recovered(tmp_path: Path) -> None:
 
 
 def test_every_truncation_of_the_active_segment(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, _segments(), high_watermark=50)
+    folder = write_log(tmp_path, three_segments(), high_watermark=50)
     path = folder / "00000000000000000040.log"
     data = path.read_bytes()
     ends = {0: 40} | {head.end: head.next_offset for head in scan(data)}
@@ -281,7 +284,7 @@ _DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 )
 @pytest.mark.parametrize("base", [20, 40])
 def test_a_damaged_index_costs_time_only(tmp_path: Path, suffix: str, damage: str, base: int) -> None:
-    folder = write_log(tmp_path, _segments())
+    folder = write_log(tmp_path, three_segments())
     whole = _one(tmp_path)
     path = folder / f"{base:020d}{suffix}"
     data = path.read_bytes()
@@ -293,14 +296,8 @@ def test_a_damaged_index_costs_time_only(tmp_path: Path, suffix: str, damage: st
     assert _one(tmp_path) == whole
 
 
-def test_a_time_index_that_lags_behind_the_active_segment(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, _segments())
-    (folder / "00000000000000000040.timeindex").write_bytes(b"")
-    assert _one(tmp_path).segments[-1].max_timestamp_ms == TIME_MS + 59
-
-
 def test_a_time_index_that_was_never_closed_is_not_believed(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, _segments())
+    folder = write_log(tmp_path, three_segments())
     path = folder / "00000000000000000020.timeindex"
     path.write_bytes(path.read_bytes()[:12] + bytes(1200))
     assert _one(tmp_path).segments[1].max_timestamp_ms == TIME_MS + 39
@@ -320,7 +317,7 @@ def _break(folder: Path, base: int, batch_number: int) -> None:
 
 
 def test_a_broken_unflushed_segment_ends_the_log(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, _segments(), recovery_point=20)
+    folder = write_log(tmp_path, three_segments(), recovery_point=20)
     _break(folder, 20, 3)
     log = _one(tmp_path)
     assert [s.base_offset for s in log.segments] == [0, 20]
@@ -331,7 +328,7 @@ def test_a_broken_unflushed_segment_ends_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["recovery point", "clean shutdown"])
 def test_flushed_segments_are_not_read_again(tmp_path: Path, how: str) -> None:
     """Segments below the recovery point are trusted as in a broker; a copy checks every byte anyway."""
-    folder = write_log(tmp_path, _segments(), recovery_point=40 if how == "recovery point" else 0)
+    folder = write_log(tmp_path, three_segments(), recovery_point=40 if how == "recovery point" else 0)
     if how == "clean shutdown":
         (tmp_path / ".kafka_cleanshutdown").touch()
     _break(folder, 20, 3)
@@ -341,8 +338,8 @@ def test_flushed_segments_are_not_read_again(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
 def test_one_bad_partition_does_not_hide_the_others(tmp_path: Path, name: str) -> None:
-    write_log(tmp_path, _segments(), partition=TopicPartition("good", 3))
-    folder = write_log(tmp_path, _segments())
+    write_log(tmp_path, three_segments(), partition=TopicPartition("good", 3))
+    folder = write_log(tmp_path, three_segments())
     data = (folder / name).read_bytes()
     reported: list[tuple[Path, TierctlError]] = []
     for cut in range(1, len(data)):
@@ -356,22 +353,15 @@ def test_one_bad_partition_does_not_hide_the_others(tmp_path: Path, name: str) -
         assert [where for where, _ in reported] == [folder]
 
 
-def test_a_partition_without_a_topic_id_says_so(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, _segments())
-    (folder / "partition.metadata").unlink()
-    with pytest.raises(NotFoundError, match=r"partition\.metadata"):
-        read_log_dirs([tmp_path])
-
-
 def test_a_bad_checkpoint_is_named(tmp_path: Path) -> None:
-    write_log(tmp_path, _segments())
+    write_log(tmp_path, three_segments())
     (tmp_path / "replication-offset-checkpoint").write_bytes(b"0\n1\nmade 0 x\n")
     with pytest.raises(CorruptInputError, match="replication-offset-checkpoint"):
         read_log_dirs([tmp_path])
 
 
 def test_nothing_is_changed(tmp_path: Path) -> None:
-    write_log(tmp_path, _segments(), recovery_point=0)
+    write_log(tmp_path, three_segments(), recovery_point=0)
 
     def state() -> list[tuple[str, int, int]]:
         return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in tmp_path.rglob("*"))
@@ -380,3 +370,55 @@ def test_nothing_is_changed(tmp_path: Path) -> None:
     read_log_dirs([tmp_path])
     assert state() == before
     assert _one(tmp_path).topic_id_partition.topic_id == TOPIC_ID
+
+
+def test_a_segment_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention deletes the first segment after the folder was listed, so the log is read again."""
+    folder = write_log(tmp_path, three_segments())
+    read_log_end = log_end.read_log_end
+    reads: list[int] = []
+
+    def delete_first(segments: Any, *args: Any, **more: Any) -> Any:
+        reads.append(len(segments))
+        for path in folder.glob(f"{0:020d}.*"):
+            path.rename(path.with_name(path.name + ".deleted"))
+        return read_log_end(segments, *args, **more)
+
+    monkeypatch.setattr(log_end, "read_log_end", delete_first)
+    (log,) = read_log_dirs([tmp_path])
+    assert ([s.base_offset for s in log.segments], log.log_start_offset) == ([20, 40], 20)
+    assert reads == [3, 2]
+
+
+def test_a_file_that_stays_missing(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, three_segments())
+    (folder / "partition.metadata").unlink()
+    with pytest.raises(NotFoundError, match=r"partition\.metadata"):
+        read_log_dirs([tmp_path])
+
+
+def test_a_topic_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker renames the folder of a deleted topic: the partition is missing, without an error."""
+    folder = write_log(tmp_path, three_segments())
+    write_log(tmp_path / "other", [[batch(0)]])
+
+    def delete_topic(*_args: Any, **_more: Any) -> Any:
+        if folder.exists():
+            folder.rename(tmp_path / f"{PARTITION}.5bdc1fcf2ea94c4aa0b0b1a8-delete")
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "gone")
+
+    monkeypatch.setattr(log_end, "read_log_end", delete_topic)
+    assert read_log_dirs([tmp_path]) == []
+    with pytest.raises(NotFoundError, match="gone"):
+        read_log_dirs([tmp_path / "other"])
+
+
+def test_two_segments_added_during_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """readdir may return only the later one; the segment before it would seem to reach up to that offset."""
+    folder = write_log(tmp_path, three_segments())
+    listings = [[0, 40], [0, 20, 40], [0, 20, 40], *([[n] for n in range(100)])]
+    shown: Iterator[list[int]] = iter(listings)
+    monkeypatch.setattr(files_module, "_numbers", lambda *_args: iter(next(shown)))
+    assert [s.base_offset for s in list_log_files(folder).segments] == [0, 20, 40]
+    with pytest.raises(OSError, match="all the time"):
+        list_log_files(folder)

@@ -222,18 +222,6 @@ def test_rebuilt_indexes_are_those_the_broker_wrote(capture: Capture, topic: str
         assert times.data == tier.object(segment, ".timeindex").read_bytes()
 
 
-@pytest.mark.parametrize("topic", ["orders", "metrics"])
-def test_rebuilt_indexes_lead_to_the_batch_of_every_offset(capture: Capture, topic: str) -> None:
-    root = capture("tiered-cluster")
-    tier = Tier.of(root / "before", root / "before-remote")
-    remote = tier.view(topic).remote
-    for segment in tier.segments(topic):
-        offsets, _ = rebuilt_indexes(RemoteSegment(segment, remote))
-        for position, first, last in heads(tier.object(segment, ".log")):
-            assert offsets.lookup(last).position == position
-            assert offsets.lookup(first).position <= position
-
-
 def committed_of(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
     return as_answers(tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED).read())
 

@@ -30,36 +30,25 @@ def leader_logs(tier: Tier, topic: str, partition: int) -> list[Path]:
     return [tier.object(s, ".log") for s in tier.segments(topic, partition) if s.state is readable]
 
 
-@pytest.mark.parametrize(("stage", "topic", "partition"), TIERED[:6])
-def test_every_record_of_every_remote_segment(
-    capture: Capture, stage: str, topic: str, partition: int
-) -> None:
-    root = capture("tiered-cluster")
-    tier = Tier.of(root / stage, root / f"{stage}-remote")
-    expected = brute.visible(brute.decode_files(leader_logs(tier, topic, partition)))
-
-    found = list(tier.reader(topic, partition).read())
-
-    assert [(r.offset, r.timestamp_ms, r.leader_epoch, r.key, r.value, r.headers) for r in found] == [
-        (r.offset, r.timestamp_ms, r.epoch, r.key, r.value, r.headers) for r in expected
-    ]
-    assert found
-    assert tier.problems == []
-
-
 @pytest.mark.parametrize(("stage", "topic", "partition"), TIERED)
 def test_the_local_log_goes_on_where_the_tier_ends(
     capture: Capture, stage: str, topic: str, partition: int
 ) -> None:
+    """Without it, the records of the remote segments are read."""
     root = capture("tiered-cluster")
-    tier = Tier.of(root / stage, root / f"{stage}-remote", root / stage)
-    view = tier.view(topic, partition)
     local = sorted((root / stage / f"{topic}-{partition}").glob("*.log"))
-    everything = brute.visible(brute.decode_files(leader_logs(tier, topic, partition) + local))
-    expected = [r.answer for r in everything if view.log_start_offset <= r.offset < view.end_offset]
-
-    assert as_answers(tier.reader(topic, partition).read()) == expected
-    assert tier.problems == []
+    for logs, files in (((), []), ((root / stage,), local)):
+        tier = Tier.of(root / stage, root / f"{stage}-remote", *logs)
+        view = tier.view(topic, partition)
+        everything = brute.visible(brute.decode_files(leader_logs(tier, topic, partition) + files))
+        found = list(tier.reader(topic, partition).read())
+        assert [(r.offset, r.timestamp_ms, r.leader_epoch, r.key, r.value, r.headers) for r in found] == [
+            (r.offset, r.timestamp_ms, r.epoch, r.key, r.value, r.headers)
+            for r in everything
+            if view.log_start_offset <= r.offset < view.end_offset
+        ]
+        assert found
+        assert tier.problems == []
 
 
 OFFSETS = {
@@ -94,23 +83,13 @@ UNCLEAN = [
 
 
 @pytest.mark.parametrize(("stage", "answer", "topic"), UNCLEAN)
-def test_after_an_unclean_election_a_scan_is_what_a_consumer_read(
-    capture: Capture, stage: str, answer: str, topic: str
-) -> None:
-    tier = unclean(capture, stage)
-    expected = brute.answers(capture("unclean-leader") / "answers" / f"{answer}-{topic}-0.jsonl")
-
-    assert as_answers(tier.reader(topic).read()) == expected
-    assert tier.problems == []
-
-
-@pytest.mark.parametrize(("stage", "answer", "topic"), UNCLEAN)
-def test_after_an_unclean_election_every_seek_is_what_a_consumer_read(
+def test_after_an_unclean_election_scan_and_seeks_are_what_a_consumer_read(
     capture: Capture, stage: str, answer: str, topic: str
 ) -> None:
     tier = unclean(capture, stage)
     expected = brute.answers(capture("unclean-leader") / "answers" / f"{answer}-{topic}-0.jsonl")
     view, reader = tier.view(topic), tier.reader(topic)
+    assert as_answers(reader.read()) == expected
     borders = {start for segment in tier.segments(topic) for _, start in segment.segment_leader_epochs}
     borders |= {segment.end_offset for segment in tier.segments(topic)}
     borders |= {entry.start_offset for log in tier.logs for entry in log.leader_epochs}
@@ -160,48 +139,24 @@ TRANSACTIONAL = [
 def test_read_committed_leaves_out_what_was_aborted(
     capture: Capture, name: str, folders: tuple[str, str, str], topic: str
 ) -> None:
+    """Also after a seek into an aborted transaction, whose marker may be in a later segment.
+
+    The tier alone ends where it does not know the outcome.
+    """
     metadata, remote, local = (capture(name) / folder for folder in folders)
-    tier = Tier.of(metadata, remote, local)
-    files = leader_logs(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
-    everything = brute.decode_files(files)
-    expected = brute.committed(everything)
+    for logs, files in (((), []), ((local,), sorted((local / f"{topic}-0").glob("*.log")))):
+        tier = Tier.of(metadata, remote, *logs)
+        everything = brute.decode_files(leader_logs(tier, topic, 0) + files)
+        expected = [r.answer for r in brute.committed(everything)]
+        reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
+        assert as_answers(reader.read()) == expected
+        assert tier.problems == []
     assert len(expected) < len(brute.visible(everything))
-
-    assert as_answers(tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED).read()) == [
-        r.answer for r in expected
-    ]
-    assert tier.problems == []
-
-
-@pytest.mark.parametrize(("name", "folders", "topic"), TRANSACTIONAL)
-def test_read_committed_from_any_offset(
-    capture: Capture, name: str, folders: tuple[str, str, str], topic: str
-) -> None:
-    """After a seek into an aborted transaction, whose marker may be in a later segment, it stays hidden."""
-    metadata, remote, local = (capture(name) / folder for folder in folders)
-    tier = Tier.of(metadata, remote, local)
-    files = leader_logs(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
-    expected = [r.answer for r in brute.committed(brute.decode_files(files))]
-    reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
     starts = [s.start_offset for s in tier.segments(topic)]
     offsets = {*range(0, reader.end_offset, 97), *(o + step for o in starts for step in (-7, -1, 0, 1, 7))}
-
     for offset in sorted(o for o in offsets if 0 <= o < reader.end_offset):
         wanted = [answer for answer in expected if offset <= answer[0] < offset + 40]
         assert as_answers(reader.read(offset, offset + 40)) == wanted, offset
-
-
-@pytest.mark.parametrize(("name", "folders", "topic"), TRANSACTIONAL)
-def test_read_committed_of_the_tier_alone_ends_where_it_can_not_know(
-    capture: Capture, name: str, folders: tuple[str, str, str], topic: str
-) -> None:
-    metadata, remote, _ = (capture(name) / folder for folder in folders)
-    tier = Tier.of(metadata, remote)
-    everything = brute.decode_files(leader_logs(tier, topic, 0))
-    reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
-
-    assert as_answers(reader.read()) == [r.answer for r in brute.committed(everything)]
-    assert tier.problems == []
 
 
 @pytest.mark.parametrize("offset", [-1, 1551, 10**12])

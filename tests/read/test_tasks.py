@@ -12,21 +12,18 @@ import pytest
 from tierctl.errors import TierctlError
 from tierctl.model import (
     IndexType,
-    IsolationLevel,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.readable_log import ReadableLog
-from tierctl.read.segment import UncachedIndexes
 from tierctl.read.tasks import ReadTask, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
 from tierctl.wire.batches.records import SCHEMA
 
 from tests.metadata.events import update_of
 from tests.read import brute
-from tests.read.test_transactions import LOST, TIP, Log, Store, World, committed
+from tests.read.test_transactions import LOST, Log, Store, World, committed
 from tests.read.tier import Tier
+from tests.support.amounts import rest_in_matrix
 
 Capture = Callable[[str], Path]
 _S = RemoteLogSegmentState
@@ -69,29 +66,16 @@ def world_of(seed: int, lost: str = "nothing") -> tuple[Log, World, CountingStor
     return log, world, store
 
 
-def view_of(world: World) -> ReadableLog:
-    fetcher = UncachedIndexes(world.store)  # type: ignore[arg-type]
-    remote = world.store
-    report = world.problems.append
-    return ReadableLog.of(TIP, world.cache, [], remote=remote, fetcher=fetcher, report=report)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("split_bytes", [100, 400, 1 << 30])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rest_in_matrix(range(8), tried=3))
 def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes: int) -> None:
     log, world, store = world_of(seed)
-    view = view_of(world)
-    fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
-    reader = PartitionReader(view, fetcher, world.problems.append, isolation=IsolationLevel.READ_COMMITTED)
-    end = reader.end_offset
+    view, committed_only = world.view(), (world.fetcher, world.problems.append)
+    end = world.reader().end_offset
     expected = [answer for answer in committed(log) if answer[0] < end]
     store.asked.clear()
 
-    tasks = list(
-        plan_read_tasks(
-            view, 0, end, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes
-        )
-    )
+    tasks = list(plan_read_tasks(view, 0, end, committed_only=committed_only, split_bytes=split_bytes))
 
     assert max(store.asked.values()) == 1, "an index is fetched once, for however many tasks"
     assert sum(kind is IndexType.TRANSACTION for _, kind in store.asked) <= len(log.segments)
@@ -105,23 +89,19 @@ def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes
     for _ in range(6):
         first, last = sorted((rng.randrange(end), rng.randrange(end)))
         some = list(
-            plan_read_tasks(
-                view, first, last, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes
-            )
+            plan_read_tasks(view, first, last, committed_only=committed_only, split_bytes=split_bytes)
         )
         wanted = [answer for answer in expected if first <= answer[0] < last]
         assert answers(some, store, world.problems) == wanted
 
 
 @pytest.mark.parametrize("lost", [each for each in LOST if each != "nothing"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_in_matrix(range(4), tried=2))
 def test_indexes_that_are_lost_are_made_up_for(seed: int, lost: str) -> None:
     log, world, store = world_of(seed, lost)
-    view = view_of(world)
-    fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
-    report = world.problems.append
-    reader = PartitionReader(view, fetcher, report, isolation=IsolationLevel.READ_COMMITTED)
-    tasks = list(plan_read_tasks(view, *reader.span(), committed_only=(fetcher, report), split_bytes=300))
+    committed_only = world.fetcher, world.problems.append
+    span = world.reader().span()
+    tasks = list(plan_read_tasks(world.view(), *span, committed_only=committed_only, split_bytes=300))
     assert answers(tasks, store, world.problems) == committed(log)
     assert world.problems == []
 
