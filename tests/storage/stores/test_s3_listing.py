@@ -338,6 +338,24 @@ def test_every_key_that_exists_is_found(
     assert {key: each["Size"] for key, each in found.items()} == expected
 
 
+@pytest.mark.parametrize("tokens", [{}, {"NextContinuationToken": ""}, {"NextContinuationToken": "t"}])
+@pytest.mark.parametrize("listed_keys", [(), ("a/1", "a/2")])
+def test_a_listing_that_does_not_go_on_is_refused(
+    tokens: Mapping[str, str], listed_keys: tuple[str, ...]
+) -> None:
+    class Stuck:
+        asked = 0
+
+        def list_objects_v2(self, **_: Any) -> Any:
+            self.asked += 1
+            assert self.asked <= 2
+            return {"IsTruncated": True, "Contents": [{"Key": key} for key in listed_keys], **tokens}
+
+    with pytest.raises(RemoteStorageError, match=r"listing s3://bucket/a/3: .*next page") as caught:
+        listed_objects(Stuck(), "bucket", ["a/3"])  # type: ignore[arg-type]
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("first", "last", "pages"), [(0, 99, 2), (500, 599, 2), (9_990, 9_999, 1), (0, 9_999, 11)]
 )

@@ -114,7 +114,8 @@ class Deletions:
 def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str, ObjectTypeDef]:
     """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
-    A key counts as missing only once the listing has passed it.
+    A key counts as missing only once the listing has passed it. Raise RemoteStorageError if the server names
+    no next page, or the same one again.
     """
     ordered, wanted = sorted(keys), frozenset(keys)
     objects: dict[str, ObjectTypeDef] = {}
@@ -127,12 +128,27 @@ def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str
             break
         passed = bisect_right(ordered, found[-1]["Key"], at) - at if found else 0
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
-        continuation = "" if passed else page["NextContinuationToken"]
+        continuation = "" if passed else _next_token(page, continuation, f"s3://{bucket}/{ordered[at]}")
         # If the keys are far apart, each page contains only one of them: then ask for small pages, which are
         # read faster.
         page_size = max(PAGE_MIN, min(2 * passed, PAGE_MAX)) if passed else PAGE_MAX
         at += passed
     return objects
+
+
+def _next_token(page: ListObjectsV2OutputTypeDef, before: str, wanted: str) -> str:
+    """Return where the page after the truncated `page` begins; `before` is where that page began.
+
+    `wanted` names the object that is looked for.
+    """
+    token = page.get("NextContinuationToken", "")
+    if not token or token == before:
+        named = f"as next page {token!r} again" if token else "no next page"
+        raise RemoteStorageError(
+            f"listing {wanted}: the server says that the listing goes on, and names {named}",
+            hint="run the command again; if the error stays, the server does not list as S3 does",
+        )
+    return token
 
 
 def _page(
