@@ -21,6 +21,8 @@ _AGES = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48), ("d", 86_
 """Units of ages, their milliseconds, and the number from which the next unit is used; the last is years."""
 _YEAR_MS = 31_557_600_000
 
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, the last one of ISO 8601 with four digits and of `datetime`."""
 DURATION_FORMS = "500ms, 90s, 1h30m, 7d, or PT90S (ISO 8601)"
 """The forms that `parse_duration_ms` accepts, for the help of options."""
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.choices import RowEnum
+from tierctl.model.times import TIME_MS_MAX
 from tierctl.report.table import printable
 from tierctl.wire.arrays import Bools, Int64s
 
@@ -22,8 +23,6 @@ _NO_TIME = -1
 Items: TypeAlias = "array[int]"
 _OFFSET_MAX = (1 << 53) - 1
 """The largest number that a script of the page represents exactly."""
-_TIME_MS_MAX = 253_402_300_799_000
-"""9999-12-31T23:59:59Z."""
 _COLUMNS = ("starts", "ends", "sizes", "times_ms", "epochs", "kinds")
 _ITEM_COLUMNS = ("gap", "length", "count", "bytes", "time", "epoch", "kind")
 
@@ -47,7 +46,7 @@ class LaneSegments:
     def of(cls, **columns: npt.NDArray[Any]) -> Self:
         """Return the segments in `columns`, in any order; too large offsets and times are cut."""
         table = {name: values.astype(np.int64) for name, values in columns.items()}
-        for name, largest in (("starts", _OFFSET_MAX), ("ends", _OFFSET_MAX), ("times_ms", _TIME_MS_MAX)):
+        for name, largest in (("starts", _OFFSET_MAX), ("ends", _OFFSET_MAX), ("times_ms", TIME_MS_MAX)):
             table[name] = np.clip(table[name], _NO_TIME, largest)
         order = np.lexsort((table["ends"], table["starts"]))
         return cls(**{name: values[order] for name, values in table.items()})
@@ -206,7 +205,7 @@ class Lanes:
             yield TopicIdPartition(topic_id, names[topic][1], number), at
 
     def add(self, row: PartitionRow) -> None:
-        """Add the lanes of one partition."""
+        """Add the lanes of one partition; cut a too large time of its next expiration."""
         self.numbers[row.partition.key] = len(self.numbers)
         topic = self._topics.setdefault((row.partition.topic, row.partition.topic_id), len(self._topics))
         for lane in (row.tier, row.local):
@@ -224,7 +223,7 @@ class Lanes:
             "local_bytes": row.local.size_bytes,
             "log_start": row.log_start_offset,
             "log_end": row.log_end_offset,
-            "expiry": None if row.next_expiry_ms is None else row.next_expiry_ms // 1000,
+            "expiry": None if row.next_expiry_ms is None else min(row.next_expiry_ms, TIME_MS_MAX) // 1000,
         }
         for name, value in values.items():
             self._rows.setdefault(name, []).append(value)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tierctl.errors import UsageError, output_error
 from tierctl.files import exclusive_replacement, write_durably
-from tierctl.model.times import iso_utc
+from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
 from tierctl.report.render import Row
@@ -65,7 +65,6 @@ class PageContent:
     lane_findings: Mapping[str, Any]
 
 
-_TIME_MS_MAX = 253_402_300_799_000
 _NAMES = frozenset({Kind.NAME, Kind.TEXT})
 
 
@@ -86,7 +85,7 @@ def bytes_cell(size_bytes: int) -> str:
 
 def time_cell(at_ms: int) -> str:
     """Return a time in UTC to the minute, or the number itself if it is not in the years 1970 to 9999."""
-    if not 0 <= at_ms <= _TIME_MS_MAX:
+    if not 0 <= at_ms <= TIME_MS_MAX:
         return text(at_ms)
     exact = iso_utc(at_ms)
     return f'<time datetime="{exact}">{exact[:10]} {exact[11:16]}</time>'

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.model import TopicIdPartition
 from tierctl.report.html_lanes import LaneItems, Lanes, LaneSegments, PartitionRow, items_per_lane
+from tierctl.report.html_page import time_cell
 
 from tests.report.html.pages import topic_id
 
@@ -87,6 +88,21 @@ def test_items_are_shared_fairly(counts: list[int], most: int) -> None:
     if sum(counts) > most and limit > 4:
         # One more item per lane would be more than there are segments.
         assert sum(min(count, limit + 1) for count in counts) > most
+
+
+@given(st.none() | st.integers(0, (1 << 63) - 1))
+@example(9_000_000_000_000_000)
+def test_the_page_can_show_every_expiration(next_expiry_ms: int | None) -> None:
+    """Dates of JavaScript end before the largest retention.ms does; the growth by day ends with 9999, too."""
+    lanes = Lanes(4)
+    partition = TopicIdPartition(topic_id(0), "orders", 0)
+    lanes.add(PartitionRow(partition=partition, next_expiry_ms=next_expiry_ms))
+    (seconds,) = lanes.to_json()["rows"]["expiry"]
+    if next_expiry_ms is None:
+        assert seconds is None
+    else:
+        assert seconds == min(next_expiry_ms // 1000, 253_402_300_799)
+        assert time_cell(seconds * 1000).startswith("<time ")
 
 
 def test_a_run_of_equal_segments_is_cut_into_equal_bins() -> None:

@@ -22,6 +22,7 @@ from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, rea
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT, TASKS_MAX
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
+from tierctl.model.times import TIME_MS_MAX
 from tierctl.report.formatters.templates import id_text
 from tierctl.wire.arrays import array_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
@@ -341,8 +342,6 @@ COLUMNS = SCHEMA.append(pa.field("record", pa.binary()))
 _POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
 # How many rows of a task the JVM has in memory at a time.
 _BATCH_ROWS = 20_000
-# The last millisecond of the year 9999, after which Python has no datetime.
-_LAST_TIME_MS = 253_402_300_799_999
 
 
 def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
@@ -478,7 +477,7 @@ def _epochs(column: pa.Array) -> pa.Array:
 
 def timestamps(timestamps_ms: pa.Array) -> pa.Array:
     """Convert milliseconds into timestamps of Spark; null for none, and for one after the year 9999."""
-    is_time = pc.and_(pc.greater_equal(timestamps_ms, 0), pc.less_equal(timestamps_ms, _LAST_TIME_MS))
+    is_time = pc.and_(pc.greater_equal(timestamps_ms, 0), pc.less_equal(timestamps_ms, TIME_MS_MAX))
     return (
         pc.if_else(is_time, timestamps_ms, None)
         .cast(pa.timestamp("ms", "UTC"))
