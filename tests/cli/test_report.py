@@ -6,13 +6,14 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
 from tierctl.report import printable
-from tierctl.report.html_page import facts_section, findings_section, text
+from tierctl.report.html_page import facts_section, findings_section, growth_section, text
 
 from tests.cli.shell import rows, tierctl
 from tests.metadata.events import started
@@ -170,6 +171,16 @@ def test_copies_that_stopped_stand_with_the_findings(changes: dict[str, Any]) ->
     assert ("findings-list" in shown) == bool(made.findings)
     facts = facts_section(made)
     assert ("copies that wait for an operator" in facts, "<dd>none" in facts) == (True, False)
+
+
+@pytest.mark.parametrize("days_left", [0, 1, 20, 29, 30, 31, 100])
+def test_the_days_end_with_the_year_9999(days_left: int) -> None:
+    """A retention of any length counts its segments for the last of these days."""
+    today = date.max - timedelta(days=days_left)
+    now_ms = (today - date(1970, 1, 1)).days * 86_400_000
+    rows = [{**each, "day": date.max.isoformat()} for each in content(hostile_rows()).growth]
+    shown = today + timedelta(days=min(days_left, 30))
+    assert f" to {shown.isoformat()}: " in growth_section(rows, now_ms)
 
 
 def test_the_page_counts_the_topics_that_the_tier_has() -> None:

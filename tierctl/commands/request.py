@@ -28,7 +28,13 @@ from tierctl.model.choices import (
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TruncatedMetadata
 from tierctl.model.selection import parse_partition
 from tierctl.model.settings.scopes import KafkaVersion
-from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms, system_clock_ms
+from tierctl.model.times import (
+    DURATION_FORMS,
+    TIME_MS_MAX,
+    parse_duration_ms,
+    parse_time_ms,
+    system_clock_ms,
+)
 from tierctl.storage.throttle import Throttle, Transfers, parse_rate
 
 if TYPE_CHECKING:
@@ -192,10 +198,11 @@ RestoreUntil = Annotated[
 
 
 def _now_ms(text: str) -> int:
-    """Return the time of --now in milliseconds since 1970; UsageError for one before 1970."""
+    """Return the time of --now in milliseconds since 1970; UsageError outside of the years 1970 to 9999."""
     at_ms = parse_time_ms(text)
-    if at_ms < 0:
-        raise UsageError(f"--now {text} is before 1970", hint=f"expected {TIME_FORMS}")
+    if not 0 <= at_ms <= TIME_MS_MAX:
+        side = "before 1970" if at_ms < 0 else "after the year 9999"
+        raise UsageError(f"--now {text} is {side}", hint=f"expected {TIME_FORMS}")
     return at_ms
 
 

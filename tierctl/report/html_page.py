@@ -351,7 +351,9 @@ def growth_section(rows: Iterable[Row], now_ms: int) -> str:
 def _shown_days(known: Sequence[str], today: date) -> list[date]:
     """Return the days of the chart: those with changes and all between, at most 60 before and 30 after."""
     first = max(date.fromisoformat(known[0]), today - timedelta(days=_PAST_DAYS - 1))
-    last = min(max(date.fromisoformat(known[-1]), today), today + timedelta(days=_FUTURE_DAYS))
+    # The days are counted before they are added: no date is after the year 9999.
+    future = (date.fromisoformat(known[-1]) - today).days
+    last = today + timedelta(days=max(0, min(future, _FUTURE_DAYS)))
     first = min(first, today)
     return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
