@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +14,11 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.read.segment import UncachedIndexes, stored_or_rebuilt
 from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, spooled
+from tierctl.storage.layouts import index_stream
+from tierctl.storage.object_sets import producer_snapshot
+from tierctl.storage.remote_storage_manager import RetrySettings
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,
@@ -187,6 +192,52 @@ class TestBound:
                 assert cache.get(metadata_of(number), index_type) == stream.read()
             on_disk = sum(path.stat().st_size for path in folder.glob(f"{FOLDER}/*"))
             assert cache.size_bytes == on_disk <= size_bytes_max
+
+
+def _spooled(remote: MemoryStorage, segment: RemoteLogSegmentMetadata, folder: Path) -> object:
+    with spooled(remote, segment, folder) as files:
+        return files.index_bytes()
+
+
+def _cached(remote: MemoryStorage, segment: RemoteLogSegmentMetadata, folder: Path) -> object:
+    cache = RemoteIndexCache(folder, remote)
+    return [cache.get(segment, kind) for kind in IndexType]
+
+
+def _uncached(remote: MemoryStorage, segment: RemoteLogSegmentMetadata, _: Path) -> object:
+    return [UncachedIndexes(remote).get(segment, kind) for kind in IndexType]
+
+
+def _in_pieces(remote: MemoryStorage, segment: RemoteLogSegmentMetadata, _: Path) -> object:
+    with remote.fetch_index(segment, IndexType.OFFSET) as stream:
+        return list(iter(lambda: stream.read(7), b""))
+
+
+READERS: dict[str, Callable[[MemoryStorage, RemoteLogSegmentMetadata, Path], object]] = {
+    "cached": _cached,
+    "uncached": _uncached,
+    "spooled": _spooled,
+    "in pieces": _in_pieces,
+    "for a dump": lambda remote, segment, _: stored_or_rebuilt(remote, segment, IndexType.OFFSET, print),
+    "producers": lambda remote, segment, _: producer_snapshot(remote, segment),
+}
+
+
+@pytest.mark.parametrize("retry", [None, RetrySettings()])
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_bounds_an_index(
+    reader: str, retry: RetrySettings | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, segment = MemoryStorage(), metadata_of(1)
+    remote.retry = retry
+    remote.copy_log_segment_data(segment, indexed(tmp_path / "source", 1))
+    sizes = [len(each) for key, each in remote.failing.objects.items() if not key.endswith(".log")]
+    monkeypatch.setattr(index_stream, "INDEX_BYTES_MAX", max(sizes))
+    READERS[reader](remote, segment, tmp_path)
+    monkeypatch.setattr(index_stream, "INDEX_BYTES_MAX", min(sizes) - 1)
+    (new := tmp_path / "new").mkdir()
+    with pytest.raises(CorruptInputError, match=rf"expected at most {min(sizes) - 1} bytes, found more"):
+        READERS[reader](remote, segment, new)
 
 
 class TestCrashes:

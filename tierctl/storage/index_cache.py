@@ -17,13 +17,13 @@ from tierctl.errors import (
     CorruptInputError,
     LockedError,
     RemoteResourceNotFound,
-    RemoteStorageError,
     SpoolError,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.local import SegmentFiles
 from tierctl.model.settings import broker
+from tierctl.storage.layouts.index_stream import INDEX_BYTES_MAX
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
@@ -36,8 +36,6 @@ from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 # detected when it is read, and fetched again.
 
 FOLDER = "remote-log-index-cache"
-INDEX_BYTES_MAX = 1 << 28
-"""Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
 
 _CHECKS: dict[IndexType, Callable[[bytes, int], object]] = {
     IndexType.OFFSET: OffsetIndex.decode,
@@ -174,7 +172,7 @@ class RemoteIndexCache:
             self.fetches += 1
         try:
             with self._remote.fetch_index(metadata, index_type) as stream:
-                return _bounded(stream, metadata)
+                return stream.read()
         except RemoteResourceNotFound:
             if index_type is IndexType.TRANSACTION:
                 return b""
@@ -211,18 +209,6 @@ class RemoteIndexCache:
         # The next start checks a file that can't be deleted now.
         with suppress(OSError):
             self._fs.unlink(path)
-
-
-def _bounded(stream: BinaryIO, metadata: RemoteLogSegmentMetadata) -> bytes:
-    data = stream.read(INDEX_BYTES_MAX + 1)
-    if len(data) > INDEX_BYTES_MAX:
-        raise CorruptInputError(
-            "remote index",
-            expected=f"at most {INDEX_BYTES_MAX} bytes",
-            found="more",
-            source=f"segment {metadata.segment_id}",
-        )
-    return data
 
 
 def _check(data: bytes, index_type: IndexType, start_offset: int, *, source: str) -> None:
@@ -289,7 +275,8 @@ def spooled(
     """Fetch a segment and its indexes into `folder`, and delete the files at the end.
 
     Raise RemoteResourceNotFound if the store has no log of the segment, RemoteStorageError if the store
-    fails, and SpoolError if the local disk does.
+    fails, CorruptInputError for an index of more than INDEX_BYTES_MAX bytes, and SpoolError if the local disk
+    fails.
     """
     # Not named by the id alone: two user partitions may have a segment of the same id, as in a copied bucket.
     own = Path(tempfile.mkdtemp(prefix=f"{metadata.segment_id}-", dir=folder))
@@ -301,28 +288,22 @@ def spooled(
         for kind in IndexType:
             path = own / kind.value
             with suppress(RemoteResourceNotFound), remote.fetch_index(metadata, kind) as stream:
-                if _write(stream, path, INDEX_BYTES_MAX + 1) > INDEX_BYTES_MAX:
-                    raise RemoteStorageError(
-                        f"the {kind.value} index of {metadata.segment_id} has over {INDEX_BYTES_MAX} bytes"
-                    )
+                _write(stream, path, INDEX_BYTES_MAX + 1)
                 indexes[kind] = path
         yield SegmentFiles(log=log, indexes=indexes)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _write(stream: BinaryIO, path: Path, size_bytes_max: int) -> int:
-    """Write at most `size_bytes_max` bytes of `stream` to `path`; return their number."""
+def _write(stream: BinaryIO, path: Path, size_bytes_max: int) -> None:
+    """Write at most `size_bytes_max` bytes of `stream` to `path`."""
     written = 0
     try:
         with path.open("wb") as file:
-            while written < size_bytes_max and (
-                chunk := stream.read(min(CHUNK_BYTES, size_bytes_max - written))
-            ):
+            while chunk := stream.read(min(CHUNK_BYTES, size_bytes_max - written)):
                 file.write(chunk)
                 written += len(chunk)
     except OSError as e:
         raise SpoolError(
             f"spooling to {path}: {e.strerror or e}", hint="set TMPDIR to a folder with more room"
         ) from e
-    return written

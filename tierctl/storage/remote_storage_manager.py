@@ -269,7 +269,10 @@ class RemoteStorageManager:
         return self._resuming(open_at, count if self.fetches is not None else None)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
+        """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type.
+
+        Raise CorruptInputError, here or while it is read, if it has more than INDEX_BYTES_MAX bytes.
+        """
 
         def open_at(position: int) -> BinaryIO:
             stream = self.layout.open_index(self.store, metadata, index_type)

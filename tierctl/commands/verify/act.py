@@ -28,7 +28,7 @@ from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState
-from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
+from tierctl.storage.index_cache import spool_folder, spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
@@ -118,7 +118,7 @@ class _Follower:
 def _index(remote: SegmentReader, segment: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes | None:
     try:
         with remote.fetch_index(segment, index_type) as stream:
-            return stream.read(INDEX_BYTES_MAX)
+            return stream.read()
     except (RemoteResourceNotFound, CorruptInputError):
         return None
 
@@ -275,7 +275,7 @@ def _stored(step: Step, context: RunContext) -> Outcome:
             with effect("repair.indexes.store"):
                 context.remote.store_indexes(segment, wanted)
             _require_stored(segment, wanted, context.remote)
-    except (RemoteStorageError, SafetyRefusal) as e:
+    except (RemoteStorageError, CorruptInputError, SafetyRefusal) as e:
         return Outcome(step=step, status=Status.FAILED, error=e)
     if found.why_not is not None:
         return Outcome(step=step, status=Status.DROPPED, reason=found.why_not)

@@ -4,6 +4,7 @@ layout `kafka`, which LocalTieredStorage writes: one unchanged object per file o
 `kafka-tiered-storage/<topic>-<partition>-<topicId>/<startOffset %020d>-<segmentId><suffix>`.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -37,6 +38,7 @@ from tierctl.model import (
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
 from tierctl.state.lineage import Lineage, OtherEpoch
+from tierctl.storage.layouts.index_stream import IndexStream
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
 from tierctl.wire.batches.segment_file import Window, scan_windows
@@ -135,7 +137,10 @@ class SegmentLayout(Protocol):
     def open_index(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> BinaryIO:
-        """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
+        """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type.
+
+        Raise CorruptInputError, here or while it is read, if it has more than INDEX_BYTES_MAX bytes.
+        """
         ...
 
     def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int:
@@ -400,7 +405,8 @@ class KafkaLayout:
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> BinaryIO:
         """Implement `SegmentLayout.open_index`."""
-        return store.open(key_stem(metadata) + INDEX_SUFFIXES[index_type])
+        stream = store.open(key_stem(metadata) + INDEX_SUFFIXES[index_type])
+        return io.BufferedReader(IndexStream(stream, index_type, f"segment {metadata.segment_id}"))
 
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         """Implement `SegmentLayout.derived`: read the whole log, its leader epochs and producer snapshot.

@@ -15,6 +15,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
 )
 from tierctl.model import IndexType
+from tierctl.storage.layouts.index_stream import INDEX_BYTES_MAX
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven import SIZE_MAX, Chunk, IndexRange, Manifest, decompress_chunk
 from tierctl.wire.primitives import at_most, limits
@@ -22,9 +23,6 @@ from tierctl.wire.primitives import at_most, limits
 if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import SegmentCipher
 
-
-INDEX_MAX_BYTES = 1 << 28
-"""Limit of one index; Kafka's are 10 MiB by default."""
 
 CHUNK_CACHE_BYTES = 32 << 20
 
@@ -116,10 +114,10 @@ class AivenSegment:
                 raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
             found.append(each)
         start, end = min(each.position for each in found), max(each.position + each.size for each in found)
-        if end - start > INDEX_MAX_BYTES:
+        if end - start > INDEX_BYTES_MAX:
             raise CorruptInputError(
                 "index in Aiven's manifest",
-                expected=f"at most {INDEX_MAX_BYTES} bytes",
+                expected=f"at most {INDEX_BYTES_MAX} bytes",
                 found=str(end - start),
             )
         stored = self._stored(".indexes", start, end - start) if end > start else b""
