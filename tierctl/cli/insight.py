@@ -41,6 +41,8 @@ from tierctl.commands import completion
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import Severity
+from tierctl.model.events import PARTITION_MAX
+from tierctl.model.numbers import natural_number
 from tierctl.model.selection import named_partition
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
@@ -132,12 +134,13 @@ _TopicName = Annotated[
 
 
 def _partition_number(text: str) -> int:
-    if not text.isdecimal():
+    number = natural_number(text, PARTITION_MAX)
+    if number is None:
         raise UsageError(
             f"PARTITION: expected the number of a partition, found {text!r}",
             hint="name one partition, as orders-0 or orders 0; run explain once for each",
         )
-    return int(text)
+    return number
 
 
 _PartitionNumber = Annotated[

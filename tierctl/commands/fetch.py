@@ -17,6 +17,7 @@ from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import parse_time_ms
 from tierctl.read.partition_reader import (
@@ -140,9 +141,10 @@ def resolve_offset(text: str, log: ReadableLog) -> int:
     }
     if text in named:
         return max(named[text], log.log_start_offset)
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise UsageError(f"--offset {text}: not an offset", hint=f"expected a number or {', '.join(named)}")
+    offset = natural_number(text)
+    if offset is None:
+        raise UsageError(f"--offset {text}: not an offset", hint=f"expected a number or {', '.join(named)}")
+    return offset
 
 
 @dataclass(frozen=True, slots=True)

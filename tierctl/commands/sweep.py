@@ -36,6 +36,7 @@ from tierctl.model import (
 )
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.events import is_legal_topic_name
+from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic
@@ -340,11 +341,12 @@ def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterVie
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
     partition, equals, offset = text.partition("=")
-    if not equals or not (offset.isascii() and offset.isdigit()):
+    number = natural_number(offset)
+    if not equals or number is None:
         raise UsageError(
             f"--log-start-offset {text}: expected TOPIC-PARTITION=OFFSET", hint="as orders-1=1500"
         )
-    return TopicPartition.parse(partition), int(offset)
+    return TopicPartition.parse(partition), number
 
 
 def _kept_log_starts(

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import UsageError
 from tierctl.kafka import sdk
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
+from tierctl.model.numbers import PORT_MAX, natural_number
 from tierctl.model.settings import clients
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.wire.files.properties import read_client_file
@@ -393,7 +394,7 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
     servers = tuple(part.strip() for part in text.split(",") if part.strip())
     for server in servers:
         host, colon, port = server.rpartition(":")
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        if not (colon and host and natural_number(port, PORT_MAX)):
             raise UsageError(f"{source}: {server!r} is no host:port")
     return servers
 

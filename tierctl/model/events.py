@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import ClassVar, Self
 
 from tierctl.errors import UsageError
+from tierctl.model.numbers import natural_number
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
@@ -93,9 +94,10 @@ class TopicPartition:
     def parse(cls, text: str) -> Self:
         """Return the partition that a text `topic-partition` names; UsageError for another form."""
         topic, dash, number = text.rpartition("-")
-        if not dash or not topic or not (number.isascii() and number.isdigit()):
+        partition = natural_number(number, PARTITION_MAX)
+        if not dash or not topic or partition is None:
             raise UsageError(f"not a topic partition: {text!r}", hint="expected TOPIC-PARTITION, as orders-1")
-        return cls(topic, int(number))
+        return cls(topic, partition)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.model.events import TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import PARTITION_MAX, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.numbers import natural_number
 
 SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""
@@ -255,8 +256,9 @@ class SelectionRequest(_Criteria):
 
 def parse_partition(text: str) -> int | TopicPartition:
     """Return the number or the partition that a value of --partition states; UsageError for another text."""
-    if text.isascii() and text.isdigit():
-        return int(text)
+    number = natural_number(text, PARTITION_MAX)
+    if number is not None:
+        return number
     try:
         return TopicPartition.parse(text)
     except UsageError:

@@ -18,6 +18,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.local import LARGEST_OFFSET
+from tierctl.model.numbers import natural_number
 from tierctl.plan.choose_sets import (
     Choice,
     LocalHole,
@@ -52,12 +53,13 @@ class AskedLogStart:
         """Parse the value of --log-start; raise UsageError for an unknown word or a negative offset."""
         if text in {TIER, DISK}:
             return cls(text)
-        if text.isascii() and text.isdigit() and int(text) < 1 << 63:
-            return cls(int(text))
-        raise UsageError(
-            f"--log-start {text}: expected {TIER}, {DISK} or an offset",
-            hint=f"{TIER}: as the newest segment's objects say; {DISK}: as the checkpoint files say",
-        )
+        offset = natural_number(text)
+        if offset is None:
+            raise UsageError(
+                f"--log-start {text}: expected {TIER}, {DISK} or an offset",
+                hint=f"{TIER}: as the newest segment's objects say; {DISK}: as the checkpoint files say",
+            )
+        return cls(offset)
 
 
 def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:

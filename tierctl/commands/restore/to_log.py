@@ -43,6 +43,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import is_legal_topic_name
+from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.model.times import parse_time_ms
@@ -107,11 +108,12 @@ class Until:
                 times.append(parse_time_ms(text))
                 continue
             partition = TopicPartition.parse(name)
-            if not (offset.isascii() and offset.isdigit() and int(offset) < 1 << 63) or partition in offsets:
+            number = natural_number(offset)
+            if number is None or partition in offsets:
                 raise UsageError(
                     f"--until {text}: expected TOPIC-PARTITION=OFFSET once for a partition, or a time"
                 )
-            offsets[partition] = int(offset)
+            offsets[partition] = number
         if len(times) > 1:
             raise UsageError("--until names several times", hint="an offset is TOPIC-PARTITION=OFFSET")
         return cls(offsets=offsets, time_ms=times[0] if times else None)

@@ -22,6 +22,7 @@ from tierctl.errors import (
 )
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
+from tierctl.model.numbers import natural_number
 from tierctl.wire.batches.segment_file import (
     WINDOW_BYTES,
     LogBytes,
@@ -268,9 +269,10 @@ def _metadata_number(partition: int | TopicPartition) -> int:
 def _parse_start(text: str) -> int | str:
     if text.casefold() in {EARLIEST, LATEST}:
         return text.casefold()
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise UsageError(f"--offset {text!r}", hint="an offset of 0 or more, earliest or latest")
+    offset = natural_number(text)
+    if offset is None:
+        raise UsageError(f"--offset {text!r}", hint="an offset from 0 to 2^63-1, earliest or latest")
+    return offset
 
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")

@@ -24,6 +24,7 @@ from tierctl.metadata.topic.folder_writer import (
     make_partitions,
 )
 from tierctl.model import ClusterIdentity, Uuid
+from tierctl.model.numbers import natural_number
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
@@ -345,9 +346,10 @@ def recorded_count(folder: Path) -> int | None:
     if not path.is_file():
         return None
     text = read_regular(path).decode("ascii", "replace").strip()
-    if not (text.isdecimal() and 0 < int(text) <= _COUNT_MAX):
+    count = natural_number(text, _COUNT_MAX)
+    if not count:
         raise CorruptInputError(str(path), expected="the number of metadata partitions", found=text[:20])
-    return int(text)
+    return count
 
 
 @contextmanager
