@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, TierctlError, UsageError
 from tierctl.kafka.client_settings import split_servers
+from tierctl.metadata.cache_files import read_cache
 from tierctl.metadata.topic.folder import COUNT_FILE, recorded_count
+from tierctl.metadata.topic.open_topic import SegmentFile
 from tierctl.model.events import PARTITION_MAX, TopicPartition
 from tierctl.model.numbers import NUMBER_MAX, natural_number
 from tierctl.model.selection import parse_partition
 from tierctl.plan.partition_choice import AskedLogStart
+from tierctl.storage.stores import hdfs
 
 from tests.cli.shell import tierctl
 
@@ -87,3 +91,14 @@ def test_a_number_of_metadata_partitions_that_is_none_is_corrupt(text: str, tmp_
     (tmp_path / COUNT_FILE).write_text(text)
     with pytest.raises(CorruptInputError, match="expected the number of metadata partitions, found"):
         recorded_count(tmp_path)
+
+
+@pytest.mark.parametrize("text", [text for text in WRONG if 0 < len(text) < 200])
+def test_a_name_of_a_file_that_ends_with_another_number_has_none(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / f"orders-{text}"
+    folder.mkdir()
+    (folder / "remote_log_snapshot").touch()
+    assert (found := read_cache(folder / "remote_log_snapshot")).partition is None
+    assert found.topic is None
+    assert SegmentFile(Path(f"/m/__remote_log_metadata-{text}/0.log")).partition == 0
+    assert hdfs._number_of(SimpleNamespace(path=f"/tier/lease.{text}")) == 0  # type: ignore[arg-type]

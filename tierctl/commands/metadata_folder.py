@@ -25,6 +25,7 @@ from tierctl.metadata.topic.folder import (
 )
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
 from tierctl.model.events import Uuid
+from tierctl.model.numbers import natural_number
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState
@@ -330,7 +331,8 @@ class _Known:
     def _due(self, node: str, there: set[int], lost: set[int]) -> set[int]:
         """Return the partitions that a broker must have; it has those `there`."""
         if self.registration is not None:
-            return set(self.registration.nodes.get(int(node), ())) if node.isdecimal() else set()
+            number = natural_number(node)
+            return set() if number is None else set(self.registration.nodes.get(number, ()))
         # A broker that has fewer partitions than there are is no replica of all of them.
         return lost if there >= set(self.found) else set()
 

@@ -18,6 +18,7 @@ from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.numbers import natural_number
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import (
@@ -300,7 +301,7 @@ class Cluster:
             # Brokers whose version has no tiered storage do not have the setting.
             tiers = (settings.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name) or "false").lower() == "true"
             interval = settings.get(broker.TASK_INTERVAL_MS.name)
-            interval_ms = int(interval) if interval and interval.isdigit() else None
+            interval_ms = natural_number(interval) if interval else None
         except TierctlError as e:
             # A broker with unknown settings must not count as one that does not tier.
             unreadable = e.message

@@ -12,6 +12,7 @@ from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK
 from tierctl.locallog.folders import distinct_dirs, list_log_files, opened, read_if_exists
 from tierctl.model.events import Uuid
+from tierctl.model.numbers import natural_number
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, batches, control_record, encode_batch
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node
@@ -162,12 +163,13 @@ def _facts(folder: Path) -> _Facts:
         node, directory_id = read_node(data), read_directory_id(data)
     except CorruptInputError as e:
         raise e.within(str(path)) from None
-    if node is None or node.cluster_id is None or directory_id is None or not node.node_id.isdecimal():
+    node_id = None if node is None else natural_number(node.node_id)
+    if node is None or node.cluster_id is None or directory_id is None or node_id is None:
         raise SafetyRefusal(
             f"{path} lacks the id of the node, of the cluster or of the directory",
             hint="format the node with Kafka 3.7 or newer (kafka-storage format)",
         )
-    return _Facts(node_id=int(node.node_id), cluster_id=node.cluster_id, directory_id=directory_id)
+    return _Facts(node_id=node_id, cluster_id=node.cluster_id, directory_id=directory_id)
 
 
 def _require_never_started(folder: Path) -> None:

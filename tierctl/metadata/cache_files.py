@@ -25,6 +25,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.events import PARTITION_MAX, StoredRecord
+from tierctl.model.numbers import natural_number
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile
@@ -317,7 +318,8 @@ def _readable_remote_index(name: str, data: bytes) -> tuple[RemoteIndexFile, Cor
 def _owner(path: Path) -> TopicPartition | None:
     """Return the partition whose folder the file is in; None if the folder has no partition's name."""
     topic, dash, number = path.absolute().parent.name.rpartition("-")
-    return TopicPartition(topic, int(number)) if dash and topic and number.isdigit() else None
+    partition = natural_number(number, PARTITION_MAX)
+    return TopicPartition(topic, partition) if dash and topic and partition is not None else None
 
 
 def findings(file: CacheFile, entries: Iterable[Entry] | None = None) -> Iterator[CorruptInputError]:

@@ -44,8 +44,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.model.events import ZERO_UUID
+from tierctl.model.events import PARTITION_MAX, ZERO_UUID
 from tierctl.model.local import ClusterLog
+from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Progress
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.leader_views import knows_log_start
@@ -387,9 +388,10 @@ def partition_text(key: _Key) -> str:
 
 def _parsed(text: str) -> _Key:
     topic_id, colon, partition = text.rpartition(":")
-    if not colon or not partition.isdigit():
+    number = natural_number(partition, PARTITION_MAX)
+    if not colon or number is None:
         raise UsageError(f"{text!r} is no TOPIC_ID:PARTITION", hint="make the plan again with --plan-out")
-    return Uuid.parse(topic_id), int(partition)
+    return Uuid.parse(topic_id), number
 
 
 def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[ListedSet]:

@@ -23,7 +23,9 @@ from tierctl.metadata.topic.base import (
 )
 from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_disks, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
+from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, require_no_credentials
+from tierctl.model.numbers import natural_number
 from tierctl.storage import stores
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
@@ -129,7 +131,7 @@ class SegmentFile(LocalFiles):
     def __init__(self, path: Path) -> None:
         self._path = path
         name, _, number = path.absolute().parent.name.rpartition("-")
-        self.partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
+        self.partition = (natural_number(number, PARTITION_MAX) or 0) if name == METADATA_TOPIC else 0
 
     def folders(self, _folder: Path) -> list[str]:
         """Implement `LogFiles.folders`."""

@@ -19,6 +19,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.files import TEMP_SUFFIX
+from tierctl.model.numbers import PORT_MAX, natural_number
 from tierctl.storage.stores.base import (
     CompleteRange,
     ConditionalStore,
@@ -262,8 +263,7 @@ class HdfsStore(ConditionalStore):
 
 def _number_of(status: FileStatus) -> int:
     """Return the number at the end of the name; 0 for a name without a number."""
-    number = status.path.rpartition(".")[2]
-    return int(number) if number.isdigit() else 0
+    return natural_number(status.path.rpartition(".")[2]) or 0
 
 
 def _is_forbidden(_folder: str, error: TierctlError) -> bool:
@@ -286,6 +286,7 @@ class _Range(CompleteRange):
 def open_store(address: StoreAddress) -> HdfsStore:
     """Open the store in a folder of HDFS."""
     host, colon, port = address.authority.rpartition(":")
-    if colon and port.isdigit():
-        require_listening(host, int(port), address.named_by)
+    number = natural_number(port, PORT_MAX)
+    if colon and number is not None:
+        require_listening(host, number, address.named_by)
     return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}", address.throttle)
