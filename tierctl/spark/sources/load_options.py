@@ -29,7 +29,9 @@ from tierctl.kafka.client_settings import option_of
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.choices import private_keys_of
+from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, TruncatedMetadata
+from tierctl.model.numbers import natural_number
 from tierctl.model.times import parse_time_ms
 from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri
@@ -80,20 +82,25 @@ class Given:
         return found
 
     def numbers(self, name: str) -> list[int]:
-        """Return the numbers of 0 or more between commas."""
-        texts = self.several(name)
-        if not all(map(_is_number, texts)):
-            raise UsageError(f"option {name}: {self.texts[name]!r}", hint="numbers, commas between")
-        return list(map(int, texts))
+        """Return the numbers of partitions between commas."""
+        found = [natural_number(text, PARTITION_MAX) for text in self.several(name)]
+        numbers = [number for number in found if number is not None]
+        if len(numbers) < len(found):
+            raise UsageError(
+                f"option {name}: {self.texts[name]!r}",
+                hint=f"numbers, commas between, none above {PARTITION_MAX}",
+            )
+        return numbers
 
     def count(self, name: str, *, least: int = 1) -> int | None:
         """Return a number of `least` or more."""
         text = self.texts.get(name)
         if text is None:
             return None
-        if not _is_number(text) or int(text) < least:
-            raise UsageError(f"option {name}: {text!r}", hint=f"a number of {least} or more")
-        return int(text)
+        number = natural_number(text)
+        if number is None or number < least:
+            raise UsageError(f"option {name}: {text!r}", hint=f"a number of {least} or more, below 2^63")
+        return number
 
     def path(self, name: str) -> Path | None:
         """Return an absolute path: executors have other working directories."""
@@ -115,10 +122,6 @@ class Given:
         if found is None:
             raise UsageError(f"option {name}: {text!r}", hint=f"one of {', '.join(words)}")
         return found
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
 
 
 _NAMES = frozenset(
