@@ -151,6 +151,8 @@ def test_conditions_leave_the_same_rows_with_less_work(
         ({"partition": "2147483648"}, "option partition: '2147483648'"),
         ({"partition": "9" * 5_000}, "option partition: '9"),
         ({"records_per_task": "0"}, "option records_per_task: '0'"),
+        ({"limit_factor": "0"}, "option limit_factor: '0'"),
+        ({"limit_factor": "32"}, "option limit_factor: '32'"),
         ({"records_per_task": "9" * 5_000}, "option records_per_task: '9"),
         ({"starting_offsets": "soon"}, "option starting_offsets: 'soon'"),
         ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),

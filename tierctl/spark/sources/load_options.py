@@ -31,12 +31,13 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.choices import private_keys_of
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, TruncatedMetadata
-from tierctl.model.numbers import natural_number
+from tierctl.model.numbers import NUMBER_MAX, natural_number
 from tierctl.model.times import parse_time_ms
 from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import LAYOUTS
 from tierctl.storage.throttle import parse_rate
+from tierctl.wire.primitives import LIMIT_FACTOR_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +93,19 @@ class Given:
             )
         return numbers
 
-    def count(self, name: str, *, least: int = 1) -> int | None:
-        """Return a number of `least` or more."""
+    def count(self, name: str, *, least: int = 1, most: int = NUMBER_MAX) -> int | None:
+        """Return a number from `least` to `most`."""
         text = self.texts.get(name)
         if text is None:
             return None
-        number = natural_number(text)
+        number = natural_number(text, most)
         if number is None or number < least:
-            raise UsageError(f"option {name}: {text!r}", hint=f"a number of {least} or more, below 2^63")
+            raise UsageError(f"option {name}: {text!r}", hint=f"a number of {least} or more, up to {most}")
         return number
+
+    def limit_factor(self) -> int:
+        """Return the factor of limits, as --limit-factor has it; 1 if it is not given."""
+        return self.count("limit_factor", most=LIMIT_FACTOR_MAX) or 1
 
     def path(self, name: str) -> Path | None:
         """Return an absolute path: executors have other working directories."""
@@ -223,7 +228,7 @@ class LogOptions:
             ),
             bytes_per_task=given.count("bytes_per_task"),
             throttle_fetch=None if rate is None else parse_rate(rate),
-            limit_factor=given.count("limit_factor") or 1,
+            limit_factor=given.limit_factor(),
         )
 
 

@@ -222,7 +222,7 @@ class MetadataOptions:
             starting_offsets={} if start.lower() in _STARTS else _offsets(start),
             max_offsets_per_trigger=given.count("max_offsets_per_trigger"),
             fail_on_data_loss=given.one_of("fail_on_data_loss", ("true", "false")) != "false",
-            limit_factor=given.count("limit_factor") or 1,
+            limit_factor=given.limit_factor(),
         )
 
 

@@ -195,6 +195,7 @@ WRONG = {
     "partition": ({"partition": "1-2"}, "numbers, commas between"),
     "empty": ({"topic": ""}, "topic is empty"),
     "bytes": ({"bytes_per_task": "0"}, "1 or more"),
+    "limits": ({"limit_factor": "1000000"}, "up to 31"),
     "late": ({"late_ms": "-1"}, "0 or more"),
     "time": ({"from_time": "soon"}, "not a time"),
     "rate": ({"throttle_fetch": "0"}, "no number of bytes per second"),
