@@ -7,11 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands.what_if import Prices
 from tierctl.errors import ExitCode
+from tierctl.plan.forecast import Holding
 from tierctl.report import printable
 from tierctl.report.html_page import facts_section, findings_section, growth_section, text
 
@@ -350,11 +353,24 @@ def test_a_wrong_change_is_refused(change: str, what_if_places: tuple[object, ..
 
 @pytest.mark.parametrize(
     ("option", "price"),
-    [("--price-per-gb-month", "-1"), ("--price-per-gb-month", "nan"), ("--price-per-1000-requests", "inf")],
+    [
+        ("--price-per-gb-month", "-1"),
+        ("--price-per-gb-month", "nan"),
+        ("--price-per-gb-month", "1e308"),
+        ("--price-per-1000-requests", "inf"),
+        ("--price-per-1000-requests", "1000000000001"),
+    ],
 )
 def test_a_wrong_price_is_refused(option: str, price: str, what_if_places: tuple[object, ...]) -> None:
     ran = tierctl("report", *what_if_places, "--what-if", "orders.retention.ms=1d", option, price)
     assert (ran.code, ran.out, option in ran.err) == (ExitCode.USAGE, "", True), ran.err
+
+
+def test_the_largest_price_has_a_cost_for_any_size() -> None:
+    largest = Prices(per_gb_month=1e12, per_1000_requests=1e12)
+    cost = largest.cost(Holding(log_bytes=1 << 80), 1 << 63)
+    assert cost is not None
+    assert isfinite(cost)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from math import inf
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -268,6 +267,8 @@ class WhatIf(TableResult):
 _LAST = HORIZONS_DAYS[-1]
 _GB = 1 << 30
 _COST_DIGITS = 4
+_PRICE_MAX = 10**12
+"""The largest price; the cost of any number of bytes is a number of JSON then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,12 +279,12 @@ class Prices:
     per_1000_requests: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a price that is negative or no number."""
+        """Raise UsageError for a price that is negative, too large or no number."""
         for each in fields(self):
             price = getattr(self, each.name)
-            if price is not None and not 0 <= price < inf:
+            if price is not None and not 0 <= price <= _PRICE_MAX:
                 option = f"--price-{each.name.replace('_', '-')}"
-                raise UsageError(f"{option} {price}: expected a number of at least 0", hint="as 0.023")
+                raise UsageError(f"{option} {price}: expected a number from 0 to 10^12", hint="as 0.023")
 
     def cost(self, holding: Holding | None, request_count: int | None) -> float | None:
         """Return the cost of a month; None without a price, or if an amount that has a price is unknown."""
