@@ -342,8 +342,8 @@ class IndexFetcher(Protocol):
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return one whole index; a missing transaction index is empty.
 
-        Raise RemoteResourceNotFound for another missing index, and CorruptInputError if the cache detects
-        that the index is damaged.
+        Raise RemoteResourceNotFound for another missing index, and CorruptInputError for one of more than
+        INDEX_BYTES_MAX bytes or one that the cache detects to be damaged.
         """
         ...
 
