@@ -16,9 +16,9 @@ from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.read.segment import UncachedIndexes, stored_or_rebuilt
 from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, spooled
-from tierctl.storage.layouts import index_stream
 from tierctl.storage.object_sets import producer_snapshot
 from tierctl.storage.remote_storage_manager import RetrySettings
+from tierctl.wire.files import indexes
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,
@@ -232,9 +232,9 @@ def test_every_reader_bounds_an_index(
     remote.retry = retry
     remote.copy_log_segment_data(segment, indexed(tmp_path / "source", 1))
     sizes = [len(each) for key, each in remote.failing.objects.items() if not key.endswith(".log")]
-    monkeypatch.setattr(index_stream, "INDEX_BYTES_MAX", max(sizes))
+    monkeypatch.setattr(indexes, "INDEX_BYTES_MAX", max(sizes))
     READERS[reader](remote, segment, tmp_path)
-    monkeypatch.setattr(index_stream, "INDEX_BYTES_MAX", min(sizes) - 1)
+    monkeypatch.setattr(indexes, "INDEX_BYTES_MAX", min(sizes) - 1)
     (new := tmp_path / "new").mkdir()
     with pytest.raises(CorruptInputError, match=rf"expected at most {min(sizes) - 1} bytes, found more"):
         READERS[reader](remote, segment, new)

@@ -23,11 +23,10 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regula
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.local import SegmentFiles
 from tierctl.model.settings import broker
-from tierctl.storage.layouts.index_stream import INDEX_BYTES_MAX
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.indexes import INDEX_BYTES_MAX, OffsetIndex, TimeIndex, TransactionIndex
 
 # The bounded cache of remote indexes on local disk (KIP-405; Kafka's RemoteIndexCache).
 #

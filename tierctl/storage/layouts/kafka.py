@@ -38,7 +38,6 @@ from tierctl.model import (
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
 from tierctl.state.lineage import Lineage, OtherEpoch
-from tierctl.storage.layouts.index_stream import IndexStream
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
 from tierctl.wire.batches.segment_file import Window, scan_windows
@@ -48,6 +47,7 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
 )
 from tierctl.wire.files.indexes import (
+    IndexStream,
     OffsetIndex,
     OffsetPosition,
     SegmentTransactions,

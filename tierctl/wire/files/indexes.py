@@ -7,16 +7,18 @@ not entries.
 Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn}.
 """
 
+import io
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from typing import BinaryIO, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.model import IndexType
 from tierctl.wire.batches.batch_head import CONTROL, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.batches.scan import HeadColumns
@@ -25,6 +27,8 @@ from tierctl.wire.files.checkpoints import ProducerEntry
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default for `index.interval.bytes`."""
+INDEX_BYTES_MAX = 1 << 28
+"""Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -369,3 +373,40 @@ class SegmentWriters:
         """Apply the batches of the next window."""
         self.transactions.follow(window)
         self.producers.follow(window.heads)
+
+
+class IndexStream(io.RawIOBase):
+    """The bytes of `stream`; a read after INDEX_BYTES_MAX bytes that finds more raises CorruptInputError.
+
+    The error names the index by `index_type` and `source`.
+    """
+
+    def __init__(self, stream: BinaryIO, index_type: IndexType, source: str) -> None:
+        self._stream = stream
+        self._index_type = index_type
+        self._source = source
+        self._left_bytes = INDEX_BYTES_MAX
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """Implement `io.RawIOBase.readinto`."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        data = self._stream.read(min(len(view), self._left_bytes + 1))
+        if len(data) > self._left_bytes:
+            raise CorruptInputError(
+                f"{self._index_type.value} index",
+                expected=f"at most {INDEX_BYTES_MAX} bytes",
+                found="more",
+                source=self._source,
+            )
+        view[: len(data)] = data
+        self._left_bytes -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close the stream, too."""
+        self._stream.close()
+        super().close()

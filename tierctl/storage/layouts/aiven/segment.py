@@ -15,9 +15,9 @@ from tierctl.errors import (
     UnsupportedFormatError,
 )
 from tierctl.model import IndexType
-from tierctl.storage.layouts.index_stream import INDEX_BYTES_MAX
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven import SIZE_MAX, Chunk, IndexRange, Manifest, decompress_chunk
+from tierctl.wire.files.indexes import INDEX_BYTES_MAX
 from tierctl.wire.primitives import at_most, limits
 
 if TYPE_CHECKING:
