@@ -12,8 +12,8 @@ from tierctl.kafka.client_settings import split_servers
 from tierctl.metadata.cache_files import read_cache
 from tierctl.metadata.topic.folder import COUNT_FILE, recorded_count
 from tierctl.metadata.topic.open_topic import SegmentFile
+from tierctl.model.checked_values import NUMBER_MAX, natural_number
 from tierctl.model.events import PARTITION_MAX, TopicPartition
-from tierctl.model.numbers import NUMBER_MAX, natural_number
 from tierctl.model.selection import parse_partition
 from tierctl.plan.partition_choice import AskedLogStart
 from tierctl.storage.stores import hdfs

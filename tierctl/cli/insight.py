@@ -40,9 +40,9 @@ from tierctl.cli.options import (
 from tierctl.commands import completion
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
+from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.numbers import natural_number
 from tierctl.model.selection import named_partition
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary

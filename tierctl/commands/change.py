@@ -39,7 +39,7 @@ from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicConfig, TopicIdPartition
-from tierctl.model.json_types import require_types
+from tierctl.model.checked_values import require_types
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised

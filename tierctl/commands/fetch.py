@@ -17,7 +17,7 @@ from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.numbers import natural_number
+from tierctl.model.checked_values import natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import parse_time_ms
 from tierctl.read.partition_reader import (

@@ -24,8 +24,8 @@ from tierctl.metadata.topic.folder import (
     sound_end,
 )
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
-from tierctl.model.numbers import natural_number
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState

@@ -34,9 +34,9 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.checked_values import natural_number
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.events import is_legal_topic_name
-from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.kafka import sdk
+from tierctl.model.checked_values import PORT_MAX, natural_number
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
-from tierctl.model.numbers import PORT_MAX, natural_number
 from tierctl.model.settings import clients
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.wire.files.properties import read_client_file

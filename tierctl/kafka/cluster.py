@@ -17,8 +17,8 @@ from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LA
 from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.checked_values import natural_number
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
-from tierctl.model.numbers import natural_number
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import (

@@ -11,8 +11,8 @@ from typing import Self
 from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK
 from tierctl.locallog.folders import distinct_dirs, list_log_files, opened, read_if_exists
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
-from tierctl.model.numbers import natural_number
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, batches, control_record, encode_batch
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node

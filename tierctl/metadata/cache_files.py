@@ -24,8 +24,8 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX, StoredRecord
-from tierctl.model.numbers import natural_number
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile

@@ -38,7 +38,7 @@ from tierctl.locallog import list_partitions
 from tierctl.metadata.parallel_fold import record_in
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.json_types import TEXT_OR_NULL, require_types
+from tierctl.model.checked_values import TEXT_OR_NULL, require_types
 from tierctl.model.selection import names_text
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.fold import read_snapshot, write_snapshot

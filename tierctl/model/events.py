@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import ClassVar, Self
 
 from tierctl.errors import UsageError
-from tierctl.model.numbers import natural_number
+from tierctl.model.checked_values import natural_number
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 

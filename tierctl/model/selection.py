@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from tierctl.errors import NotFoundError, UsageError
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.numbers import natural_number
 
 SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""

@@ -17,8 +17,8 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.checked_values import natural_number
 from tierctl.model.local import LARGEST_OFFSET
-from tierctl.model.numbers import natural_number
 from tierctl.plan.choose_sets import (
     Choice,
     LocalHole,

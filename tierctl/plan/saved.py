@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, EpochEntry, Uuid
-from tierctl.model.json_types import TEXT_OR_NULL, Types, require_types
+from tierctl.model.checked_values import TEXT_OR_NULL, Types, require_types
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import (

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
-from tierctl.model.json_types import TEXT_OR_NULL, Types, require_types
+from tierctl.model.checked_values import TEXT_OR_NULL, Types, require_types
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision, NextAction
 from tierctl.plan.reasons import Reason, ReasonKind

@@ -42,8 +42,8 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import is_legal_topic_name
-from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.model.times import parse_time_ms

@@ -43,10 +43,10 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX, ZERO_UUID
 from tierctl.model.local import ClusterLog
-from tierctl.model.numbers import natural_number
 from tierctl.model.progress import Progress
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.leader_views import knows_log_start

@@ -22,7 +22,7 @@ from tierctl.errors import (
 )
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
-from tierctl.model.numbers import natural_number
+from tierctl.model.checked_values import natural_number
 from tierctl.wire.batches.segment_file import (
     WINDOW_BYTES,
     LogBytes,

@@ -24,7 +24,7 @@ from tierctl.metadata.topic.folder_writer import (
     make_partitions,
 )
 from tierctl.model import ClusterIdentity, Uuid
-from tierctl.model.numbers import natural_number
+from tierctl.model.checked_values import natural_number
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,

@@ -23,9 +23,9 @@ from tierctl.metadata.topic.base import (
 )
 from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_disks, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
+from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, require_no_credentials
-from tierctl.model.numbers import natural_number
 from tierctl.storage import stores
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri

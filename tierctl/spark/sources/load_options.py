@@ -28,10 +28,10 @@ from tierctl.errors import UsageError
 from tierctl.kafka.client_settings import option_of
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
+from tierctl.model.checked_values import NUMBER_MAX, natural_number
 from tierctl.model.choices import private_keys_of
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, TruncatedMetadata
-from tierctl.model.numbers import NUMBER_MAX, natural_number
 from tierctl.model.times import parse_time_ms
 from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri

@@ -19,7 +19,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.files import TEMP_SUFFIX
-from tierctl.model.numbers import PORT_MAX, natural_number
+from tierctl.model.checked_values import PORT_MAX, natural_number
 from tierctl.storage.stores.base import (
     CompleteRange,
     ConditionalStore,

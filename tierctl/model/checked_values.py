@@ -1,10 +1,13 @@
-"""Check the types of the fields of a JSON object that tierctl itself wrote, and others may have changed."""
+"""Check values from outside: numbers in texts, and the types of JSON fields that others may have changed."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Types = type | tuple[type, ...]
 TEXT_OR_NULL = (str, type(None))
+NUMBER_MAX = (1 << 63) - 1
+"""The largest number of Kafka's own files and records."""
+PORT_MAX = (1 << 16) - 1
 
 
 def require_types(raw: Mapping[str, Any], types: Mapping[str, Types], where: str = "") -> None:
@@ -20,3 +23,17 @@ def require_types(raw: Mapping[str, Any], types: Mapping[str, Types], where: str
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             names = " or ".join("null" if each is type(None) else each.__name__ for each in accepted)
             raise ValueError(f"{where}{name}: expected {names}, found {value!r}")
+
+
+def natural_number(text: str, most: int = NUMBER_MAX) -> int | None:
+    """Return the number from 0 to `most` that ASCII digits state; None for any other text.
+
+    Python takes other scripts' digits for digits, and refuses to convert thousands of them.
+    """
+    if not (text.isascii() and text.isdigit()):
+        return None
+    digits = text.lstrip("0")
+    if len(digits) > len(str(most)):
+        return None
+    number = int(digits or "0")
+    return number if number <= most else None
