@@ -1,5 +1,6 @@
 """SASL and TLS with a real broker and both client libraries; wrong settings end with exit code 11."""
 
+import gc
 import logging
 import time
 from collections.abc import Iterator
@@ -47,9 +48,10 @@ def certificates(secured: Broker) -> Certificates:
 
 @pytest.fixture(autouse=True)
 def unsaid(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Check that no password is logged or printed."""
+    """Check that no password is logged or printed; end the clients, which would log in again and again."""
     with caplog.at_level(logging.DEBUG):
         yield
+    gc.collect()
     said = caplog.text + "".join(capfd.readouterr())
     assert PASSWORD not in said
     assert "store-secret" not in said

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 import numpy as np
@@ -154,9 +154,14 @@ def test_a_seed_repeats_the_choice(tier: Spoilt) -> None:
 
 
 def test_the_budget_bounds_what_is_read(tier: Spoilt, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
+    read: list[int] = []
     write = index_cache._write
-    monkeypatch.setattr(index_cache, "_write", lambda *args: read.append(write(*args)) or read[-1])
+
+    def counting(stream: BinaryIO, path: Path, size_bytes_max: int) -> None:
+        write(stream, path, size_bytes_max)
+        read.append(path.stat().st_size)
+
+    monkeypatch.setattr(index_cache, "_write", counting)
     ran = sampled(tier, "--budget", "5MB")
     assert 0 < sum(read) <= 5 << 20
     (finding,) = said(ran)
