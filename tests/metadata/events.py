@@ -6,6 +6,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    TopicIdPartition,
     Uuid,
 )
 
@@ -86,13 +87,13 @@ def update_of(
 
 
 def deletion_of(
-    segment: RemoteLogSegmentMetadata, state: RemotePartitionDeleteState, *, at_ms: int = 0
+    whose: RemoteLogSegmentMetadata | TopicIdPartition, state: RemotePartitionDeleteState, *, at_ms: int = 0
 ) -> RemotePartitionDeleteMetadata:
-    """Return the event of broker 1 with the delete state of a segment's partition."""
+    """Return the event of broker 1 with the delete state of a partition, or of a segment's partition."""
     return RemotePartitionDeleteMetadata(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
+        topic=whose.topic,
+        topic_id=whose.topic_id,
+        partition=whose.partition,
         broker_id=1,
         event_timestamp_ms=at_ms,
         state=state,

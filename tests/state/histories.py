@@ -14,6 +14,7 @@ from tierctl.model import (
     Uuid,
 )
 
+from tests.metadata.events import deletion_of
 from tests.plan.tier import S, segment, segment_id
 
 __all__ = ["S", "segment_id"]
@@ -60,14 +61,7 @@ def deletion(
     state: RemotePartitionDeleteState, whose: TopicIdPartition = ORDERS
 ) -> RemotePartitionDeleteMetadata:
     """Return the event with the delete state of a partition."""
-    return RemotePartitionDeleteMetadata(
-        topic=whose.topic,
-        topic_id=whose.topic_id,
-        partition=whose.partition,
-        broker_id=1,
-        event_timestamp_ms=1,
-        state=state,
-    )
+    return deletion_of(whose, state, at_ms=1)
 
 
 def finished(number: int, *facts: object, **named: object) -> list[MetadataEvent]:

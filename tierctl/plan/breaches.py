@@ -23,7 +23,7 @@ from tierctl.model import (
 )
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import COPY_STARTED, CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
+from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.lineage import (
@@ -45,6 +45,7 @@ from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import PartitionState
 from tierctl.wire.arrays import Bools, Int64s
 
+COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 OFF_LINEAGE, UNREFERENCED_EPOCHS = "--off-lineage", "--unreferenced-epochs"
 """The options of `sweep` that delete segments which the lineage does not have."""
@@ -126,6 +127,22 @@ class PartitionView:
         """The `distinct_bytes` of `live`; raises as that. Brokers count an offset once for each segment."""
         columns = (self.live.column(name).tolist() for name in ("start", "end", "size"))
         return distinct_bytes(zip(*columns, strict=True))
+
+    @cached_property
+    def ended_copies(self) -> list[RemoteLogSegmentMetadata]:
+        """The unfinished copies of the current lineage that no broker makes any longer.
+
+        Later offsets were copied since they began.
+        """
+        return [
+            segment
+            for segment in self.segments.in_state(COPY_STARTED)
+            if segment.end_offset >= self.log_start_offset
+            and self.current.contains(segment, self.log_end_offset)
+            and self.segments.has_copied_since(
+                segment.segment_id, segment.end_offset, [epoch for epoch, _ in segment.segment_leader_epochs]
+            )
+        ]
 
     @property
     def decided_in(self) -> dict[str, int]:
@@ -440,26 +457,9 @@ def _deleted_by_brokers_only(
         return (), None
 
 
-def _ended(view: PartitionView) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished copies of the current lineage that no broker makes any longer.
-
-    Later offsets were copied since they began.
-    """
-    return [
-        segment
-        for segment in view.segments.in_state(COPY_STARTED)
-        if segment.end_offset >= view.log_start_offset
-        and view.current.contains(segment, view.log_end_offset)
-        and view.segments.has_copied_since(
-            segment.segment_id, segment.end_offset, [epoch for epoch, _ in segment.segment_leader_epochs]
-        )
-    ]
-
-
 def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the live segments and the `_ended` copies between them, in the order of RLMExpirationTask."""
-    ended = _ended(view)
-    if not ended:
+    """Yield the live segments and the ended copies between them, in the order of RLMExpirationTask."""
+    if not view.ended_copies:
         yield from view.iter_live()
         return
     order = {epoch: number for number, epoch in enumerate(view.current.epochs_with_records)}
@@ -468,7 +468,7 @@ def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
         first = min(order.get(epoch, len(order)) for epoch, _ in segment.segment_leader_epochs)
         return first, segment.start_offset
 
-    yield from merge(view.iter_live(), sorted(ended, key=key), key=key)
+    yield from merge(view.iter_live(), sorted(view.ended_copies, key=key), key=key)
 
 
 def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]) -> list[str]:
@@ -590,7 +590,7 @@ def kept_of(
 
 def _copies_before(view: PartitionView, places: Int64s) -> list[CopyBefore]:
     """Return the unfinished copies at which brokers stop, before the live segments at `places`."""
-    if not _ended(view):
+    if not view.ended_copies:
         return []
     kept, found, at = set(places.tolist()), [], 0
     for segment in _listed(view):

@@ -18,7 +18,6 @@ from tierctl.model import (
     LocalLog,
     LocalSegment,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
     TopicConfig,
     TopicIdPartition,
     Uuid,
@@ -32,7 +31,6 @@ from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.tier_state import PartitionState
 from tierctl.wire.arrays import Int64s
 
-COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _K = ReasonKind
 WAITING = frozenset(
     {_K.OPEN_TRANSACTION, _K.NOT_REPLICATED, _K.COPY_LAG, _K.NOT_COPYABLE, _K.CUSTOM_METADATA}

@@ -301,8 +301,12 @@ def unused(
                 partition,
                 "the metadata have no finished segment of it"
                 if illegal is None
-                else Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{illegal.message}; {illegal.hint}"),
+                else _not_understood(illegal),
             )
+
+
+def _not_understood(refusal: SafetyRefusal) -> Reason:
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{refusal.message}; {refusal.hint}")
 
 
 def _unused_segments(
@@ -669,7 +673,7 @@ def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
     segments: list[RemoteLogSegmentMetadata] = [span.segment for span in spans]
     for segment, objects in zip(segments, run.remote.objects_of_each(segments), strict=True):
         if isinstance(objects, SafetyRefusal):
-            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{objects.message}; {objects.hint}")
+            return _not_understood(objects)
         if isinstance(objects, TierctlError):
             raise objects
         names = (segment_object_name(each.key) for each in objects)

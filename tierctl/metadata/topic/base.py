@@ -377,8 +377,8 @@ class PartitionLog:
 
     def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
         tail = Tail(known.segment_base, known.position, known.next_offset)
-        highest = highest_offset_of(known.segment_base)
-        for window in scan_windows(file, known.position, known.next_offset, highest_offset=highest):
+        base = known.segment_base
+        for window in scan_windows(file, known.position, known.next_offset, segment_base=base):
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
@@ -403,7 +403,7 @@ class PartitionLog:
                 return tail, True
             tail = Tail(base, 0, base)
             with closing(self._files.open(self.path(base))) as file:
-                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
+                for window in scan_windows(file, 0, base, segment_base=base):
                     position, next_offset, is_damaged = sound_end(window)
                     tail = Tail(base, position, next_offset, torn_bytes=file.size_bytes - position)
                     if is_damaged:
@@ -441,7 +441,7 @@ class PartitionLog:
         """Return the offset, at least `start_offset`, of the first batch as late as `timestamp_ms`."""
         with closing(self._files.open(self.path(base))) as file:
             position, expected = self._seek(file, base, start_offset)
-            for window in scan_windows(file, position, expected, highest_offset=highest_offset_of(base)):
+            for window in scan_windows(file, position, expected, segment_base=base):
                 heads = window.heads
                 is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
                 found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
@@ -488,9 +488,7 @@ class PartitionLog:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
-            highest = highest_offset_of(base)
-            windows = scan_windows(file, position, expected, window_bytes=span, highest_offset=highest)
-            for window in windows:
+            for window in scan_windows(file, position, expected, window_bytes=span, segment_base=base):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset

@@ -27,7 +27,7 @@ _SPAN = struct.Struct(">qiibIhi")
 """The head of a batch of format 2 up to its last offset delta."""
 _MAGIC = 2
 _LENGTH_MIN = 49
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 Mark = tuple[int, int]
 """The base offset of a batch and its position in the file."""
@@ -107,12 +107,13 @@ def scan_windows(
     expected_offset: int,
     *,
     window_bytes: int = WINDOW_BYTES,
-    highest_offset: int | None = None,
+    segment_base: int | None = None,
 ) -> Iterator[Window]:
     """Yield the file from the batch at `position` to the end, each byte in exactly one window.
 
     A window has `window_bytes`, or more if a batch or a damaged range is larger. A file that is cut meanwhile
-    ends there. Batches that begin above `highest_offset` are damage. Raises the errors of `file`.
+    ends there. Batches that begin above `highest_offset_of(segment_base)` are damage. Raises the errors of
+    `file`.
     """
     size = file.size_bytes
     span = window_bytes
@@ -123,8 +124,8 @@ def scan_windows(
             size = position + len(data)
         is_window = position + len(data) < size
         heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
-        if highest_offset is not None:
-            heads = _up_to(heads, highest_offset, expected_offset, len(data))
+        if segment_base is not None:
+            heads = _up_to(heads, highest_offset_of(segment_base), expected_offset, len(data))
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
         settled = len(data)
         if data and is_window:
@@ -146,7 +147,7 @@ def highest_offset_of(segment_base: int) -> int:
 
     Source: LogSegment.canConvertToRelativeOffset.
     """
-    return segment_base + _RELATIVE_OFFSET_MAX
+    return segment_base + RELATIVE_OFFSET_MAX
 
 
 def _up_to(heads: HeadColumns, highest_offset: int, expected_offset: int, size: int) -> HeadColumns:

@@ -22,7 +22,7 @@ from tierctl.model import IndexType
 from tierctl.wire.batches.batch_head import CONTROL, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.batches.scan import HeadColumns
-from tierctl.wire.batches.segment_file import Window
+from tierctl.wire.batches.segment_file import RELATIVE_OFFSET_MAX, Window
 from tierctl.wire.files.checkpoints import ProducerEntry
 
 INDEX_INTERVAL_BYTES = 4096
@@ -33,7 +33,6 @@ INDEX_BYTES_MAX = 1 << 28
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED = struct.Struct(">hqqqq")
-_RELATIVE_MAX = (1 << 31) - 1
 _OFFSET_DTYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_DTYPE = np.dtype([("timestamp_ms", ">i8"), ("offset", ">i4")])
 
@@ -246,7 +245,7 @@ def _used(data: bytes, entry_size: int, what: str) -> bytes:
 
 def _relative(offset: int, base_offset: int) -> int:
     relative = offset - base_offset
-    if not 0 <= relative <= _RELATIVE_MAX:
+    if not 0 <= relative <= RELATIVE_OFFSET_MAX:
         raise ValueError(f"offset {offset} can't be indexed relative to {base_offset}")
     return relative
 
