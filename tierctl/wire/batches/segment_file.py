@@ -356,7 +356,11 @@ def _lost(bad: BadRange, next_offset: int, error: CorruptInputError) -> DamagedR
 def _gaps(
     window: Window, values: ValueColumns, wanted: tuple[int, int], source: str
 ) -> Iterator[DamagedRange]:
-    """Yield the offset ranges without a record, between the batches and, within `wanted`, inside them."""
+    """Yield the offset ranges without a record: between the batches, and in those that have offsets `wanted`.
+
+    `values` are the records at these offsets. A range is whole, also where only a part of it is wanted, so that
+    it is the same for each reader.
+    """
     heads = window.heads
     base, following = heads.base_offsets, heads.next_offsets
     before, has_gap, is_sparse = _holes(window)
@@ -364,10 +368,14 @@ def _gaps(
     for row in np.flatnonzero(has_gap).tolist():
         if int(before[row]) not in unreadable:
             yield gap(int(before[row]), int(base[row]), source)
-    for row in np.flatnonzero(is_sparse).tolist():
-        if int(base[row]) not in unreadable:
-            low, high = max(int(base[row]), wanted[0]), min(int(following[row]), wanted[1])
-            yield from _missing(low, high, values.offsets, source)
+    for row in np.flatnonzero(is_sparse & (following > wanted[0]) & (base < wanted[1])).tolist():
+        low, high = int(base[row]), int(following[row])
+        if low in unreadable:
+            continue
+        is_whole = wanted[0] <= low and high <= wanted[1]
+        batch = heads.chosen(np.arange(len(heads)) == row)
+        records = values if is_whole else read_values(window.data, batch, low, high)
+        yield from _missing(low, high, records.offsets, source)
 
 
 def _missing(offset: int, next_offset: int, offsets: Int64s, source: str) -> Iterator[DamagedRange]:

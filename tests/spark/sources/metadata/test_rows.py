@@ -22,6 +22,8 @@ from tierctl.spark.sources.metadata_splits import Predicate, event_tasks, plan_t
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
 from tierctl.wire.metadata.values import encode, metadata_partition
 
@@ -80,6 +82,10 @@ def test_executors_open_the_topic_that_the_driver_opened(tmp_path: Path) -> None
 
 
 GOOD = [encode(started(number)) for number in range(6)]
+# What the cleaner leaves of a batch with the offsets 1 to 11.
+SPARSE = encode_batch(
+    [Record(4, NOW_MS + 4, None, GOOD[1]), Record(9, NOW_MS + 9, None, GOOD[2])], base_offset=1, last_offset=11
+)
 
 
 @pytest.fixture
@@ -159,6 +165,17 @@ def test_each_offset_is_one_tasks_however_they_are_cut(damaged: Path, records_pe
     assert offsets_of(rows(damaged, records_per_task=records_per_task)) == DAMAGED
 
 
+@pytest.mark.parametrize("records_per_task", range(1, 14))
+def test_a_gap_within_a_batch_is_one_row_however_tasks_are_cut(mixed: Path, records_per_task: int) -> None:
+    """Each task reported its part of the gap."""
+    asked = Predicate("metadata_partition", "=", 2)
+    found = rows(mixed, asked, records_per_task=records_per_task)
+    assert [(row["metadata_offset"], row["next_offset"]) for row in found] == [
+        *[(0, None), (1, 4), (4, None), (5, 9), (9, None), (10, 12), (12, None)]
+    ]
+    assert [row["is_gap"] for row in found] == [row["next_offset"] is not None for row in found]
+
+
 @pytest.mark.parametrize("is_indexed", [False, True])
 @pytest.mark.parametrize("records_per_task", [1, 2, 3, 10])
 def test_bytes_between_records_are_told_of_once(
@@ -220,6 +237,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made[5] = made[5][:-1] + bytes([made[5][-1] ^ 1])
     write_log(folder, 0, [*made, *batches([GOOD[4]], base_offset=9)])
     write_log(folder, 1, batches([GOOD[5], encode(update(5)), b""]))
+    write_log(folder, 2, [*batches([GOOD[5]]), SPARSE, *batches([GOOD[4]], base_offset=12)])
     return folder
 
 
