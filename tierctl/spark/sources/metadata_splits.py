@@ -104,7 +104,7 @@ class Window:
         last = min(last_ms, last_us // 1000)
         return cls(
             offsets=_bounds(predicates, offset_column, int),
-            first_ms=first if first > -(_END // 1000) else None,
+            first_ms=min(first, _END) if first > -(_END // 1000) else None,
             last_ms=last if last < _END // 1000 else None,
         )
 

@@ -18,7 +18,7 @@ from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.frames import options_of
 from tierctl.spark.sources import metadata_splits
-from tierctl.spark.sources.metadata_splits import Predicate, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.metadata_splits import Predicate, Window, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
@@ -386,3 +386,9 @@ def test_many_small_metadata_partitions_are_few_tasks() -> None:
         for each in (0, 10, 20_000, 100_000, 1_000_000)
     ]
     assert counts == [0, 1, 2, 10, 100]
+
+
+def test_a_time_that_no_record_can_have_is_asked_for_as_a_time_of_kafka() -> None:
+    """A broker's request has 64 bits for it."""
+    last = (1 << 63) - 1
+    assert Window.of([Predicate("timestamp_ms", ">", last)], "metadata_offset").first_ms == last
