@@ -358,8 +358,8 @@ def _gaps(
 ) -> Iterator[DamagedRange]:
     """Yield the offset ranges without a record: between the batches, and in those that have offsets `wanted`.
 
-    `values` are the records at these offsets. A range is whole, also where only a part of it is wanted, so that
-    it is the same for each reader.
+    `values` are the records at these offsets. A range is whole, also where only a part of it is wanted, so
+    that it is the same for each reader.
     """
     heads = window.heads
     base, following = heads.base_offsets, heads.next_offsets

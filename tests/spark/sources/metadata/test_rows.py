@@ -84,7 +84,9 @@ def test_executors_open_the_topic_that_the_driver_opened(tmp_path: Path) -> None
 GOOD = [encode(started(number)) for number in range(6)]
 # What the cleaner leaves of a batch with the offsets 1 to 11.
 SPARSE = encode_batch(
-    [Record(4, NOW_MS + 4, None, GOOD[1]), Record(9, NOW_MS + 9, None, GOOD[2])], base_offset=1, last_offset=11
+    [Record(4, NOW_MS + 4, None, GOOD[1]), Record(9, NOW_MS + 9, None, GOOD[2])],
+    base_offset=1,
+    last_offset=11,
 )
 
 
