@@ -6,12 +6,14 @@ instructions for that, which other kernels get instead of a compiled loop. They 
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
 from llvmlite import binding, ir
 from numba import config, njit
 from numba.core import cgutils, types
+from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
@@ -56,6 +58,29 @@ class _Place:
         return f"{self._function.__module__}-{self._function.__code__.co_firstlineno}"
 
 
+class _KeptCode(FunctionCache):  # type: ignore[misc] # Numba has no types.
+    """The compiled forms of a function in its files; what these can't give or take is compiled in each run."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the form for a signature, or None; what is not readable is forgotten.
+
+        A file that lost its end with the power may raise any error when it is unpickled.
+        """
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # noqa: BLE001
+            try:
+                self.flush()
+            except OSError:
+                self.disable()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the form for a signature, unless the disk refuses it."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
 def dispatcher(function: Callable[..., Any], folder: Path | None, *, makes_arrays: bool) -> Any:
     """Return the function as Numba's dispatcher, which compiles it for the types of its first call.
 
@@ -68,8 +93,11 @@ def dispatcher(function: Callable[..., Any], folder: Path | None, *, makes_array
     _config.CACHE_LOCATOR_CLASSES = f"{__name__}.{_Place.__name__}"
     try:
         options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
-        options |= {"cache": folder is not None, "_nrt": makes_arrays, "forceinline": not makes_arrays}
-        return njit(**options)(function)
+        options |= {"_nrt": makes_arrays, "forceinline": not makes_arrays}
+        made: Any = njit(**options)(function)
+        if folder is not None:
+            made._cache = _KeptCode(function)
+        return made
     finally:
         _config.CACHE_LOCATOR_CLASSES = before
 
