@@ -12,14 +12,14 @@ from typing import Any, Final, Self
 
 from llvmlite import binding, ir
 from numba import config, njit
-from numba.core import cgutils, types
-from numba.core.caching import FunctionCache
+from numba.core import caching, cgutils, types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 # Numba makes its settings when it is imported, and has few types.
 _config: Any = config
 _builders: Any = cgutils
+_caching: Any = caching
 _INT64: Final = ir.IntType(64)
 
 INT64: Final = types.NumberClass(types.int64)
@@ -58,8 +58,8 @@ class _Place:
         return f"{self._function.__module__}-{self._function.__code__.co_firstlineno}"
 
 
-class _KeptCode(FunctionCache):  # type: ignore[misc] # Numba has no types.
-    """The compiled forms of a function in its files; what these can't give or take is compiled in each run."""
+class _KeptCode(_caching.FunctionCache):  # type: ignore[misc]
+    """The compiled forms of a function in its files; what these can't give is compiled in each run."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the form for a signature, or None; what is not readable is forgotten.
@@ -68,7 +68,7 @@ class _KeptCode(FunctionCache):  # type: ignore[misc] # Numba has no types.
         """
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # noqa: BLE001
+        except Exception:
             try:
                 self.flush()
             except OSError:
@@ -96,7 +96,8 @@ def dispatcher(function: Callable[..., Any], folder: Path | None, *, makes_array
         options |= {"_nrt": makes_arrays, "forceinline": not makes_arrays}
         made: Any = njit(**options)(function)
         if folder is not None:
-            made._cache = _KeptCode(function)
+            # What `enable_caching` of a dispatcher does, which has no parameter for it.
+            made._cache = _KeptCode(function)  # noqa: SLF001
         return made
     finally:
         _config.CACHE_LOCATOR_CLASSES = before

@@ -33,7 +33,7 @@ def records(batch: RecordBatch) -> Iterator[Record]:
             name, content = _sized(body), _sized(body)
             if name is None:
                 raise ValueError("a header without a name")
-            headers.append((name.decode("utf-8"), content))
+            headers.append((name.decode("utf-8", errors="replace"), content))
         headers_left -= count
         _require(not body.read(1) and lowest <= delta <= head.last_offset_delta and headers_left >= 0)
         time_ms = _wrapped(head.base_timestamp_ms + delta_ms)

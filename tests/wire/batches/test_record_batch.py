@@ -1,4 +1,4 @@
-"""Record batches: captured ones byte for byte, generated and damaged ones, and emptied records."""
+"""Record batches: captured ones byte for byte, generated and damaged ones, cut ones, and emptied records."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,9 @@ from tierctl.wire.batches.batch_head import HEAD_SIZE, BatchHead, CompressionTyp
 from tierctl.wire.batches.record_batch import (
     ControlRecord,
     ControlType,
+    RecordBatch,
     batch_at,
+    batch_before,
     batch_emptied,
     batches,
     control_record,
@@ -26,6 +28,7 @@ from tierctl.wire.batches.record_batch import (
     seal,
     write_varint,
 )
+from tierctl.wire.batches.records import record_columns
 from tierctl.wire.batches.scan import BadRange, TornTail, walk
 
 
@@ -187,7 +190,6 @@ _GOOD = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
         ((8, b"\x00", 0, 0, -1, 1, b"ab", 0), "up to 0 headers"),
         ((8, b"\x00", 0, 0, -1, 2, b"ab", 1), "up to 0 headers"),
         ((10, b"\x00", 0, 0, -1, 2, b"ab", 1, -1, -1), "a header name"),
-        ((11, b"\x00", 0, 0, -1, 2, b"ab", 1, 1, b"\xff", -1), "a header name in UTF-8"),
         ((20, b"\x00", b"\xff" * 11, 0), "varints of at most 10 bytes"),
         ((*_GOOD, *_GOOD), "the end after 1 records"),
         ((), "a whole record"),
@@ -243,3 +245,35 @@ def test_only_the_chosen_records_lose_their_content(
     ]
     assert list(batch_at(new, after).records()) == wanted
     assert batch_emptied(old, before, ()) == old
+
+
+def _with_bad_name() -> bytes:
+    """Return a batch of three records, the second with a header whose name is Latin-1."""
+    good = encode_batch([record(0), record(1)._replace(headers=(("?tat", b"v"),)), record(2)])
+    (head,) = scan(good)
+    return seal(head, good[HEAD_SIZE:].replace(b"?tat", b"\xe9tat"))
+
+
+def test_a_header_name_is_read_as_consumers_read_it() -> None:
+    """The record and those after it were damage, although Kafka serves them."""
+    data = _with_bad_name()
+    (batch,) = batches(data)
+    found = list(batch.records())
+    assert [each.offset for each in found] == [0, 1, 2]
+    assert found[1].headers == (("\N{REPLACEMENT CHARACTER}tat", b"v"),)
+    (columns,) = record_columns([batch], RecordBatch.records)
+    assert columns.column("headers").to_pylist()[1] == [
+        {"key": "\N{REPLACEMENT CHARACTER}tat", "value": b"v"}
+    ]
+
+
+@pytest.mark.parametrize("end_offset", [1, 2])
+def test_records_before_a_cut_keep_their_bytes(end_offset: int) -> None:
+    data = _with_bad_name()
+    (head,) = scan(data)
+    cut = batch_before(data, head, end_offset)
+    (after,) = scan(cut)
+    assert (after.record_count, after.last_offset) == (end_offset, end_offset - 1)
+    assert data[HEAD_SIZE:].startswith(cut[HEAD_SIZE:])
+    (whole,), (kept,) = batches(data), batches(cut)
+    assert list(kept.records()) == list(whole.records())[:end_offset]

@@ -265,14 +265,17 @@ def _records_of(data: bytes, content: Bytes, rows: Int64s) -> Iterator[Record]:
     for row in rows.tolist():
         headers = []
         for at, length, value_at, value_length in islice(places, row[HEADER_COUNT]):
-            name = data[at : at + length]
-            try:
-                headers.append((name.decode("utf-8"), bytes_at(value_at, value_length)))
-            except UnicodeDecodeError:
-                expected, shown = "a header name in UTF-8", repr(name[:200])
-                raise CorruptInputError("record", expected=expected, found=shown, at=at) from None
+            # As Kafka's consumers read a name that is not UTF-8 (Utils.utf8).
+            name = data[at : at + length].decode("utf-8", errors="replace")
+            headers.append((name, bytes_at(value_at, value_length)))
         key, value = bytes_at(row[KEY], row[KEY_LENGTH]), bytes_at(row[VALUE], row[VALUE_LENGTH])
         yield Record(row[OFFSET], row[TIMESTAMP], key, value, tuple(headers))
+
+
+def _first_records(data: bytes, head: BatchHead, count: int) -> bytes:
+    """Return the bytes of the first `count` records in `data`, as `_emptied_records` takes it."""
+    rows, _ = _decoded(bytes_of(data), head)
+    return data[: rows[count, START]] if count < len(rows) else data
 
 
 def _emptied_records(data: bytes, head: BatchHead, offsets: Container[int]) -> bytes:
@@ -545,10 +548,11 @@ def batch_before(buf: Buffer, head: BatchHead, end_offset: int) -> bytes:
     """Return the batch with `head` in `buf` without its records from `end_offset` on; empty if none is left.
 
     `end_offset` is above the batch's base offset and at most its last offset. Compression, producer,
-    sequence and timestamps stay; the batch then ends at `end_offset` - 1. Raise CorruptInputError for records
-    that can't be decoded.
+    sequence, timestamps and the bytes of the records stay; the batch then ends at `end_offset` - 1. Raise
+    CorruptInputError for records that can't be decoded.
     """
-    records = [record for record in batch_at(buf, head).records() if record.offset < end_offset]
+    batch = batch_at(buf, head)
+    records = [record for record in batch.records() if record.offset < end_offset]
     if not records:
         return b""
     if head.magic < MAGIC:
@@ -559,7 +563,7 @@ def batch_before(buf: Buffer, head: BatchHead, end_offset: int) -> bytes:
         max_timestamp_ms=head.max_timestamp_ms if head.is_log_append_time else latest_ms,
         record_count=len(records),
     )
-    data = encode_records(records, base_offset=head.base_offset, base_timestamp_ms=head.base_timestamp_ms)
+    data = _first_records(batch.uncompressed(), head, len(records))
     return seal(kept, compress(head.compression, data))
 
 
