@@ -13,7 +13,7 @@ from tierctl.commands.verify.act import derive_indexes, finished_segments, neigh
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.storage.index_cache import spooled
+from tierctl.storage.index_cache import RemoteIndexCache, spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -169,12 +169,20 @@ def test_an_index_is_stored_again_and_nothing_else_is(
 
 
 def test_epochs_that_differ_are_repaired(tier: Spoilt) -> None:
-    tier.object(tier.segments(CLICKS)[1], SUFFIX[I.LEADER_EPOCH]).write_text("0\n1\n7 0\n")
+    """Readers with the same state directory, which cached the wrong index, get the repaired one."""
+    segment = tier.segments(CLICKS)[1]
+    stored = tier.object(segment, SUFFIX[I.LEADER_EPOCH])
+    right, wrong = stored.read_bytes(), b"0\n1\n7 0\n"
+    stored.write_bytes(wrong)
+    state, remote = tier.remote.parent / "state", open_tier(TierSpec(tier.remote.as_uri()))
+    assert RemoteIndexCache(state, remote).get(segment, I.LEADER_EPOCH) == wrong
     deep = ("--deep", "--topic", CLICKS)
     plan, found = planned(tier, *deep, seen_before=False)
     assert {finding["check"] for finding in problems(found)} == {"epochs_differ"}
     ran = tierctl("apply", plan, *where(tier), "--apply")
     assert ran.code == 0, ran.err
+    assert "remove remote-log-index-cache" in ran.err
+    assert RemoteIndexCache(state, remote).get(segment, I.LEADER_EPOCH) == right
     plan, again = planned(tier, *deep, seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out
 

@@ -15,6 +15,7 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStor
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.read.segment import UncachedIndexes, stored_or_rebuilt
+from tierctl.storage import index_cache
 from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, spooled
 from tierctl.storage.object_sets import producer_snapshot
 from tierctl.storage.remote_storage_manager import RetrySettings
@@ -94,6 +95,23 @@ class TestGetting:
             f"{stem}.timeindex",
             f"{stem}.txnindex",
         }
+
+    @pytest.mark.parametrize("failing", ["file", "folder"])
+    def test_what_its_disk_can_not_read_is_fetched(
+        self, tmp_path: Path, remote: MemoryStorage, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        """Such a file ended each run."""
+        expected = RemoteIndexCache(tmp_path, remote).get(metadata_of(2), IndexType.OFFSET)
+
+        def refuse(path: Path) -> None:
+            raise OSError(errno.EIO, "bad disk", str(path))
+
+        with monkeypatch.context() as patch:
+            if failing == "file":
+                patch.setattr(index_cache, "read_regular", refuse)
+            else:
+                patch.setattr(os, "scandir", refuse)
+            assert RemoteIndexCache(tmp_path, remote).get(metadata_of(2), IndexType.OFFSET) == expected
 
     def test_no_transaction_index_is_an_empty_one(self, tmp_path: Path, remote: MemoryStorage) -> None:
         cache = RemoteIndexCache(tmp_path, remote)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -91,7 +91,7 @@ class RemoteIndexCache:
         Raise RemoteResourceNotFound or RemoteStorageError as the store does, and CorruptInputError if the
         index is damaged in the tier itself.
         """
-        name = f"{metadata.start_offset}_{metadata.segment_id}{INDEX_SUFFIXES[index_type]}"
+        name = _name_of(metadata, index_type)
         with self._one_fetch_of(name):
             cached = self._read_cached(name, metadata.start_offset, index_type)
             if cached is not None:
@@ -102,8 +102,11 @@ class RemoteIndexCache:
             return data
 
     def _load_existing(self) -> None:
-        """Account for the files of earlier runs; delete truncated and damaged files."""
-        with suppress(FileNotFoundError):
+        """Account for the files of earlier runs; delete truncated and damaged files.
+
+        Files that can't be read are left out, and so are all of them if the folder can't be read.
+        """
+        with suppress(OSError):
             found = []
             for entry in os.scandir(self._folder):
                 path = Path(entry.path)
@@ -125,6 +128,8 @@ class RemoteIndexCache:
             return False
         try:
             _check(read_regular(path), index_type, int(offset), source=path.name)
+        except OSError:
+            return False
         except CorruptInputError:
             self._unlink(path)
             return False
@@ -208,6 +213,22 @@ class RemoteIndexCache:
         # The next start checks a file that can't be deleted now.
         with suppress(OSError):
             self._fs.unlink(path)
+
+
+def forget_indexes(
+    folder: Path, metadata: RemoteLogSegmentMetadata, kinds: Iterable[IndexType], *, fs: FileSystem = PLAIN
+) -> None:
+    """Remove the cached indexes `kinds` of a segment, which the tier has anew, from the cache in `folder`.
+
+    A disk that fails is ignored, as by the cache itself.
+    """
+    for kind in kinds:
+        with suppress(OSError):
+            fs.unlink(folder / FOLDER / _name_of(metadata, kind))
+
+
+def _name_of(metadata: RemoteLogSegmentMetadata, kind: IndexType) -> str:
+    return f"{metadata.start_offset}_{metadata.segment_id}{INDEX_SUFFIXES[kind]}"
 
 
 def _check(data: bytes, index_type: IndexType, start_offset: int, *, source: str) -> None:

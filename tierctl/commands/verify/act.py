@@ -28,7 +28,7 @@ from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState
-from tierctl.storage.index_cache import spool_folder, spooled
+from tierctl.storage.index_cache import forget_indexes, spool_folder, spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
@@ -252,13 +252,16 @@ def _first_error(segment: RemoteLogSegmentMetadata, log: FileBytes, indexes: Ind
     return next((each.message for each in problems if each.severity is Severity.ERROR), None)
 
 
-def store_indexes(run: Run, steps: Sequence[Step]) -> None:
-    """Derive again, store and read back the indexes of each step's segment; the act of STORE_INDEXES."""
+def store_indexes(run: Run, steps: Sequence[Step], state_dir: Path | None) -> None:
+    """Derive again, store and read back the indexes of each step's segment; the act of STORE_INDEXES.
+
+    The former ones are removed from the cache in `state_dir`.
+    """
     for step in steps:
-        run.attempt([step], lambda kept: [_stored(kept[0], run.context)], rechecked=True)
+        run.attempt([step], lambda kept: [_stored(kept[0], run.context, state_dir)], rechecked=True)
 
 
-def _stored(step: Step, context: RunContext) -> Outcome:
+def _stored(step: Step, context: RunContext, state_dir: Path | None) -> Outcome:
     part = context.metadata.state.partition(step.topic_id_partition)
     segment = None if part is None or step.segment_id is None else part.get(step.segment_id)
     if part is None or segment is None:
@@ -274,6 +277,8 @@ def _stored(step: Step, context: RunContext) -> Outcome:
         if wanted:
             with effect("repair.indexes.store"):
                 context.remote.store_indexes(segment, wanted)
+            if state_dir is not None:
+                forget_indexes(state_dir, segment, wanted)
             _require_stored(segment, wanted, context.remote)
     except (RemoteStorageError, CorruptInputError, SafetyRefusal) as e:
         return Outcome(step=step, status=Status.FAILED, error=e)

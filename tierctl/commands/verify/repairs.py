@@ -7,7 +7,7 @@ and unsafe committed offsets in the log directories of brokers before Kafka 3.8.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -167,6 +167,10 @@ def _asked(kind: type[_R], request: Request, path: Path) -> _R:
 
 
 _Key = tuple[Uuid, int]
+_CACHED = (
+    "a broker, or a run with another --state-dir, that has the old indexes of these segments in its cache "
+    "goes on with them: remove remote-log-index-cache there"
+)
 _NO_LOGS = (
     "which of its objects the log needs is not known: name the log directories of all replicas with "
     "--log-dir, or the cluster with --bootstrap-server"
@@ -358,6 +362,8 @@ class Repair(Change[RepairRequest]):
         )
         if note is not None:
             self.run.progress.note(note)
+        if any(step.action is Action.STORE_INDEXES for step in plan.steps):
+            self.run.progress.note(_CACHED)
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: also a topic that is planned as deleted must not exist.
@@ -375,7 +381,7 @@ class Repair(Change[RepairRequest]):
         return {
             Action.DELETE_PARTITION: remove_partitions,
             Action.PUBLISH_SEGMENT: publish_in_waves,
-            Action.STORE_INDEXES: store_indexes,
+            Action.STORE_INDEXES: partial(store_indexes, state_dir=self.request.state_dir),
             Action.LOWER_OFFSET: lower_offsets,
             Action.DELETE_SEGMENT: DeleteSegments(),
         }
