@@ -208,7 +208,7 @@ def read_custom_metadata(raw: bytes | None) -> AivenCustomMetadata:
     fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, at = read_uvarint(raw, at, f"{_CUSTOM_METADATA}, tag")
-        if fields and tag <= max(fields):
+        if fields and tag <= next(reversed(fields)):
             raise CorruptInputError(_CUSTOM_METADATA, expected="ascending tags", found=str(tag), at=at)
         size, at = read_uvarint(raw, at, f"{_CUSTOM_METADATA}, size")
         fields[tag], at = take(raw, at, size, _CUSTOM_METADATA)

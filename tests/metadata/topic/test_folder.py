@@ -174,6 +174,11 @@ class TestAppending:
         assert (chunk.next_offset, chunk.damage) == (12, ())
         log.close()
 
+    def test_a_file_above_the_largest_offset_is_no_segment(self, folder: Path) -> None:
+        before = open_log(folder, writable=False).end_offsets()
+        segment(folder).with_name(f"{1 << 63:020d}.log").write_bytes(b"x")
+        assert open_log(folder, writable=False).end_offsets() == before
+
     def test_a_reader_cannot_append(self, folder: Path) -> None:
         with pytest.raises(MetadataError, match="for reading only"):
             open_log(folder, writable=False).append([(0, b"a")])

@@ -307,6 +307,10 @@ class TestCustomMetadata:
         with suppress(CorruptInputError):
             read_custom_metadata(raw)
 
+    def test_tags_ascend(self) -> None:
+        with pytest.raises(CorruptInputError, match="ascending tags, found 2"):
+            read_custom_metadata(bytes.fromhex("03 0000 0300 0200".replace(" ", "")))
+
     def test_the_bytes_kafka_writes(self) -> None:
         fields = AivenCustomMetadata(remote_size=300, object_prefix="p/", object_key="k")
         assert write_custom_metadata(fields) == bytes.fromhex(

@@ -17,6 +17,7 @@ from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, golden, offsets
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.files import FileBytes
+from tierctl.metadata.cache_files import FlatEntries
 from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentState,
@@ -27,6 +28,7 @@ from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegme
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import (
+    CHUNK_BYTES,
     FlatFileHeader,
     RemoteIndexFile,
     find_remote_index_entry,
@@ -59,6 +61,7 @@ RECORDS: st.SearchStrategy[StoredRecord] = st.one_of(
     ),
 )
 HEADERS = st.builds(
+    CHUNK_BYTES,
     FlatFileHeader,
     topic=st.one_of(st.none(), st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)),
     topic_id=UUIDS,
@@ -95,6 +98,21 @@ def test_a_flat_file_that_is_cut_while_it_is_read(tmp_path: Path, left: int) -> 
         cut = SimpleNamespace(size_bytes=file.size_bytes, read=rest)
         with pytest.raises(CorruptInputError):
             list(flatfile.read_chunks(cast("FileBytes", cut), start))
+
+
+@pytest.mark.parametrize("size", [1, 2, CHUNK_BYTES, 3 * CHUNK_BYTES + 5])
+def test_zeros_between_entries_are_one_error(tmp_path: Path, size: int) -> None:
+    """Each zero was one, and cost a look at all that follow."""
+    whole = read(FLAT["named"])
+    start, hole = whole.entries[0].start, whole.entries[2].end
+    path = tmp_path / "some.flat"
+    path.write_bytes(FLAT["named"][:hole] + bytes(size) + FLAT["named"][hole:])
+    with FileBytes(path) as file:
+        found = list(FlatEntries(path=path, start=start))
+        assert sum(map(len, flatfile.read_chunks(file, start))) == len(found)
+    errors = [str(each.error) for each in found if each.error is not None]
+    assert errors == [f"entry at byte {hole}: expected a length above 0, found {size} bytes of zeros"]
+    assert [each.record for each in found if each.error is None] == [each.record for each in whole.entries]
 
 
 @pytest.mark.parametrize("name", FLAT)

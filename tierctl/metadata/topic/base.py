@@ -23,6 +23,7 @@ from tierctl.errors import (
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
 from tierctl.model.checked_values import natural_number
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.wire.batches.segment_file import (
     WINDOW_BYTES,
     LogBytes,
@@ -331,11 +332,12 @@ class PartitionLog:
         self._told_beginning: int | None = None
 
     def segments(self) -> list[int]:
-        """Return the base offsets of the segments, ascending."""
+        """Return the base offsets of the segments, ascending; a file above LARGEST_OFFSET is none."""
         if self._may_be_missing and not self.folder.is_dir():
             return []
         matches = map(_SEGMENT.match, self._files.names(self.folder))
-        found = sorted(int(match[1]) for match in matches if match)
+        numbers = (int(match[1]) for match in matches if match)
+        found = sorted(base for base in numbers if base <= LARGEST_OFFSET)
         return found if self.limit is None else [base for base in found if base <= self.limit.segment_base]
 
     def path(self, segment_base: int) -> Path:

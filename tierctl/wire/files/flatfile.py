@@ -162,7 +162,8 @@ class EntryChunk:
 def read_chunks(file: FileBytes, start: int) -> Iterator[EntryChunk]:
     """Yield the entries from byte `start` to the end of a file, which is never in memory as a whole.
 
-    Raise CorruptInputError if the last entry is cut, or OSError.
+    Consecutive zeros, which are entries without bytes, are one row. Raise CorruptInputError if the last entry
+    is cut, or OSError.
     """
     size = file.size_bytes
     prepare(max(size - start, 0) // _ENTRY_BYTES)
@@ -185,13 +186,14 @@ def read_chunks(file: FileBytes, start: int) -> Iterator[EntryChunk]:
         if length:
             wanted = body + length
             continue
-        _require_entry(file, at)
-        empty = CorruptInputError("entry", expected="a type", found="no bytes", at=at + body)
+        end = _end_of_zeros(file, at)
+        found = f"{end - at} bytes of zeros"
+        empty = CorruptInputError("entry", expected="a length above 0", found=found, at=at)
         odd = np.zeros((1, WIDTH), np.int64)
         odd[0, KIND] = ODD
         rows = DecodedEvents(np.empty(0, np.uint8), odd, np.empty((0, 2), np.int64), {}, {0: empty})
-        yield EntryChunk(rows, np.array([at + body]), at + body)
-        at += body
+        yield EntryChunk(rows, np.array([at + body]), end)
+        at = end
 
 
 _NO_TIMESTAMP = -1
@@ -247,12 +249,13 @@ def impossible_field(
     return CorruptInputError("entry, segment_leader_epochs", expected=expected, found=shown, at=at)
 
 
-def _require_entry(file: FileBytes, start: int) -> None:
-    """Raise CorruptInputError if all bytes from `start` to the end of the file are 0."""
+def _end_of_zeros(file: FileBytes, start: int) -> int:
+    """Return the end of the zeros from `start` on; raise CorruptInputError if no other byte follows."""
     at = start
     while data := file.read(at, CHUNK_BYTES):
-        if any(data):
-            return
+        rest = data.lstrip(b"\0")
+        if rest:
+            return at + len(data) - len(rest)
         at += len(data)
     raise CorruptInputError("flat file", expected="an entry", found="zeros up to the end", at=start)
 
