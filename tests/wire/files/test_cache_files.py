@@ -61,7 +61,6 @@ RECORDS: st.SearchStrategy[StoredRecord] = st.one_of(
     ),
 )
 HEADERS = st.builds(
-    CHUNK_BYTES,
     FlatFileHeader,
     topic=st.one_of(st.none(), st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)),
     topic_id=UUIDS,
