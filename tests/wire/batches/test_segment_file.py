@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import scan
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import scan_windows, skip_to
 
@@ -55,6 +57,17 @@ def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, wi
     for batch, at, bit in flips:
         data[positions[batch] + at] ^= 1 << bit
     _assert_windows_find_the_same(bytes(data[: len(data) - cut]), window_bytes)
+
+
+@examples(60)
+@given(window_bytes=st.integers(1, 2000), place=st.integers(0, 2))
+def test_a_batch_in_the_value_of_a_record_is_none(window_bytes: int, place: int) -> None:
+    """A topic may have copies of logs: in a part of a large batch, such a value was taken for a batch."""
+    inner = encode_batch([Record(5000, 1, None, b"inner")])
+    values = [b"x", b"y", b"z"]
+    values[place] = bytes(300) + inner + bytes(900)
+    data = b"".join(encode_batch([Record(at, 1, None, value)]) for at, value in enumerate(values))
+    _assert_windows_find_the_same(data, window_bytes)
 
 
 @pytest.mark.parametrize("window_bytes", [10, 500, 100_000])

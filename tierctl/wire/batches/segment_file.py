@@ -19,6 +19,8 @@ from tierctl.wire.batches.scan import BadRange, HeadColumns, Int64s, scan_heads
 
 # The columns of a window take several times its bytes.
 WINDOW_BYTES = 2 << 20
+# A length that is wrong makes no window larger than this.
+_FIRST_BYTES_MAX = 16 << 20
 # The batches that are scanned one by one in the time of an item that is announced to `prepare`.
 _BATCHES_OF_AN_ITEM = 25
 
@@ -122,6 +124,9 @@ def scan_windows(
         data = file.read(position, wanted)
         if len(data) < wanted:  # The file was cut meanwhile.
             size = position + len(data)
+        if len(data) < _first_size(data) <= min(size - position, _FIRST_BYTES_MAX):
+            span = _first_size(data)
+            continue
         is_window = position + len(data) < size
         heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
         if segment_base is not None:
@@ -140,6 +145,14 @@ def scan_windows(
         expected_offset = window.next_offset
         position += settled
         span = window_bytes
+
+
+def _first_size(data: bytes) -> int:
+    """Return the size that the first batch in `data` states; 0 without its head.
+
+    In a part of a batch, the search for good batches could find one that is the value of a record.
+    """
+    return _HOP.size + _HOP.unpack_from(data)[1] if len(data) >= _HOP.size else 0
 
 
 def highest_offset_of(segment_base: int) -> int:
