@@ -98,7 +98,7 @@ class TestWhatIsMissing:
 
 
 CONNECTIONS_MAX = 20_000
-"""A client that connects again at once begins 8,000 a second; tests that run beside this one begin some 400."""
+"""A client that connects again at once begins 8,000 a second; tests that run at the same time, some 400."""
 
 
 def opened_connections() -> int:
