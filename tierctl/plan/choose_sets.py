@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from tierctl.model import EpochEntry, LogEnd, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
+from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
 
 
 def lineage_of_sets(sets: Iterable[ObjectSet], leader: Sequence[EpochEntry] = ()) -> Lineage:
@@ -448,7 +448,23 @@ class _Placed:
                 return self._reason_of(each)
             detail = "" if each.segment is not None else f"; this set is incomplete: {each.why_incomplete}"
             return Reason(_K.BEFORE_HOLE, first=self.hole.first, last=self.hole.last, detail=detail)
-        return self._why_left_above(each)
+        return self._why_left_across(each) or self._why_left_above(each)
+
+    def _why_left_across(self, each: ObjectSet) -> Reason | None:
+        """Return why a set that begins below the chain and ends within it is left; None without such offsets.
+
+        A former leader copied it, and the log may have records of it up to the offset where they diverged.
+        """
+        segment = each.segment
+        if segment is None or self.local is not None or segment.start_offset >= self.chain[0].start_offset:
+            return None
+        start = segment.start_offset
+        is_of_log = lineage_of_segment(segment).epoch_for_offset(start) == self.lineage.epoch_for_offset(
+            start
+        )
+        return (
+            self._only_copy(each, start) if is_of_log else self._why_left_above(each) or self._reason_of(each)
+        )
 
     def _why_left_above(self, each: ObjectSet) -> Reason | None:
         start = each.listed.start_offset

@@ -523,15 +523,20 @@ def why_holed(choice: Choice, *, after_hole: bool) -> str | None:
             "the log after them"
         )
     for each, reason in choice.left:
-        start = each.listed.start_offset
-        is_lost = each.segment is None and reason.kind is ReasonKind.NOT_SERVED
-        if choice.first_offset is not None and start < choice.first_offset and is_lost:
+        if is_lost_below(choice, reason):
             # The log may begin only above it.
+            what = f"is not complete ({each.why_incomplete})" if each.segment is None else f"is {reason}"
             return (
-                f"the set of objects from offset {start} on is not complete ({each.why_incomplete}): "
-                "--after-hole begins the log after it"
+                f"the set of objects from offset {each.listed.start_offset} on {what}: --after-hole begins "
+                f"the log at {choice.first_offset}"
             )
     return None
+
+
+def is_lost_below(choice: Choice, reason: Reason) -> bool:
+    """Return whether a set that is left for `reason` may have the only copy of an offset below the chain."""
+    first = choice.first_offset
+    return first is not None and reason.kind is ReasonKind.NOT_SERVED and reason.facts["start_offset"] < first
 
 
 def segment_steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:

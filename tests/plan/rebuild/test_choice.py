@@ -37,6 +37,8 @@ ONE = [object_set(n, 100 * n, 100 * n + 99, LOG) for n in range(5)]
 FIVE = [(0, 99), (100, 199), (200, 299), (300, 399), (400, 499)]
 LONGER = object_set(9, 250, 380, LOG), object_set(10, 381, 450, LOG)
 LOSER = object_set(9, 300, 399, ((0, 0), (2, 150)))
+LOSER_BELOW = object_set(9, 250, 420, ((0, 0), (2, 150)))
+LOSER_AROUND = object_set(9, 250, 520, ((0, 0), (2, 150)))
 LOCAL_END = 500
 Case = tuple[Sequence[ObjectSet], int, int | None, list[tuple[int, int]], list[K], list[K]]
 CASES: dict[str, Case] = {
@@ -88,6 +90,12 @@ CASES: dict[str, Case] = {
     "hole": ([*ONE[:2], *ONE[3:]], 0, None, FIVE[3:], [], [K.BEFORE_HOLE] * 2),
     "hole that is local": ([*ONE[:2], *ONE[3:]], 0, 200, FIVE[:2], [], [K.ABOVE_HOLE] * 2),
     "hole below the local start": ([*ONE[:2], *ONE[3:]], 0, 201, FIVE[3:], [], [K.BEFORE_HOLE] * 2),
+    "a loser that begins below the chain": ([LOSER_BELOW, *ONE[4:]], 0, None, FIVE[4:], [], [K.NOT_SERVED]),
+    "a loser around the chain": ([LOSER_AROUND, *ONE[4:]], 0, None, FIVE[4:], [], [K.NOT_SERVED]),
+    "a loser below the chain without a record of the log": (
+        *([object_set(9, 350, 420, ((0, 0), (2, 150))), *ONE[4:]], 0, None),
+        *(FIVE[4:], [], [K.OFF_LINEAGE]),
+    ),
     "nothing": ([object_set(9, 0, 0, LOG, half=True)], 0, None, [], [], [K.NO_CHAIN]),
 }
 

@@ -5,11 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.commands.restore.inventory import DecidingLogs, inputs_of
+from tierctl.commands.restore.inventory import DecidingLogs, inputs_of, problems_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState
-from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.partition_choice import (
+    AskedLogStart,
+    PartitionDecision,
+    PartitionInputs,
+    decide_partition,
+    why_refused,
+)
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
 from tierctl.state.fold import fold_event
@@ -145,6 +151,21 @@ def test_the_first_segment_was_copied_after_the_log_start_was_raised_within_it()
         found = decided(sets, log)
         assert (found.refused, found.start_offset, starts(found)) == (None, 50, [0, 100, 200, 300, 400])
         assert found.choice.chain[0].segment_leader_epochs == ((0, 50),)
+
+
+def test_a_former_leader_may_have_the_only_copy_of_the_first_records() -> None:
+    """A later leader diverged within its segment, and retention removed everything below the segment."""
+    epochs = ((0, 0), (1, 50))
+    loser = object_set(1, 40, 99, epochs[:1])
+    sets = [loser, object_set(2, 50, 79, epochs), object_set(3, 80, 120, epochs)]
+    found = decided(sets, None)
+    assert (starts(found), found.choice.discarded) == ([50, 80], ())
+    assert "no other set and no given log has offset 40" in (why_refused(found, after_hole=False) or "")
+    assert why_refused(found, after_hole=True) is None
+    (problem,) = problems_of(PARTITION, found, has_log=False)
+    assert f"segment {loser.listed.segment_id} is not read" in str(problem)
+    logged = decided(sets, disk(40, 110, (0, 40), (1, 50), end=130))
+    assert "have epochs that they lack" in (logged.refused or "")
 
 
 def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understood() -> None:

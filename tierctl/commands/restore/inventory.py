@@ -43,7 +43,7 @@ from tierctl.model import (
 from tierctl.model.choices import NOT_A_BROKER_ID, THREADS
 from tierctl.model.selection import SHOWN_MAX
 from tierctl.plan.choose_sets import LocalHole
-from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition, is_lost_below
 from tierctl.plan.preconditions import WRONG_TIER, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.spark.executors import checked_segments as spark_tier
@@ -477,7 +477,7 @@ def read_rebuilt(resources: Resources) -> TierState:
     """
 
     def report(partition: TopicIdPartition, decision: PartitionDecision, has_log: bool) -> None:
-        for problem in _problems(partition, decision, has_log=has_log):
+        for problem in problems_of(partition, decision, has_log=has_log):
             resources.problems.report(problem)
 
     return derive_state(resources, resources.logs_if_given, report)
@@ -534,7 +534,7 @@ def _events(
             )
 
 
-def _problems(
+def problems_of(
     partition: TopicIdPartition, decision: PartitionDecision, *, has_log: bool
 ) -> Iterator[CorruptInputError]:
     """Yield an error for each range of offsets that the tier has or had and that is not read."""
@@ -569,6 +569,12 @@ def _problems(
                 expected="a complete set of objects",
                 found=each.why_not_understood or str(each.why_incomplete),
                 hint="its objects are damaged, half copied or half deleted: see tierctl verify",
+            )
+        elif each.segment is not None and is_lost_below(decision.choice, reason):
+            yield CorruptInputError(
+                f"{partition}: segment {each.listed.segment_id} is not read",
+                expected=f"segments that join offset {decision.choice.first_offset}, where the others begin",
+                found=str(reason),
             )
 
 
