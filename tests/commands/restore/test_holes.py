@@ -209,6 +209,21 @@ def test_a_restored_log_ends_in_a_hole(world: Path, log_dir: Path, end: int) -> 
     assert (again.code, "has the records already" in again.err) == (0, True), again.err
 
 
+def test_a_log_without_a_record_is_not_restored(world: Path, log_dir: Path) -> None:
+    for each in (world / "remote").rglob(f"{0:020d}-*"):
+        each.unlink()
+    compact(world, 1125, slice(10))
+    remote = ("--remote", world / "remote", "--topic", "mid")
+    command = ("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID, "--apply")
+    ran = tierctl(*command, "--until", "mid-0=1126")
+    assert (ran.code, "mid-0: the tier has no record from offset 1125 to 1125" in ran.err) == (2, True), (
+        ran.err
+    )
+    assert not (log_dir / "new-0").exists()
+    tierctl(*command).ok()
+    assert len(restored(log_dir, "new", "read_committed")) > 0
+
+
 def _misname(world: Path, start: int, batches: int) -> None:
     for path in (world / "remote").rglob(f"{start:020d}-*"):
         path.rename(path.with_name(path.name.replace(f"{start:020d}", f"{start + batches:020d}")))

@@ -39,7 +39,13 @@ from tierctl.apply.run_context import (
 )
 from tierctl.commands.restore.erasure import Removal
 from tierctl.commands.restore.new_logs import NewFolder, disk_error, merge_checkpoints
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
+from tierctl.errors import (
+    CorruptInputError,
+    RemoteResourceNotFound,
+    TierctlError,
+    TransferStopped,
+    UsageError,
+)
 from tierctl.files import PLAIN, FileBytes
 from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicPartition, Uuid
@@ -435,9 +441,18 @@ class _WrittenLog:
             self._snapshots.append(encode_producer_snapshot(state.open_producers()))
 
     def finish(self, context: RunContext) -> None:
-        """Write the other files of the log, then the list of emptied records, and make it the partition's."""
+        """Write the other files of the log, then the list of emptied records, and make it the partition's.
+
+        Raise UsageError if compaction has removed every record of the log.
+        """
         start, end = self.step.start_offset or 0, self._state.next_offset
         bases = [each.base_offset for each in self._written if each.size_bytes]
+        if not bases:
+            raise UsageError(
+                f"{self.step.topic}-{self.step.partition}: the tier has no record from offset {start} to "
+                f"{self.step.end_offset}, because compaction removed them: there is no log to write",
+                hint="name a higher offset or time with --until, or leave the partition out",
+            )
         # A broker copies a segment to a tier only if there is a snapshot at the next one.
         for offset, snapshot in zip((*bases[1:], end), self._snapshots, strict=True):
             self.folder.write(f"{offset:020d}.snapshot", snapshot)
