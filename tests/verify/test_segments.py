@@ -230,6 +230,48 @@ def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
         assert (segment_id(1) in {step.segment_id for step in plan.steps}) is (asked in enough)
 
 
+DIVERGED = [*finished(1, 40, 99, ((0, 40),)), *finished(2, 50, 99, ((1, 50),))]
+"""Segment 1 left the lineage at offset 50."""
+
+
+@pytest.mark.parametrize(
+    ("epochs", "log_start", "kind", "option", "enough"),
+    [
+        (((0, 0), (1, 50)), 0, K.DIVERGENT_SEGMENT, None, set()),
+        (((0, 0), (1, 50)), 49, K.DIVERGENT_SEGMENT, None, set()),
+        (((0, 0), (1, 50)), 50, K.DIVERGENT_SEGMENT, "--off-lineage", {"--off-lineage"}),
+        (((1, 50),), 50, K.DIVERGENT_SEGMENT, "--unreferenced-epochs", ALWAYS - {""}),
+        # The log start is raised in the state directory only.
+        (((0, 0), (1, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
+        (((1, 50),), 100, K.BELOW_LOG_START, "", ALWAYS),
+        (((0, 0), (2, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
+    ],
+)
+def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
+    epochs: tuple[tuple[int, int], ...],
+    log_start: int,
+    kind: FindingKind,
+    option: str | None,
+    enough: set[str],
+) -> None:
+    state = folded([encode(event) for event in DIVERGED])
+    (part,) = state
+    own = local_log([110], 120, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
+    log = LogFacts(
+        lineage=Lineage(own.leader_epochs),
+        log_start_offset=log_start,
+        log_end_offset=120,
+        local_log_start_offset=110,
+    )
+    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
+    assert (found.check, found.command) == (kind, None if option is None else f"sweep {option}".rstrip())
+    assert ("now" in found.fix) is (option is not None)
+    for asked in ALWAYS:
+        options = {asked[2:].replace("-", "_"): True} if asked else {}
+        plan = plan_retention(state, [own], {}, now_ms=1 << 52, **options)
+        assert (segment_id(1) in {step.segment_id for step in plan.steps}) is (asked in enough)
+
+
 OWN_LOG = local_log([400], 410)
 RETENTION_MS = 2 * DAY_MS
 OLD_MS = NOW_MS - 10 * DAY_MS

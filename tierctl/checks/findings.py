@@ -95,7 +95,8 @@ class FindingKind(CheckTable):
         "divergent_segment",
         Severity.WARNING,
         "The leader epochs of a segment differ from those of the log: a former leader copied it.",
-        "brokers delete it later; sweep --off-lineage deletes it now",
+        "brokers delete it once the log start offset lies in a later leader epoch than its own; from then on "
+        "sweep --off-lineage deletes it, too",
         command="sweep --off-lineage",
     )
     CUT_EPOCHS = FindingRow(

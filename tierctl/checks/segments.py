@@ -179,6 +179,11 @@ def check_failed_copies(
     yield replace(found, start_offset=failed.start_offset, own_fix=fix)
 
 
+def _with_sweep(found: Finding, option: str | None, fix: str) -> Finding:
+    """Return the finding with `fix`, and with `sweep` and its option as the command; None: no command."""
+    return replace(found, own_fix=fix, own_command="" if option is None else f"sweep {option}".rstrip())
+
+
 @dataclass(frozen=True)
 class _Check:
     """The checks of one partition; `cut` tells how the log's leader-epoch checkpoint was cut, if it was."""
@@ -245,12 +250,14 @@ class _Check:
         found = finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
         if self.log is None:
             return found
-        log = self.log
+        option = self._sweep_option(segment, self.log)
+        return _with_sweep(found, option, swept_text(option))
+
+    def _sweep_option(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> str | None:
+        """Return the option of `sweep` that deletes a segment now, empty without one; None if none does."""
         option = sweep_option(log.lineage, segment, log.log_start_offset, log.log_end_offset)
         # sweep refuses its options where the checkpoint was cut.
-        is_possible = option is not None and (option == "" or self.cut is None)
-        command = f"sweep {option}".rstrip() if is_possible else ""
-        return replace(found, own_fix=swept_text(option if is_possible else None), own_command=command)
+        return option if not option or self.cut is None else None
 
     def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
         kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
@@ -264,7 +271,14 @@ class _Check:
             message = f"the segment ends at or above the log end offset {log.log_end_offset}"
         else:
             message = f"the leader epochs ({_shown(segment.segment_leader_epochs)}) are not those of the log"
-        yield finding_of(self.partition, kind, severity, message, segment)
+        found = finding_of(self.partition, kind, severity, message, segment)
+        if kind is not FindingKind.BEYOND_LOG_END:
+            option = self._sweep_option(segment, log)
+            later = FindingKind.DIVERGENT_SEGMENT.row.fix
+            found = _with_sweep(
+                found, option, later if option is None else f"brokers delete it later; {swept_text(option)}"
+            )
+        yield found
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:
         """Yield a finding for each range of offsets between segments, or below the local log, without one."""
