@@ -188,6 +188,7 @@ CASES = (
         rule="RLMExpirationTask, within leader epochs",
         sources={},
         words="off the lineage: its epochs 0@576 are not those of the log: 0@0, 4@520, 5@1220",
+        now="2026-11-21T12:00:00Z",
     ),
     Case(
         kind="doubled_segment",

@@ -365,7 +365,7 @@ def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole:
     )
     acted = {step.segment_id for step in swept.steps if step.segment_id is not None}
     by_brokers, stalled = _deleted_by_brokers_only(view, config, limits, acted)
-    notes = (*swept.notes, *_note_of_brokers(by_brokers, why))
+    notes = (*swept.notes, *note_of_brokers(by_brokers, why))
     return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers)
 
 
@@ -485,7 +485,7 @@ def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]
     return [f"{note}, which breaches no limit; copy --clean-dangling deletes it 24 hours after it began"]
 
 
-def _note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:
+def note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:
     """Return a note if brokers delete segments that this run keeps."""
     if not deleted:
         return []

@@ -26,6 +26,7 @@ from tierctl.plan.breaches import (
     by_start,
     expire,
     kept_of,
+    note_of_brokers,
     resume_deletions,
     sweep_option,
     undecided,
@@ -207,6 +208,28 @@ def unreferenced_epoch_steps(
         facts = {"earliest_epoch": earliest_epoch}
         steps.append(_step_below(view, segment, reason, log_start_offset, facts))
     return sorted(steps, key=by_start)
+
+
+def deleted_by_epochs(
+    view: PartitionView, log_start_offset: int, taken: Collection[Uuid | None], now_ms: int
+) -> list[Decision]:
+    """Return the deletes of `unreferenced_epoch_steps` that brokers make and this run leaves out.
+
+    Segments whose id is in `taken` have a step. Of two copies from one offset, brokers do not know the first.
+    """
+    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
+    if earliest_epoch is None:
+        return []
+    lost = () if view.cut is None else view.cut.lost
+    found = []
+    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
+        if segment.segment_id in taken or segment.segment_id in view.segments.doubled_ids or segment in lost:
+            continue
+        option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
+        why = f"it needs {option}" if view.cut is None else "the leader epochs of the log were cut"
+        reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, sweep=why)
+        found.append(Decision.deleted(segment, reason, now_ms))
+    return sorted(found, key=lambda each: each.start_offset)
 
 
 def _as_brokers_see(view: PartitionView, step: Step) -> Step:
@@ -539,6 +562,9 @@ def _expired(
         off_lineage=is_asked and inputs.off_lineage,
         unreferenced_epochs=is_asked,
     )
+    taken = {step.segment_id for step in steps}
+    by_epochs = deleted_by_epochs(view, expiry.log_start_offset, taken, inputs.now_ms)
+    expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
     unfinished = unfinished_copies(
         view,
         expiry.log_start_offset,
@@ -555,7 +581,7 @@ def _expired(
             # Brokers stop at the first segment that stays, and would meet this one later.
             resumed = resume_deletions(view)
             decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
-    notes = list(expiry.notes)
+    notes = [*expiry.notes, *note_of_brokers(by_epochs, "their epochs are older than the log's earliest")]
     if view.cut is not None:
         notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
     if config is None:

@@ -124,9 +124,10 @@ def _format(template: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
     """Return the text of a deletion, which says so if the copy of the segment was never finished."""
+    deleted = _limit(template)
 
     def text(facts: Mapping[str, Any]) -> str:
-        return ("unfinished copy " if facts.get("is_unfinished") else "") + template.format_map(facts)
+        return ("unfinished copy " if facts.get("is_unfinished") else "") + deleted(facts)
 
     return text
 
@@ -250,7 +251,7 @@ def _size_numbers(facts: Mapping[str, Any]) -> str:
 
 
 def _limit(template: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return the text of a limit, which says so if only brokers delete the segment."""
+    """Return the text of a deletion, which says so if only brokers delete the segment."""
 
     def text(facts: Mapping[str, Any]) -> str:
         only = f"; brokers delete it, sweep does not: {facts['sweep']}" if "sweep" in facts else ""

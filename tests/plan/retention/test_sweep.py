@@ -247,6 +247,45 @@ def test_time_facts() -> None:
     assert step.reason == "retention.ms 86400000"
 
 
+@pytest.mark.parametrize(
+    ("epochs", "log_start", "option"),
+    [
+        (((1, 60),), 60, "--unreferenced-epochs"),
+        (((0, 40), (1, 60)), 60, "--off-lineage"),
+        (((0, 40), (1, 60)), 59, None),
+    ],
+)
+def test_brokers_delete_a_segment_of_older_leader_epochs_that_sweep_keeps(
+    epochs: tuple[tuple[int, int], ...], log_start: int, option: str | None
+) -> None:
+    """RLMExpirationTask deletes the segments whose leader epochs are all below the first of the log."""
+    state = tier(segment(1, 40, 99, (0, 40)), segment(2, 60, 99, (1, 60)))
+    logs = [local_log([100], 110, epochs=epochs, log_start_offset=log_start)]
+    plan = sweep(state, logs=logs, explained=Selection())
+    assert numbers(plan) == []
+    is_noted = "brokers would delete 1 more segment (offsets 40 to 99), sweep does not" in reasons(plan)
+    found = deleted_by_brokers(plan)
+    assert (sorted(found), is_noted) == (([], False) if option is None else ([40], True))
+    if option is not None:
+        assert f"brokers delete it, sweep does not: it needs {option}" in found[40]
+        asked = sweep(state, logs=logs, explained=Selection(), **{option[2:].replace("-", "_"): True})
+        assert (numbers(asked), deleted_by_brokers(asked)) == ([1], {})
+        assert "brokers would delete" not in reasons(asked)
+
+
+def test_brokers_keep_the_first_of_two_copies_whatever_its_leader_epochs() -> None:
+    copies = segment(1, 0, 39), segment(2, 40, 99), segment(3, 0, 39)
+    state = tier(*copies, segment(4, 30, 99, (1, 30)))
+    log = local_log([100], 130, epochs=((1, 30),), log_start_offset=30)
+    kept = sweep(state, logs=[log], explained=Selection()).kept
+    assert {each.segment_id: each.action for each in kept} == {
+        segment_id(1): NextAction.NONE,
+        segment_id(2): NextAction.DELETE,
+        segment_id(3): NextAction.DELETE,
+        segment_id(4): NextAction.NONE,
+    }
+
+
 def test_begun_deletions_are_resumed_wherever_they_are() -> None:
     state = tier(*TEN, segment(20, 500, 599, (3, 500)))
     for number in (5, 8):
