@@ -97,6 +97,27 @@ def _nothing_stored(tier: Spoilt) -> None:
     begun_again(tier)
 
 
+def _first_copy(tier: Spoilt) -> None:
+    """Make a world in which a partition has one copy, begun two days ago, of which no object was stored."""
+    segments = tier.segments(CLICKS, 1)
+    for segment in segments:
+        for path in _files(tier, segment):
+            path.unlink()
+        states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
+        tier.append(*(update(segment, state) for state in states))
+    last = segments[-1]
+    start = last.end_offset + 1
+    raise_log_start(tier.metadata, TopicPartition(CLICKS, 1), start)
+    begun = replace(
+        last,
+        segment_id=OTHER,
+        start_offset=start,
+        end_offset=start,
+        segment_leader_epochs=((last.newest_leader_epoch, start),),
+    )
+    tier.append(replace(begun, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(2), broker_id=1))
+
+
 def copy_objects(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
     """Copy the objects of a segment to another segment id."""
     segment = tier.segments(CLICKS)[nth]
@@ -171,6 +192,9 @@ REPAIRABLE = {
     "stuck delete": Repairable(below_log_start, {"stuck_delete"}, [RESUME]),
     "half a copy": Repairable(_half, {"dangling_copy"}, [CLEAN]),
     "a copy without objects": Repairable(_nothing_stored, {"dangling_copy"}, [CLEAN]),
+    "a copy without objects of a partition without objects": Repairable(
+        _first_copy, {"dangling_copy"}, [CLEAN]
+    ),
     "a whole copy of a copied segment": Repairable(_doubled, {"dangling_copy"}, [CLEAN]),
     "lost FINISHED": Repairable(
         lost_finished(1), {"dangling_copy", "gap"}, [("publish_segment", "serves its offsets")], left=1

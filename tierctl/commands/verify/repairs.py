@@ -242,12 +242,13 @@ class Repair(Change[RepairRequest]):
         run.inspect_tier()
         run.histories.examine(state, lambda: logs)
         chosen = [each for each in listed if each.partition in run.resources.selection]
-        existence = _existence(run, request, {each.partition for each in chosen})
+        partitions = {each.partition for each in chosen} | _without_objects(run, state, listed)
+        existence = _existence(run, request, partitions)
         live = self._live = existence.live
         deciding = self._deciding = DecidingLogs.of(run, sorted(live), logs)
-        unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
-        judged = [each for each in chosen if each.partition.key not in unexamined]
-        examined = {each.inputs.partition.key: each for each in self._examine(judged)}
+        unexamined = existence.unknown | _unexamined(run, deciding, partitions)
+        judged = {each for each in partitions if each.key not in unexamined}
+        examined = {each.inputs.partition.key: each for each in self._examine(judged, chosen)}
         rule = OrphanRule(
             now_ms=run.resources.now_ms,
             age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
@@ -278,9 +279,11 @@ class Repair(Change[RepairRequest]):
         )
         return replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan)))
 
-    def _examine(self, listed: Sequence[ListedSet]) -> Iterator[ExaminedSets]:
-        """Yield each partition's sets with the choice among them; the chosen sets are read completely."""
-        partitions = {each.partition for each in listed}
+    def _examine(
+        self, partitions: Collection[TopicIdPartition], chosen: Sequence[ListedSet]
+    ) -> Iterator[ExaminedSets]:
+        """Yield the sets of each of `partitions` with the choice among them; those are read completely."""
+        listed = [each for each in chosen if each.partition in partitions]
         known = self._segments(partitions)
         misplaced = {id(each) for each in listed if _is_misplaced(each, known[each.partition])}
         placed = [each for each in listed if id(each) not in misplaced]
@@ -407,6 +410,13 @@ def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[Lis
     if not keys:
         return []
     return TierSets.to_change(run).listed_of(keys)
+
+
+def _without_objects(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> set[TopicIdPartition]:
+    """Return the selected partitions with unfinished copies or deletions that have no set in the listing."""
+    found = {each.partition.key for each in listed}
+    unfinished = (part.topic_id_partition for part in state if has_unfinished(part))
+    return {each for each in unfinished if each.key not in found and each in run.resources.selection}
 
 
 def _unexamined(
