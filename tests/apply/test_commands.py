@@ -1,5 +1,6 @@
 """What commands refuse, drop and report: other writers, limits, void plans and damaged metadata."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 from tierctl.apply.run_context import observe
-from tierctl.model import RemoteLogSegmentState
+from tierctl.metadata.state_dir import Journal
+from tierctl.model import RemoteLogSegmentState, TopicPartition
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 from tests.apply.commands import apply, copy, delete, files, sweep
 from tests.apply.conftest import Ran
@@ -147,6 +150,27 @@ def test_the_log_start_moves_before_anything_is_deleted(tiered: World, tierctl: 
     tierctl(*sweep(tiered, "--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=5", "--apply"))
     again = (tiered.state_dir / "log-start-offset-checkpoint").read_text().splitlines()[2:]
     assert again == kept
+
+
+def test_the_newest_replica_says_whether_its_log_has_a_raised_log_start(
+    tiered: World, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """The other replica lags behind the log start that a sweep raised; their order does not matter."""
+    lagging = tmp_path / "a-lagging-replica"
+    shutil.copytree(tiered.logs, lagging)
+    watermarks = lagging / "replication-offset-checkpoint"
+    kept = read_offset_checkpoint(watermarks.read_bytes())
+    watermarks.write_bytes(write_offset_checkpoint({**kept, TopicPartition("bills", 0): 600}))
+    (partition,) = (each.topic_id_partition for each in tiered.state())
+    tiered.state_dir.mkdir(exist_ok=True)
+    Journal(tiered.state_dir).raise_log_starts({partition: 1300})
+    found = []
+    for logs in ((tiered.logs, lagging), (lagging, tiered.logs)):
+        named = (f"--log-dir={each}" for each in logs)
+        where = (*tiered.where, *named, "--state-dir", tiered.state_dir, "--topic", "bills")
+        found.append(tierctl("sweep", *where, "-o", "json").json["steps"])
+    assert found[0] == found[1]
+    assert "below the log start offset 1300" in {step["reason"] for step in found[0]}
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,13 @@ from tierctl.model.settings.scopes import Setting, SettingSource, without_unit
 from tierctl.model.settings.topic import SettingValue
 from tierctl.plan.expiry import Digest, plan_retention
 from tierctl.plan.leader_views import ClusterViews
-from tierctl.plan.preconditions import CurrentTopics, check_limits, require_known_names, why_never_tiered
+from tierctl.plan.preconditions import (
+    CurrentTopics,
+    check_limits,
+    newest_replicas,
+    require_known_names,
+    why_never_tiered,
+)
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier_state import PartitionState, TierState
@@ -355,16 +361,16 @@ def _kept_log_starts(
     logs: Collection[LocalLog],
     asked: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the log starts that earlier sweeps raised, up to the end of each log."""
+    """Return the log starts that earlier sweeps raised, up to the end of each newest log."""
     if run.journal is None:
         return {}
     kept = run.journal.log_starts()
-    ends = {log.topic_partition: log.high_watermark for log in logs}
+    ends = {key: log.high_watermark for key, log in newest_replicas(logs).items()}
     starts = {named: kept.get(partition.key, 0) for named, partition in current.items()}
     return {
         named: max(start, asked.get(named, 0))
         for named, start in starts.items()
-        if 0 < start <= ends.get(named, start)
+        if 0 < start <= ends.get(current[named].key, start)
     }
 
 

@@ -220,7 +220,8 @@ def plan_copy(
         read=dict(state.read),
         skipped=tuple(skip for each in decisions for skip in each.skipped),
         basis=Basis(
-            configs=configs, log_starts={log.topic_id_partition: log.log_start_offset for log in logs}
+            configs=configs,
+            log_starts={log.topic_id_partition: log.log_start_offset for log in replicas.values()},
         ),
         kept=tuple(kept for each in decisions for kept in each.kept),
     )
