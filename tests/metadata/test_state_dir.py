@@ -15,9 +15,10 @@ from tierctl.errors import CorruptInputError, LockedError, MetadataError, Safety
 from tierctl.files import FileSystem
 from tierctl.metadata import parallel_fold, state_dir
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.state_dir import LOCK, MANIFEST, Manifest, StateDirectory, snapshot_name
+from tierctl.metadata.state_dir import LOCK, MANIFEST, Journal, Manifest, StateDirectory, snapshot_name
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.model import Uuid
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.record_batch import Record, encode_batch
@@ -611,3 +612,12 @@ def test_a_manifest_with_a_topic_id_of_another_type_is_damaged(topic_id: object)
     content = json.loads(Manifest(topic_id=None, metadata_partitions=5).dumps())
     with pytest.raises(CorruptInputError, match="topic_id"):
         Manifest.loads(json.dumps({**content, "topic_id": topic_id}).encode())
+
+
+def test_a_log_start_that_could_not_be_read_again_is_refused(tmp_path: Path) -> None:
+    partition = TopicIdPartition(TOPIC_ID, "orders", 0)
+    journal = Journal(tmp_path)
+    journal.raise_log_starts({partition: LARGEST_OFFSET})
+    with pytest.raises(CorruptInputError, match=r"log start of .*: expected an offset up to"):
+        journal.raise_log_starts({partition: LARGEST_OFFSET + 1})
+    assert journal.log_starts() == {partition.key: LARGEST_OFFSET}

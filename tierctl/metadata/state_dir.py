@@ -39,6 +39,7 @@ from tierctl.metadata.parallel_fold import record_in
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.checked_values import TEXT_OR_NULL, require_types
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.selection import names_text
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.fold import read_snapshot, write_snapshot
@@ -586,7 +587,14 @@ class Journal:
             ) from None
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
-        """Store each log start offset in `starts` that is above the stored one; durable on return."""
+        """Store each log start offset in `starts` that is above the stored one; durable on return.
+
+        Raise CorruptInputError for one above LARGEST_OFFSET, which could not be read again.
+        """
+        for partition, offset in starts.items():
+            if offset > LARGEST_OFFSET:
+                expected = f"an offset up to {LARGEST_OFFSET}"
+                raise CorruptInputError(f"log start of {partition}", expected=expected, found=str(offset))
         kept = self.log_starts()
         raised = {
             partition.key: offset

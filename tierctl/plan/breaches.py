@@ -21,6 +21,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
@@ -206,7 +207,8 @@ def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> Partiti
         lineage=lineage,
         known_log_start_offset=start,
         log_start_offset=start,
-        log_end_offset=0 if finished is None else finished[1] + 1,
+        # An offset after the largest one is none: a segment that ends there belongs to no log.
+        log_end_offset=0 if finished is None else min(finished[1] + 1, LARGEST_OFFSET),
         local_only_bytes=None,
     )
 
@@ -669,6 +671,8 @@ def undecided(segments: PartitionSegments, reason: str, without: Collection[Step
 
 def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
     """Return how the epochs of `segment` differ from those of the log, or that a later copy replaced it."""
+    if segment.end_offset >= LARGEST_OFFSET:
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(segment.end_offset))
     if view.cut is not None and segment in view.cut.lost:
         return why_cut(view.cut, segment, "the log")
     if segment.segment_id in view.segments.doubled_ids:
@@ -678,6 +682,11 @@ def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reaso
     known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
     detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"
     return Reason(ReasonKind.OFF_LINEAGE, detail=detail)
+
+
+def endless_text(end_offset: int) -> str:
+    """Return why a segment that ends at the largest offset stays: no log start can be above it."""
+    return f"the metadata have a segment that ends at offset {end_offset}, which no log has: it stays"
 
 
 def why_cut(cut: CutEpochs, segment: RemoteLogSegmentMetadata, log: str) -> Reason:

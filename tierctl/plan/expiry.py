@@ -17,6 +17,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import Advance, no_op
 from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import (
@@ -24,6 +25,7 @@ from tierctl.plan.breaches import (
     UNREFERENCED_EPOCHS,
     PartitionView,
     by_start,
+    endless_text,
     expire,
     kept_of,
     note_of_brokers,
@@ -582,6 +584,9 @@ def _expired(
             resumed = resume_deletions(view)
             decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
     notes = [*expiry.notes, *note_of_brokers(by_epochs, "their epochs are older than the log's earliest")]
+    finished = view.segments.finished_range()
+    if finished is not None and finished[1] >= LARGEST_OFFSET:
+        notes.append(Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(finished[1])))
     if view.cut is not None:
         notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
     if config is None:

@@ -14,6 +14,7 @@ from tierctl.model import (
     TopicIdPartition,
     TopicPartition,
 )
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import view_of_log
@@ -203,6 +204,29 @@ def test_the_log_start_offset(raised_to: int, wanted: list[int]) -> None:
     assert {step.details["new_log_start_offset"] for step in plan.steps} <= {raised_to}
     own = replace(LOG, log_start_offset=raised_to)
     assert numbers(sweep(tier(*TEN), logs=[own])) == wanted
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_a_segment_without_an_end_never_expires(has_log: bool) -> None:
+    """One wrong metadata record states the largest offset as the end of the third segment."""
+    endless = segment(2, 200, LARGEST_OFFSET, max_timestamp_ms=OLD_MS)
+    state = tier(*TEN[:2], endless, *TEN[3:])
+    plan = sweep(
+        state,
+        TopicConfig(retention_ms=DAY_MS),
+        logs=[LOG] if has_log else [],
+        lineages={PARTITION.key: (EpochEntry(0, 0),)},
+        topics=CurrentTopics.of([LOG]),
+        explained=Selection(),
+    )
+    assert numbers(plan)[:2] == [0, 1]
+    assert 2 not in numbers(plan)
+    assert all(step.details["new_log_start_offset"] <= 1000 for step in plan.steps)
+    assert "not understood: the metadata have a segment that ends at offset 9223372036854775807" in reasons(
+        plan
+    )
+    kept = {each.segment_id: each.reason.kind for each in plan.kept}
+    assert kept[endless.segment_id] is ReasonKind.NOT_UNDERSTOOD
 
 
 def test_a_log_start_is_only_raised() -> None:
