@@ -135,9 +135,10 @@ class FindingKind(CheckTable):
         Severity.WARNING,
         "A copy was started and did not finish: it hangs, or its broker ended. Only information if it is "
         "less than --copy-limit old (1 hour), or less than a day if a later copy was made.",
-        "look at the log of its broker; once the copy is a day old, verify --plan-out plans to finish it or "
-        "to delete its objects; copy --clean-dangling deletes its objects unless they may be the only ones, "
-        "copy at once those of a killed run of tierctl, and sweep those that lie below the log start offset",
+        "look at the log of its broker; once the copy is a day old and its broker is gone, verify --plan-out "
+        "plans to finish it or to delete its objects; copy --clean-dangling then deletes its objects unless "
+        "they may be the only ones, copy at once those of a killed run of tierctl, and sweep those that lie "
+        "below the log start offset",
         command="copy --clean-dangling",
         repair="publishes the copy as finished if its objects are complete and the log needs them, otherwise "
         "deletes the objects",

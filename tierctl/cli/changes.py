@@ -88,10 +88,11 @@ def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
 
     In each partition, sweep deletes the oldest segments of the current lineage, one after the other, up to
     the first segment that no limit expires. As in brokers, that may be a copy that did not finish, which
-    copy --clean-dangling deletes 24 hours after it began. sweep also resumes deletions that were started and
-    not finished. A copy that did not finish is deleted if the whole segment lies below the log start offset,
-    and either a later copy has finished or the copy started over 24 hours ago (for a copy by tierctl only the
-    latter). Before that the copy may still be running: the segment stays, and a note says so.
+    copy --clean-dangling deletes 24 hours after it began, once its broker is gone. sweep also resumes
+    deletions that were started and not finished. A copy that did not finish is deleted if the whole segment
+    lies below the log start offset, and either a later copy has finished or the copy started over 24 hours
+    ago (for a copy by tierctl only the latter). Before that the copy may still be running: the segment stays,
+    and a note says so.
 
     With a cluster whose brokers do not tier, sweep takes settings, leader epochs and log start offsets from
     the leaders, and raises the log start offset on the cluster (DeleteRecords) before it deletes. Without a

@@ -25,7 +25,7 @@ from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
-from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, no_age_text
+from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, cleaned_text, no_age_text
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.lineage import (
     Lineage,
@@ -484,7 +484,7 @@ def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]
         return []
     copy_of = f"the unfinished copy {holder.segment_id} from offset {holder.start_offset}"
     note = f"nothing from offset {segment.start_offset} on expires: brokers stop at {copy_of}"
-    return [f"{note}, which breaches no limit; copy --clean-dangling deletes it 24 hours after it began"]
+    return [f"{note}, which breaches no limit; {cleaned_text(holder.broker_id)}"]
 
 
 def note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:

@@ -140,6 +140,15 @@ def _log_start_damaged(facts: Mapping[str, Any]) -> str:
     )
 
 
+def cleaned_text(broker_id: int | None) -> str:
+    """Return what deletes a dangling copy that `broker_id` began, which its broker may still make."""
+    gone = f", once {writer_text(broker_id)} is gone" if broker_id is not None and broker_id >= 0 else ""
+    return (
+        f"copy --clean-dangling deletes it 24 hours after it began{gone}, and sweep once it lies below the "
+        "log start"
+    )
+
+
 def _copy_started(facts: Mapping[str, Any]) -> str:
     broker_id, begun = facts["broker_id"], facts["begun"]
     if broker_id is not None and broker_id < 0:
@@ -149,8 +158,7 @@ def _copy_started(facts: Mapping[str, Any]) -> str:
         )
     return (
         f"its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still running, "
-        "or it is dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it lies below "
-        "the log start)"
+        f"or it is dangling ({cleaned_text(broker_id)})"
     )
 
 

@@ -23,6 +23,23 @@ CUT_AT_200 = ((2, 200), (4, 300))
 
 
 @pytest.mark.parametrize(
+    ("broker_id", "gone"), [(7, ", once broker 7 is gone, and sweep"), (-1, ", and sweep")]
+)
+def test_an_unfinished_copy_at_which_brokers_stop_says_what_deletes_it(broker_id: int, gone: str) -> None:
+    """copy --clean-dangling keeps the copies of brokers that are alive (`Dangling`)."""
+    state = tier()
+    advance(state, replace(segment(1, 0, 99), broker_id=broker_id))
+    old = segment(2, 100, 199, max_timestamp_ms=NOW_MS - 2 * DAY_MS)
+    advance(state, old, S.COPY_SEGMENT_FINISHED)
+    log, config = local_log([200], 250), {"orders": TopicConfig(retention_ms=DAY_MS)}
+    plan = plan_retention(state, [log], config, now_ms=NOW_MS, explained=Selection())
+    (note,) = (skip.reason for skip in plan.skipped)
+    assert f"copy --clean-dangling deletes it 24 hours after it began{gone} once it lies below" in note
+    (kept,) = (each.reason for each in plan.kept if each.reason.kind is ReasonKind.COPY_STARTED)
+    assert broker_id < 0 or gone in kept
+
+
+@pytest.mark.parametrize(
     ("begun_ms", "later", "log", "options", "wanted"),
     [
         # The segment was copied again: of a removed epoch, of the first epoch, and above the log start.

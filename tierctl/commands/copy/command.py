@@ -58,7 +58,7 @@ from tierctl.plan.copy import (
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import newest_replicas, require_known_names
-from tierctl.plan.reasons import Reason, abort_words
+from tierctl.plan.reasons import Reason, abort_words, cleaned_text
 from tierctl.plan.steps import Action, Plan, Skip, Step
 from tierctl.read.partition_reader import illegal_name_error
 from tierctl.read.readable_log import EvidenceSources, examine_histories, tier_lineage
@@ -338,7 +338,7 @@ def _unfinished(run: Mutation, state: TierState, plan: Plan) -> Iterator[Skip]:
     for partition, segment in found:
         if segment.segment_id not in withdrawn:
             by, at = writer_text(segment.broker_id), iso_utc(segment.event_timestamp_ms)
-            later = "--clean-dangling deletes it 24 hours later"
+            later = cleaned_text(segment.broker_id)
             reason = f"its copy was begun by {by} at {at} and not finished; {later}"
             yield Skip.of(partition, reason, segment.segment_id)
 
@@ -485,9 +485,9 @@ class CopyRequest(TierToTierRequest):
         bool,
         typer.Option(
             help="Also delete the objects of copies that started over 24 hours ago and did not finish, "
-            "whoever began them, unless their offsets may be nowhere else: then verify --plan-out plans to "
-            "finish the copy. copy always deletes what a killed run of tierctl began; sweep deletes objects "
-            "below the log start offset.",
+            "whoever began them, if that broker is gone, unless their offsets may be nowhere else: then "
+            "verify --plan-out plans to finish the copy. copy always deletes what a killed run of tierctl "
+            "began; sweep deletes objects below the log start offset.",
             rich_help_panel=DECIDE,
         ),
         TYPED_ONLY,
@@ -620,5 +620,7 @@ class Copy(Change[CopyRequest]):
             return None
         request, ending = self.request, "the next run withdraws what was stored and copies again"
         if request.no_lease or request.broker_id != NOT_A_BROKER_ID:
-            ending = "the next run copies again, and 24 hours later --clean-dangling deletes what was stored"
+            ending = (
+                f"the next run copies again, and what was stored stays: {cleaned_text(request.broker_id)}"
+            )
         return f"{counted(begun, 'copy/copies')} begun and not finished: {ending}"
