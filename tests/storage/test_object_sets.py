@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,7 +12,8 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.model import EpochEntry, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.errors import AuthenticationError
+from tierctl.model import EpochEntry, ListedSet, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
@@ -114,6 +115,27 @@ def test_sets_beside_unknown_ones_have_their_lineage_although_their_metadata_are
     assert {each.listed.segment_id: each.lineage for each in sets if each.lineage is not None} == {
         each.segment_id: whole[each.segment_id] for each in of_partition
     }
+
+
+def test_unreadable_sets_end_a_run_only_if_no_others_are_known(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors leave out the partitions about which a rebuild does nothing."""
+
+    def refused(_: TierSets, listed: Sequence[ListedSet]) -> list[ObjectSet]:
+        return [ObjectSet(listed=each, why_not_understood="denied", lacks_rights=True) for each in listed]
+
+    monkeypatch.setattr(TierSets, "_derive", refused)
+    root = capture("tiered-cluster")
+    request = Request(remote=str(root / "before-remote"))
+    tier = TierSets.of(Resources(request=request, progress=SilentProgress()))
+    listed = tier.listed()
+    one = listed[0]
+    finished = [each for each in published(root / "before").values() if each.segment_id != one.segment_id]
+    for found in (tier.derived(listed, finished=finished), tier.derived([one], is_part=True)):
+        assert [each.listed for each in found if each.lacks_rights] == [one]
+    with pytest.raises(AuthenticationError, match="no set of objects can be read"):
+        tier.derived([one])
 
 
 def test_an_encrypted_bucket_without_the_key_lacks_only_the_lineages(capture: Capture) -> None:

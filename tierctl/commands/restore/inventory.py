@@ -199,13 +199,15 @@ class TierSets:
         *,
         finished: Iterable[RemoteLogSegmentMetadata] = (),
         with_lineages: bool = False,
+        is_part: bool = False,
     ) -> list[ObjectSet]:
         """Return the sets with their metadata, in the order of `listed`.
 
         The objects of `finished` segments are not read, since their metadata are known; only with
         `with_lineages` are their leader-epoch indexes read, in partitions that also have other sets: one of
         them may be the only object that has the log start. The number of sets whose leader-epoch index can't
-        be read without a private key is reported. Raise AuthenticationError if the store lets no set be read.
+        be read without a private key is reported. Raise AuthenticationError if the store lets no set be read,
+        unless `listed` is only a part of the sets (`is_part`), and those of the others are known.
         """
         # The objects of a topic may have been copied under another topic id: segment ids alone are not
         # unique.
@@ -213,7 +215,7 @@ class TierSets:
         unknown = [each for each in listed if _key(each) not in known]
         found = {_key(each.listed): each for each in self._derive(unknown)}
         refused = [each for each in found.values() if each.lacks_rights]
-        if refused and len(refused) == len(listed):
+        if refused and len(refused) == len(listed) and not is_part:
             raise _no_rights(refused[0])
         incomplete = {each.partition for each in unknown} if with_lineages else set()
         own = {

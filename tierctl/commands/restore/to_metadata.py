@@ -556,7 +556,12 @@ class Rebuild(Change[RebuildRequest]):
         settled = Settled(deciding, asked, after_hole=request.after_hole)
         listed, known = sources.to_decide(wanted, settled)
         finished = (each for whose in wanted for each in known(whose) if each.state is _FINISHED)
-        sets = tier.derived(listed, finished=finished if deciding.leaders else (), with_lineages=True)
+        sets = tier.derived(
+            listed,
+            finished=finished if deciding.leaders else (),
+            with_lineages=True,
+            is_part=not {each.key for each in wanted} <= {each.partition.key for each in listed},
+        )
         inputs = (
             inputs_of(partition, own, known(partition), deciding)
             for partition, own in by_partition(sets).items()
