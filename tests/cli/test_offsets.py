@@ -44,7 +44,11 @@ def test_show_reads_kafkas_own_form_and_that_of_the_kip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "good", "place"),
-    [("1 5\n2 x\n3 7\n", {1: 5, 3: 7}, "line 2 at byte 4"), ("what?\n", {}, "line 1 at byte 0")],
+    [
+        ("1 5\n2 x\n3 7\n", {1: 5, 3: 7}, "line 2 at byte 4"),
+        ("what?\n", {}, "line 1 at byte 0"),
+        ("1\n1\n0 5\n", {}, "line 1 at byte 0"),
+    ],
 )
 def test_show_prints_the_good_lines_of_a_damaged_file(
     text: str, good: dict[int, int], place: str, tmp_path: Path
@@ -53,7 +57,8 @@ def test_show_prints_the_good_lines_of_a_damaged_file(
     (tmp_path / NAME).write_text(text)
     ran = tierctl("offsets", "show", tmp_path / NAME, "--output", "jsonl")
     assert {row["metadata_partition"]: row["committed_offset"] for row in ran.rows} == good
-    assert (ran.code, "\nhint: tierctl offsets repair keeps the good lines" in ran.err) == (7, True)
+    hint = "tierctl offsets repair keeps the good lines" if good else "check that this is a file of committed"
+    assert (ran.code, f"\nhint: {hint}" in ran.err) == (7, True)
     assert f"{place} of {tmp_path / NAME}: " in ran.err
 
 
@@ -200,12 +205,42 @@ def test_raising_needs_force(tmp_path: Path) -> None:
     assert checkpoints.read_committed_offsets(file.read_bytes()).form is OffsetsForm.KIP
 
 
-def test_a_damaged_file_starts_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "garbage\n",
+        "0\n",
+        "0\n1\norders 0 1800\n",
+        "orders 0 1800\n",
+        "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:/:/bin/sh\n",
+        "1\n2\n0 5\n1 7\n",
+        "\0\0\0\0",
+    ],
+)
+def test_a_file_without_a_good_line_starts_over_with_force_only(text: str, tmp_path: Path) -> None:
+    """It may be a file of another kind, or of a version whose lines mean something else."""
     file = tmp_path / NAME
-    file.write_text("garbage\n")
-    (step,) = offsets("repair", file, "--apply")
-    assert (step["action"], committed(tmp_path)) == ("start_over", {})
-    assert (tmp_path / f"{NAME}.bak").read_text() == "garbage\n"
+    file.write_text(text)
+    for more in ([], ["--apply"], ["--set", "0=3", "--apply"]):
+        ran = tierctl("offsets", "repair", file, *more)
+        assert (ran.code, ran.out, "--force" in ran.err, file.read_text()) == (7, "", True, text)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    steps = offsets("repair", file, "--apply", "--force")
+    assert ({step["action"] for step in steps}, committed(tmp_path)) == ({"start_over"}, {})
+    assert (tmp_path / f"{NAME}.bak").read_text() == text
+
+
+@pytest.mark.parametrize("text", ["0\n2\n0 0\n1 40\n", "0\n1\norders 0 1800\n", "0\n0\n", ""])
+@pytest.mark.parametrize("name", [*checkpoints.CHECKPOINT_FILES, "17.leader-epoch-checkpoint"])
+def test_another_checkpoint_file_is_refused(name: str, text: str, after: Path, tmp_path: Path) -> None:
+    """A leader-epoch checkpoint has the same lines as a file of committed offsets."""
+    file = tmp_path / name
+    file.write_text(text)
+    for command in ("show", "check", "repair"):
+        more = [] if command == "show" else ["--metadata", after]
+        ran = tierctl("offsets", command, file, *more, *["--apply", "--force"] * (command == "repair"))
+        assert (ran.code, ran.out, f"committed offsets: {NAME}" in ran.err) == (2, "", True)
+    assert file.read_text() == text
 
 
 @pytest.mark.parametrize("head", ["", "0\n4\n"])
@@ -262,7 +297,7 @@ def test_what_is_kept_of_a_file_can_be_read_by_nobody_else(is_link: bool, tmp_pa
         (folder / NAME).symlink_to(secret)
     else:
         secret.rename(folder / NAME)
-    ran = tierctl("offsets", "repair", "--log-dir", folder, "--apply")
+    ran = tierctl("offsets", "repair", "--log-dir", folder, "--apply", "--force")
     if is_link:
         assert ran.code == 4, ran.err
         assert f"{folder}/{NAME} is a symbolic link" in ran.err

@@ -66,7 +66,7 @@ READ: list[Line] = [
     ("offsets show", "offsets show {tmp}/high", "committed-offsets"),
     ("offsets check", "offsets check {tmp}/high --metadata {root}/before", "unsafe-offsets"),
     ("offsets repair", "offsets repair {tmp}/high --metadata {root}/before", "offset-repairs"),
-    ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
+    ("offsets repair", "offsets repair {tmp}/bad --force --metadata {root}/before", "offset-repairs"),
     ("config show", "config show --topic-configs {tmp}/configs", "settings"),
     ("pipeline run", "pipeline run --metadata {root}/before --warehouse {tmp}/warehouse", "commits"),
     *(("fetch", f"fetch {TIER} {SEGMENT} --index {index}", f"{index}-index") for index in INDEXES),

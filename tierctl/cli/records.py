@@ -349,7 +349,9 @@ def repair_offsets(ctx: typer.Context, request: commands.RepairOffsetsRequest) -
     """Lower offsets to the safe values that `check` found, or to the values of --set.
 
     The events above a lowered offset are read again, which takes time and is harmless. Damaged lines are left
-    out and the good ones are kept. The old file is kept as .bak.
+    out and the good ones are kept. A file without a good line is refused with exit code 7, as is one of an
+    unknown version: it may be no file of committed offsets. With --force it is replaced by a file without
+    offsets (start_over), and brokers read all events again. The old file is kept as .bak.
     """
     printer = Printer.of(ctx)
     result = commands.repair_offsets(request, console_of(ctx))

@@ -12,7 +12,14 @@ import typer
 from tierctl.commands.cache import each_file
 from tierctl.commands.request import APPLY, TYPED_ONLY, Apply, Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
+from tierctl.errors import (
+    CorruptInputError,
+    ExitCode,
+    NotFoundError,
+    SafetyRefusal,
+    UnsupportedFormatError,
+    UsageError,
+)
 from tierctl.metadata.cache_files import SUFFIX, CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
@@ -30,7 +37,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
-from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
+from tierctl.wire.files.checkpoints import CHECKPOINT_FILES, CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -65,7 +72,8 @@ class RepairOffsetsRequest(OffsetsRequest):
         bool,
         typer.Option(
             help="Allow --set to raise offsets, and to set unsafe ones. The events below such an offset are "
-            "never read, so segments may be lost.",
+            "never read, so segments may be lost. Also replace a file that has no good line, or has an "
+            "unknown version.",
             rich_help_panel=APPLY,
         ),
         TYPED_ONLY,
@@ -219,15 +227,19 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     """Plan to lower each unsafe offset and to set those of `set_offset`; with `apply` write the file.
 
     The old file is kept as .bak. Raise SafetyRefusal if an offset would rise, or be unsafe, without `force`
-    or if a broker runs on the file's folder, LockedError if another tierctl works there.
+    or if a broker runs on the file's folder, LockedError if another tierctl works there. Without `force`
+    also raise CorruptInputError for a file without a good line, which may be of another kind, and
+    UnsupportedFormatError for a version that is not known.
     """
     path = _path(request)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         try:
             (found,) = each_file(resources, "reading offsets", read_good_lines, [path])
             before, errors = found.offsets, found.damage
-        except CorruptInputError as error:
+        except UnsupportedFormatError as error:
             before, errors = {}, [error]
+        if errors and not before and not request.force:
+            raise errors[0]
         findings, _ = _findings(resources, before, must_compare=not errors and not request.set_offset)
     after, steps = _plan(request, findings, before)
     steps[:0] = [_damaged("drop_line" if before else "start_over", error) for error in errors]
@@ -345,8 +357,16 @@ def _caches(resources: Resources) -> tuple[list[CacheCoverage], list[Path]]:
 
 
 def _path(request: OffsetsRequest) -> Path:
-    """Return the file that `request` names; raise NotFoundError if it, or a named folder, does not exist."""
+    """Return the file that `request` names.
+
+    Raise NotFoundError if it, or a named folder, does not exist, and UsageError for another checkpoint file.
+    """
     path, folders = request.file, request.log_dir
+    if path is not None and any(path.name.endswith(name) for name in CHECKPOINT_FILES):
+        raise UsageError(
+            f"{path} is another of Kafka's checkpoint files",
+            hint=f"name a file of committed offsets: {FILE_NAME}",
+        )
     for folder in folders:
         if not folder.exists():
             raise NotFoundError(f"{folder}: no such folder", hint="check the path")

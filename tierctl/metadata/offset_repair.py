@@ -193,14 +193,22 @@ def read_good_lines(path: Path) -> CommittedOffsets:
     try:
         found = checkpoints.read_committed_offsets(read_regular(path))
     except CorruptInputError as error:
-        raise _of_file(error, path) from None
-    return replace(found, damage=[_of_file(error, path) for error in found.damage])
+        raise _of_file(error, path, _NO_GOOD_LINE) from None
+    hint = _GOOD_LINES if found.offsets else _NO_GOOD_LINE
+    return replace(found, damage=[_of_file(error, path, hint) for error in found.damage])
 
 
-def _of_file(error: CorruptInputError, path: Path) -> CorruptInputError:
-    """Return the error with its position in the file, and with a hint that names the repair."""
+_GOOD_LINES = "tierctl offsets repair keeps the good lines; stop the broker before --apply"
+_NO_GOOD_LINE = (
+    "check that this is a file of committed offsets; tierctl offsets repair --force replaces it by one "
+    "without offsets"
+)
+
+
+def _of_file(error: CorruptInputError, path: Path, hint: str) -> CorruptInputError:
+    """Return the error with its position in the file, and with `hint`, which names the repair."""
     named = error.within(str(path))
-    named.hint = "tierctl offsets repair keeps the good lines; stop the broker before --apply"
+    named.hint = hint
     return named
 
 

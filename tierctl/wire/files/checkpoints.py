@@ -25,6 +25,14 @@ PARTITION_METADATA_FILE = "partition.metadata"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+CLEANED_FILE = "cleaner-offset-checkpoint"
+CHECKPOINT_FILES = (
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    RECOVERY_POINTS_FILE,
+    HIGH_WATERMARKS_FILE,
+    CLEANED_FILE,
+)
 
 CHECKPOINT_VERSION = 0
 INT32_MAX = (1 << 31) - 1
