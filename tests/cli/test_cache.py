@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,14 @@ from tierctl.cli.entry import run
 from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_building import compacted
-from tierctl.metadata.cache_files import CacheFile, findings, read_cache
+from tierctl.metadata.cache_files import CacheFile, findings, found_rows, read_cache
 from tierctl.metadata.state_dir import LOCK
-from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
+from tierctl.model import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    Uuid,
+)
 from tierctl.model.events import StoredPartitionState, StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
@@ -267,6 +273,37 @@ def test_compacted_snapshot_has_each_live_segment_once() -> None:
         if e.record.state is not gone
     }  # type: ignore[union-attr]
     assert set(ids) == expected
+
+
+def test_a_compacted_snapshot_serves_each_offset_from_the_same_segment(tmp_path: Path) -> None:
+    """Kafka 3 writes a segment once for each of its epochs; a segment that is replaced stays in the file."""
+    some = next(entry.record for entry in _flat("kafka-3.6/remote_log_snapshot").entries)
+    assert isinstance(some, RemoteLogSegmentMetadataSnapshot)
+    segments = [
+        replace(
+            some,
+            segment_id=Uuid.from_bytes(bytes([number] * 16)),
+            start_offset=epochs[0][1],
+            end_offset=end,
+            segment_leader_epochs=epochs,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        )
+        for number, (end, epochs) in enumerate(
+            [(220, ((1, 100), (2, 150))), (200, ((2, 150),)), (250, ((1, 100), (2, 180)))], start=1
+        )
+    ]
+
+    def served(file: Path) -> list[list[Uuid]]:
+        asked = product((1, 2), (100, 149, 150, 179, 180, 200, 201, 220, 221, 250, 251))
+        found = (found_rows(file, epoch=epoch, offset=offset, position=None) for epoch, offset in asked)
+        return [[row["segment_id"] for row in each.rows] for each in found]
+
+    for order in product(range(3), repeat=4):
+        file = tmp_path / "remote_log_snapshot"
+        file.write_bytes(snapshot.write_snapshot(3, 77, [segments[index] for index in order]))
+        before = served(file)
+        file.write_bytes(compacted(read_cache(file)).data)
+        assert served(file) == before, order
 
 
 def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> None:

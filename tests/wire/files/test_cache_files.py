@@ -317,8 +317,8 @@ def test_a_segment_of_several_epochs_counts_once() -> None:
     found = read_whole()
     first, second = found.segments[:2]
     later = replace(first, state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-    assert snapshot.distinct_segments([first, second, first]) == (first, second)
-    assert snapshot.distinct_segments([first, second, later]) == (later, second)
+    assert snapshot.distinct_segments([first, second, first]) == (second, first)
+    assert snapshot.distinct_segments([first, second, later]) == (second, later)
 
 
 def test_a_snapshot_record_of_kafka_4_says_more() -> None:

@@ -537,9 +537,14 @@ def write_snapshot(
 def distinct_segments(
     segments: Iterable[RemoteLogSegmentMetadataSnapshot],
 ) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
-    """Return each segment once, in order of first appearance; of entries that differ, the last counts."""
+    """Return the last entry of each segment, in the order of these entries.
+
+    Kafka 3 writes a segment once for each of its leader epochs, and adds the entries to its cache in the
+    order of the file: of two segments that begin alike in an epoch, the later entry is the one that serves.
+    """
     by_id: dict[Uuid, RemoteLogSegmentMetadataSnapshot] = {}
     for segment in segments:
+        by_id.pop(segment.segment_id, None)
         by_id[segment.segment_id] = segment
     return tuple(by_id.values())
 
