@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tierctl.metadata.topic.folder import FolderTopic
+from tierctl.model import Uuid
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.files import checkpoints
 from tierctl.wire.files import flatfile as snapshot
@@ -190,6 +191,42 @@ def test_an_unreadable_snapshot_is_no_success(tmp_path: Path) -> None:
     write_snapshots(tmp_path, SNAPSHOT.read_bytes(), b"\0\0\0")
     (tmp_path / NAME).write_text("0\n2\n3 4567\n4 9\n")
     assert offsets("check", "--log-dir", tmp_path, code=7) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\0\0"])
+def test_a_partition_without_its_snapshot_of_kafka_3(
+    content: bytes | None, after: Path, tmp_path: Path
+) -> None:
+    """Its broker wrote all snapshots before the offsets, so that it would never read these events again.
+
+    A partition without events needs no snapshot, nor does one that is not on this broker.
+    """
+    built = rows("cache", "build", "--metadata", after, "--out", tmp_path / "flat")
+    ends = FolderTopic(after, complete=True).end_offsets()
+    folder = tmp_path / "broker"
+    of_an_untiered = {"topic": "untiered", "topic_id": "0123456789abcdefghijkg", "partition": 0}
+    for row in [*built[1:], of_an_untiered]:
+        of_partition = folder / f"{row['topic']}-{row['partition']}"
+        of_partition.mkdir(parents=True)
+        topic_id = checkpoints.write_partition_metadata(Uuid(row["topic_id"]))
+        (of_partition / "partition.metadata").write_bytes(topic_id)
+        if (number := row.get("metadata_partition")) is not None:
+            data = snapshot.write_snapshot(number, ends[number] - 1, [])
+            (of_partition / "remote_log_snapshot").write_bytes(data)
+    read = {number: end - 1 for number, end in ends.items() if end}
+    (folder / NAME).write_bytes(checkpoints.write_committed_offsets(read))
+    where = ("--log-dir", folder, "--metadata", after)
+    assert offsets("check", *where) == []
+    for lost in built[1:]:
+        file = folder / f"{lost['topic']}-{lost['partition']}" / "remote_log_snapshot"
+        whole = file.read_bytes()
+        file.unlink() if content is None else file.write_bytes(content)
+        (row,) = offsets("check", *where, code=7)
+        number = lost["metadata_partition"]
+        assert (row["metadata_partition"], row["problem"]) == (number, "ahead of the caches")
+        assert f"{lost['topic_id']}:{lost['topic']}-{lost['partition']}" in row["detail"]
+        assert row["limit"] is None or row["limit"] < read[number]
+        file.write_bytes(whole)
 
 
 def test_raising_needs_force(tmp_path: Path) -> None:

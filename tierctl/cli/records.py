@@ -320,10 +320,11 @@ def check_offsets(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
     The caches are the flat files, and the snapshots of Kafka 3, in --log-dir. A damaged one is taken to have
-    no events. An offset above a record that is not understood is printed, too; repair leaves it as it is.
-    The exit code is 7 if an offset is printed or a cache can't be read, and 2 if there are no caches and no
-    metadata topic to compare with. With --engine spark, executors read the metadata topic and the caches,
-    which they must see under the same paths.
+    no events, as is a missing or empty snapshot of a partition there if others have one. An offset above a
+    record that is not understood is printed, too; repair leaves it as it is. The exit code is 7 if an offset
+    is printed or a cache can't be read, and 2 if there are no caches and no metadata topic to compare with.
+    With --engine spark, executors read the metadata topic and the caches, which they must see under the same
+    paths.
     """
     printer = Printer.of(ctx)
     result = commands.check_offsets(request, console_of(ctx))

@@ -9,6 +9,7 @@ from typing import Annotated, TypedDict
 
 import typer
 
+from tierctl import locallog
 from tierctl.commands.cache import each_file
 from tierctl.commands.request import APPLY, TYPED_ONLY, Apply, Request
 from tierctl.commands.resources import Resources
@@ -20,18 +21,21 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from tierctl.metadata.cache_files import SUFFIX, CacheCoverage, Form, cache_files, coverage_of
+from tierctl.metadata.cache_files import SNAPSHOT_NAME, SUFFIX, CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
     FindMissing,
     against_caches,
     against_log,
     against_snapshots,
+    held_by_flat_files,
+    held_except,
     lowest,
     read_committed,
     read_good_lines,
     write_committed,
 )
+from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
@@ -329,8 +333,27 @@ def _findings(
         findings += against_log(topic, committed)
         flat_files = [cache for cache in caches if None not in {cache.topic_id, cache.partition}]
         if flat_files or any(path.suffix == SUFFIX for path in unreadable):
-            findings += against_caches(topic, flat_files, committed, _find_missing(resources))
+            held = held_by_flat_files(flat_files)
+            findings += against_caches(topic, held, committed, _find_missing(resources))
+        if without_snapshot := _without_snapshot(resources, caches, unreadable):
+            held = held_except(without_snapshot)
+            findings += against_caches(topic, held, committed, _find_missing(resources))
     return sorted(findings, key=lambda finding: finding.metadata_partition), unreadable
+
+
+def _without_snapshot(
+    resources: Resources, caches: Sequence[CacheCoverage], unreadable: Sequence[Path]
+) -> list[TopicIdPartition]:
+    """Return the partitions in the log directories whose snapshot of Kafka 3 is missing, empty or unreadable.
+
+    There are none where no folder has a snapshot: its broker keeps none.
+    """
+    snapshots = [cache for cache in caches if cache.form is Form.SNAPSHOT]
+    if not snapshots and all(path.name != SNAPSHOT_NAME for path in unreadable):
+        return []
+    read = {Path(cache.source).parent.name for cache in snapshots if cache.metadata_partition is not None}
+    partitions = locallog.list_partitions(resources.request.log_dir)
+    return [each for each in partitions if str(each.topic_partition) not in read]
 
 
 def _find_missing(resources: Resources) -> FindMissing | None:

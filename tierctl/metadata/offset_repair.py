@@ -13,7 +13,7 @@ from tierctl.files import broker_kept_out, exclusive, read_regular, replace_dura
 from tierctl.metadata.cache_files import CacheCoverage, Form
 from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
-from tierctl.model import Uuid
+from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.files import checkpoints
 from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
 from tierctl.wire.metadata.decode import KIND, PARTITION_DELETE, decode_values
@@ -34,7 +34,15 @@ Missing = tuple[int, str, bool]
 False instead of True: a record that is not understood, what is wrong with it.
 """
 
-FindMissing = Callable[[Sequence[Unread], Mapping[Key, int]], Iterable[Missing | None]]
+
+class Held(NamedTuple):
+    """The last offset in a cache of each user partition in `offsets`, and that of all others."""
+
+    offsets: Mapping[Key, int]
+    of_others: int = -1
+
+
+FindMissing = Callable[[Sequence[Unread], Held], Iterable[Missing | None]]
 """Calls `first_missing` for each of the metadata partitions, here or on executors, in their order."""
 
 
@@ -101,9 +109,28 @@ def _held_text(file: CacheCoverage) -> str:
     return f"was written at offset {held}" if file.damage is None else f"is damaged: {file.damage}"
 
 
+def held_by_flat_files(files: Iterable[CacheCoverage]) -> Held:
+    """Return what flat files have: a partition without one has no event in a cache."""
+    held: dict[Key, int] = {}
+    for file in files:
+        if file.topic_id is not None and file.partition is not None:
+            key = (file.topic_id, file.partition)
+            held[key] = max(held.get(key, -1), file.metadata_topic_offset)
+    return Held(held)
+
+
+def held_except(partitions: Iterable[TopicIdPartition]) -> Held:
+    """Return that all events are in caches, except those of `partitions`, of which none is.
+
+    Brokers of Kafka 3 write the snapshots of all their partitions before the offsets (ConsumerTask), and a
+    partition on another broker has no snapshot here: only those that should have one may lack events.
+    """
+    return Held(dict.fromkeys((each.key for each in partitions), -1), checkpoints.INT64_MAX)
+
+
 def against_caches(
     topic: MetadataTopic,
-    files: Iterable[CacheCoverage],
+    held: Held,
     committed: Mapping[int, int],
     find_missing: FindMissing | None = None,
 ) -> Iterator[Finding]:
@@ -113,11 +140,6 @@ def against_caches(
 
     A consumer that continues after such an offset would never read that event.
     """
-    held: dict[Key, int] = {}
-    for file in files:
-        if file.topic_id is not None and file.partition is not None:
-            key = (file.topic_id, file.partition)
-            held[key] = max(held.get(key, -1), file.metadata_topic_offset)
     ends = topic.end_offsets()
     unread = [Unread(each, min(offset + 1, ends.get(each, 0))) for each, offset in committed.items()]
     if find_missing is None:
@@ -145,11 +167,8 @@ def against_caches(
         )
 
 
-def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread) -> Missing | None:
-    """Return the first event in `unread` that is in no cache, else the first record that is not understood.
-
-    `held` has the last offset in a cache of each user partition that has a cache.
-    """
+def first_missing(topic: MetadataTopic, held: Held, unread: Unread) -> Missing | None:
+    """Return the first event in `unread` that no cache has, else the first record that is not understood."""
     partition, end_offset = unread
     if end_offset <= 0:
         return None
@@ -158,7 +177,7 @@ def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread)
         events = decode_values(chunk.slices)
         for row in np.flatnonzero(events.rows[:, KIND] <= PARTITION_DELETE).tolist():
             whose, offset = events.topic_id_partition(row), int(chunk.offsets[row])
-            if held.get((whose.topic_id, whose.partition), -1) < offset:
+            if held.offsets.get((whose.topic_id, whose.partition), held.of_others) < offset:
                 return offset, str(whose), True
         strange = [(int(chunk.offsets[row]), str(error)) for row, error in events.errors.items()]
         strange += [(bad.offset, str(bad.error)) for bad in chunk.damage if not bad.is_gap]

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges, deleted_segment_ids, recent_writers
-from tierctl.metadata.offset_repair import Key, Missing, Unread, first_missing
+from tierctl.metadata.offset_repair import Held, Missing, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
 from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import Selection, Uuid
@@ -210,14 +210,14 @@ def _read_topic(
 
 
 def find_missing(
-    executors: Executors, location: TopicLocation, unread: Sequence[Unread], held: Mapping[Key, int]
+    executors: Executors, location: TopicLocation, unread: Sequence[Unread], held: Held
 ) -> Iterator[Missing | None]:
     """Implement `FindMissing` on executors, which read one metadata partition per input."""
-    read = partial(_first_missing, dict(held))
+    read = partial(_first_missing, held)
     return read_topic(executors, location, read, unread, events=_end)
 
 
-def _first_missing(held: Mapping[Key, int], topic: MetadataTopic, unread: Unread) -> Missing | None:
+def _first_missing(held: Held, topic: MetadataTopic, unread: Unread) -> Missing | None:
     return first_missing(topic, held, unread)
 
 
