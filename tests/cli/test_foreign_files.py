@@ -32,6 +32,9 @@ HARMFUL = {
     *("custom-metadata-max-bytes", "find", "log-start", "max-age", "set", "until", "without-keys", "assume"),
 }
 
+SHARED = {"interval"}
+"""Options that one command takes from the command line only, and other commands also from elsewhere."""
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
 
 Change = tuple[str, int | None, tuple[int, int] | None, str | None]
@@ -132,7 +135,7 @@ def test_what_decides_about_deletes_comes_from_the_command_line_only() -> None:
                 (typed if is_typed else others).add(option_key(param.opts).replace("_", "-"))
                 assert (param.envvar is None) == is_typed
     assert typed >= HARMFUL
-    assert typed & others == set()
+    assert typed & others == SHARED
     assert not {name for name in others if name.startswith(("allow-", "i-know-", "no-l", "max-d", "max-f"))}
 
 
@@ -151,6 +154,22 @@ def test_such_an_option_in_a_file_or_in_the_environment_is_an_error(name: str, t
     assert (ran.code, ran.out) == (2, "")
     assert f"{variable} is set: " in ran.err
     assert option in ran.err
+
+
+@pytest.mark.parametrize("is_in_profile", [False, True])
+def test_the_interval_of_other_commands_does_not_repeat_deletes(is_in_profile: bool, tmp_path: Path) -> None:
+    """As an option of delete, it would need --apply, and each run of cron would go on for ever."""
+    (tmp_path / "__remote_log_metadata-0").mkdir()
+    (tmp_path / "tier" / "kafka-tiered-storage").mkdir(parents=True)
+    if is_in_profile:
+        (tmp_path / "tierctl.toml").write_text('[profiles.default]\ninterval = "5ms"\n')
+    env = environment(**({} if is_in_profile else {"TIERCTL_INTERVAL": "5ms"}))
+    where = ("--metadata", tmp_path, "--remote", tmp_path / "tier")
+    for more in ([], ["--apply", "--yes", "--no-lease"]):
+        ran = tierctl("delete", *where, *more, cwd=tmp_path, env=env)
+        assert ran.code == 0, ran.err
+    ran = tierctl("format", "--metadata", tmp_path, "--follow", cwd=tmp_path, env=env)
+    assert (ran.code, "5ms is not from 10 to 60000" in ran.err) == (2, True)
 
 
 def test_the_manual_lists_these_options() -> None:

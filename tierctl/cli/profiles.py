@@ -49,7 +49,8 @@ def option_key(names: Iterable[str]) -> str:
 class OptionKeys:
     """The keys of all options; those of other commands than the one that runs are read if they are needed.
 
-    `all_commands` imports every command, and returns them.
+    `all_commands` imports every command, and returns them. A key that one command takes from the command line
+    only may be an option of another command that the environment and profiles have; the first passes it over.
     """
 
     def __init__(self, all_commands: Callable[[], Iterable[Any]]) -> None:
@@ -61,8 +62,8 @@ class OptionKeys:
         self._own |= _keys_of(command)
 
     def is_typed_only(self, key: str) -> bool:
-        """Return whether only the command line gives the option."""
-        return self._own[key] if key in self._own else self._all.get(key, False)
+        """Return whether only the command line gives the option, in every command that has it."""
+        return self._own.get(key, True) and self._all.get(key, False)
 
     def is_option(self, key: str) -> bool:
         """Return whether the environment may have the option."""
@@ -80,7 +81,8 @@ class OptionKeys:
     def _all(self) -> dict[str, bool]:
         found: dict[str, bool] = {}
         for command in self._all_commands():
-            found |= _keys_of(command)
+            for key, is_typed in _keys_of(command).items():
+                found[key] = found.get(key, True) and is_typed
         return found
 
 

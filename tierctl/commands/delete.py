@@ -92,6 +92,7 @@ class DeleteRequest(MutationRequest):
             "Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
             rich_help_panel=HOW,
         ),
+        TYPED_ONLY,
     ] = None
 
     def validate(self) -> None:
