@@ -229,6 +229,10 @@ def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: P
         (["--interval", "--apply"], ["--interval=1h", "--apply"]),
         (["--interval", "50ms", "--apply"], ["--interval", "50ms", "--apply"]),
         (["--interval=50ms"], ["--interval=50ms"]),
+        (["--interval", "PT5M"], ["--interval", "PT5M"]),
+        (["--interval", "PT0.5S"], ["--interval", "PT0.5S"]),
+        (["--interval", "P7D", "--apply"], ["--interval", "P7D", "--apply"]),
+        (["--interval", "--topic", "T1"], ["--interval=1h", "--topic", "T1"]),
         (["--apply"], ["--apply"]),
     ],
 )

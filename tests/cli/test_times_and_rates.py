@@ -95,6 +95,8 @@ def test_every_form_of_a_duration_is_accepted(option: str, words: str, tmp_path:
         ("format", "--interval", "9ms", "from 10 to 60000"),
         ("format", "--interval", "2m", "from 10 to 60000"),
         ("pipeline run", "--interval", "500ms", "at least 1"),
+        ("delete", "--interval", "0s", "at least 1"),
+        ("delete", "--interval", "PT0S", "at least 1"),
         ("status", "--watch", "PT0.05S", "at least 0.1"),
     ],
 )

@@ -118,7 +118,7 @@ def with_default_interval(args: Sequence[str]) -> list[str]:
     """Return the arguments, with Kafka's default added to an --interval that has no value."""
     completed = []
     for at, arg in enumerate(args):
-        has_value = at + 1 < len(args) and args[at + 1].lstrip("-P")[:1].isdigit()
+        has_value = at + 1 < len(args) and args[at + 1].lstrip("-PT")[:1].isdigit()
         is_bare = arg == "--interval" and not has_value
         completed.append(f"{arg}={duration_text(commands.REMOVER_INTERVAL_MS)}" if is_bare else arg)
     return completed

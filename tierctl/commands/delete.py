@@ -88,6 +88,7 @@ class DeleteRequest(MutationRequest):
         typer.Option(
             metavar="[DURATION]",
             parser=parse_duration_ms,
+            min=1,
             help=f"Repeat the run at this interval after the end of the previous run: {DURATION_FORMS}. "
             "Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
             rich_help_panel=HOW,
@@ -232,7 +233,7 @@ class RepeatedDeletes:
 
         A run that fails for a passing reason is reported, and the next run tries again.
         """
-        interval_ms = self.request.interval or REMOVER_INTERVAL_MS
+        interval_ms = REMOVER_INTERVAL_MS if self.request.interval is None else self.request.interval
         with stop_on_signals(Stop()) as stop:
             while not stop.asked():
                 # The lease of a run guards its own stop only: it ends with the run.
