@@ -230,6 +230,28 @@ def test_rows_are_sorted(sort: list[str], order: str) -> None:
     assert "".join(line[0] for line in printed("table", sort=sort).splitlines()[1:]) == order
 
 
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+_VALUES = st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(st.lists(_VALUES | st.builds(Path, st.just("x")) | st.builds(np.int64, st.integers(-9, 9))))
+def test_values_of_every_type_can_be_sorted(values: list[Any]) -> None:
+    """As dictionaries have no order of their own, it is that of their JSON."""
+    rows = [{"x": value} for value in values]
+    for sort in ("x", "-x"):
+        texts = rendered(rows, "jsonl", made(["x"]), View(sort=(sort,))).splitlines()
+        assert sorted(texts) == sorted(rendered(rows, "jsonl", made(["x"])).splitlines())
+        nulls = values.count(None)
+        assert texts[len(texts) - nulls :] == ['{"x": null}'] * nulls
+
+
+@given(st.lists(st.integers()) | st.lists(st.text()) | st.lists(st.lists(st.integers())))
+def test_values_of_one_type_have_their_own_order(values: list[Any]) -> None:
+    rows = [{"x": value} for value in values]
+    found = json.loads(rendered(rows, "json", made(["x"]), View(sort=("x",))))
+    assert [row["x"] for row in found] == sorted(values)
+
+
 def test_columns_are_those_asked_for() -> None:
     view = {"columns": ["log_bytes", "topic"]}
     assert json.loads(printed("json", **view))[0] == {"log_bytes": 10, "topic": "b"}

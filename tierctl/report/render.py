@@ -139,7 +139,21 @@ class View:
 
 
 def _key(name: str) -> Callable[[Row], Any]:
-    return lambda row: row[name]
+    return lambda row: _ordered(row[name])
+
+
+def _ordered(value: Any) -> tuple[int, Any]:
+    """Return a key that can be compared with that of any other value: numbers come first, then texts.
+
+    Lists are compared item by item, and other values by their JSON.
+    """
+    if isinstance(value, str):
+        return 1, value
+    if isinstance(value, list | tuple):
+        return 2, tuple(map(_ordered, value))
+    if hasattr(value, "item"):
+        value = value.item()
+    return (0, value) if isinstance(value, int | float) else (3, to_json(value))
 
 
 def _name(columns: Columns, text: str, option: str) -> str:
