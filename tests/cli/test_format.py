@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -263,6 +264,21 @@ def test_a_topic_that_no_record_names_is_not_found(after: Path, tmp_path: Path) 
     for part in (["--from-offset", "3"], ["--until", "4"], ["--metadata-partition", "0"]):
         assert rows("--metadata", after, "--topic", "nobody", *part) == []
     assert len(rows("--metadata", after, "--topic", "orders", "--topic", "nobody", "--limit", "1")) == 1
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+@pytest.mark.parametrize(("kind", "code"), [("missing", 10), ("folder", 2), ("pipe", 5)])
+def test_files_are_opened_before_the_first_record_is_printed(
+    kind: str, code: int, output: str, after: Path, tmp_path: Path
+) -> None:
+    """A pipe is refused: to open it would wait for a writer."""
+    wrong = tmp_path / "00000000000000000000.log"
+    if kind != "missing":
+        (os.mkfifo if kind == "pipe" else os.mkdir)(wrong)
+    segment = next(after.glob("__remote_log_metadata-0/*.log"))
+    ran = tierctl("format", segment, wrong, "--output", output)
+    header = int(output == "csv")
+    assert (ran.code, len(ran.lines), str(wrong) in ran.err) == (code, header, True)
 
 
 def test_by_time_across_partitions(after: Path) -> None:

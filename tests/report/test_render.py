@@ -252,6 +252,23 @@ def test_values_of_one_type_have_their_own_order(values: list[Any]) -> None:
     assert [row["x"] for row in found] == sorted(values)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_error_between_rows_ends_the_array(count: int) -> None:
+    """Without a row there is no array: a command that is refused prints nothing."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield from ROWS[:count]
+        raise UsageError("no more")
+
+    out = io.StringIO()
+    with pytest.raises(UsageError):
+        render(rows(), "json", made(list(ROWS[0])), stream=out)
+    printed = out.getvalue()
+    assert ([row["topic"] for row in json.loads(printed)] if count else printed) == (
+        [row["topic"] for row in ROWS[:count]] or ""
+    )
+
+
 def test_columns_are_those_asked_for() -> None:
     view = {"columns": ["log_bytes", "topic"]}
     assert json.loads(printed("json", **view))[0] == {"log_bytes": 10, "topic": "b"}

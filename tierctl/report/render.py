@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from tierctl.errors import UsageError
+from tierctl.errors import TierctlError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.times import TimeForm, system_clock_ms, time_text
 from tierctl.report.columns import Column, Columns, Kind
@@ -338,10 +338,16 @@ def _substituted(rows: Iterable[Row], substitutes: Mapping[str, str]) -> Iterato
 
 
 def _json_array(rows: Iterable[Row], out: TextIO) -> None:
+    """Print one array; if an error ends the rows, the array ends after the last one."""
     separator = "["
-    for row in rows:
-        out.writelines((separator, "\n", to_json(row)))
-        separator = ","
+    try:
+        for row in rows:
+            out.writelines((separator, "\n", to_json(row)))
+            separator = ","
+    except (TierctlError, OSError):
+        if separator == ",":
+            out.write("\n]\n")
+        raise
     out.write("[]\n" if separator == "[" else "\n]\n")
 
 

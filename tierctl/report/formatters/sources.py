@@ -1,6 +1,7 @@
 """The records that `format` prints: of the metadata topic, of files, and of stdin."""
 
 import math
+import os
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import NotFoundError, UsageError
+from tierctl.files import open_regular
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.model.selection import ranges_text
@@ -124,15 +126,18 @@ class TopicRecords:
 
 
 def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
-    """Yield the records of one segment file; `on_torn` receives a message if its last write is unfinished.
+    """Return the records of one segment file; `on_torn` receives a message if its last write is unfinished.
 
-    The name of the file's folder shows the metadata partition; it is 0 in any other folder.
+    The name of the file's folder shows the metadata partition; it is 0 in any other folder. Raise UsageError
+    for a folder, and OSError for a file that can't be opened, before the first record is read.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
-    with path.open("rb"):
-        # A file that cannot be opened raises OSError, as the files of --input do.
-        location = TopicLocation(uri=path.absolute().as_uri())
+    os.close(open_regular(path))
+    return _segment_records(TopicLocation(uri=path.absolute().as_uri()), on_torn)
+
+
+def _segment_records(location: TopicLocation, on_torn: Callable[[str], None]) -> Iterator[Records]:
     with closing(open_topic(location, on_torn=on_torn)) as topic:
         for number in topic.end_offsets():
             # All records of a damaged file are printed, whatever offsets they have.
