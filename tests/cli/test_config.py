@@ -241,6 +241,17 @@ def test_the_environment_is_checked(folder: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["LIMIT_FACTOR=0", "LIMIT=x", "OUTPUT=JSON", "VERBOSE=true"])
+def test_a_value_of_the_environment_that_an_own_option_refuses(value: str) -> None:
+    """Of the other options config show prints it, and exits with code 3: doctor has fewer of them."""
+    name, _, text = value.partition("=")
+    env = environment(**{f"TIERCTL_{name}": text})
+    for command in (("doctor",), ("config", "show")):
+        ran = tierctl(*command, env=env)
+        assert (ran.code, f"--{name.lower().replace('_', '-')}" in ran.err) == (2, True)
+    assert rows(env=environment(TIERCTL_THREADS="x"), code=3)["option", "threads"][0].startswith("refused: ")
+
+
 def test_the_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """sudo may keep HOME, whose content the new user may not even see: there is no tierctl.toml then."""
     home = tmp_path / "home"

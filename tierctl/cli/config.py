@@ -74,7 +74,8 @@ def show_config(ctx: typer.Context, request: commands.ConfigRequest, command: _W
     a COMMAND, show prints the settings of that command line. Secrets are hidden in every format.
 
     Exit 0 if an option accepts each value. Exit 3 if all refuse a value of the profile or the environment:
-    "refused: " and the reason stand in place of the value.
+    "refused: " and the reason stand in place of the value. A value in the environment that an option of
+    config show itself refuses, such as --output, ends it with exit code 2, as on the command line.
     """
     settings: RunSettings = ctx.obj
     settings.require_valid()

@@ -474,9 +474,10 @@ def doctor(ctx: typer.Context, request: commands.DoctorRequest, show_all: _AllCh
     always has them. It changes nothing, except with --probe-writes.
 
     The problems of files of settings are: unknown names, wrong types and values out of bounds, settings that
-    exclude each other, duplicates, and settings that --kafka-version does not have. A wrong tierctl.toml or
-    environment does not end doctor: it is a problem of its own, and the checks that need no value of it are
-    made.
+    exclude each other, duplicates, and settings that --kafka-version does not have. A wrong tierctl.toml, or
+    a variable TIERCTL_... that names no option, does not end doctor: it is a problem of its own, and the
+    checks that need no value of it are made. A value in the environment that an option of doctor refuses ends
+    it with exit code 2, as on the command line.
 
     With --engine spark, doctor starts Spark and checks each executor: its versions of Python and of
     libraries, its disk space, and whether it reaches the cluster, the metadata topic and the store with its
