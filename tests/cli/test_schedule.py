@@ -90,6 +90,11 @@ def setting(text: str, name: str) -> str:
         (("--remote", "s3://bucket/folder"), '"-/srv/meta data"'),
         # Only command lines have variables.
         (("--state-dir", "/a$b%"), '-/a$b%% "-/srv/meta data" -/srv/tier'),
+        # A plain path has no escapes, query or fragment, and a URI has.
+        (("--state-dir", "/a#b?c%20d"), '-/a#b?c%%20d "-/srv/meta data" -/srv/tier'),
+        (("--state-dir", "/a:b c"), '"-/a:b c" "-/srv/meta data" -/srv/tier'),
+        (("--remote", "file:///my%20tier%25/a"), '"-/my tier%%/a" "-/srv/meta data"'),
+        (("--remote", "file://localhost/a%23b"), '-/a#b "-/srv/meta data"'),
     ],
 )
 def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folders: str) -> None:

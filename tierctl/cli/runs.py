@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 from unicodedata import category
-from urllib.parse import urlsplit
 
 import typer
 
@@ -26,6 +25,7 @@ from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
+from tierctl.model.location import folder_of
 
 _OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
 """Settings of a command whose argument is another command with its options."""
@@ -293,8 +293,14 @@ def _written(params: Mapping[str, Any]) -> list[str]:
 def _local_paths(value: Any) -> list[str]:
     """Return the paths in the value of an option: local ones, from plain paths and from file URIs."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    parts = [urlsplit(str(each)) for each in values]
-    return [part.path for part in parts if part.scheme in {"", "file"}]
+    paths = []
+    for each in values:
+        text = str(each)
+        if isinstance(each, Path) or ":" not in text.split("/", 1)[0]:
+            paths.append(text)
+        elif text.startswith("file:"):
+            paths.append(str(folder_of("the option", text)))
+    return paths
 
 
 def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
