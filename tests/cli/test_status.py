@@ -177,6 +177,18 @@ def test_problems_are_the_findings_of_verify(moment: str, logs: str, capture: Ca
     assert sum(t["problems"] for t in topics) == sum(each["topic_id"] in known for each in serious)
 
 
+def test_a_problem_is_as_severe_as_the_worst_of_its_findings(writable: Callable[[str], Path]) -> None:
+    """The kind may be an error: if a deletion has ended, and left segments."""
+    root, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    topic_id = rows("segments", "--metadata", root, "--topic", "shortlived")[0]["topic_id"]
+    named = ("--mark", "--topic-id", topic_id, "--i-know-it-is-deleted", topic_id)
+    tierctl("delete", "--metadata", root, "--remote", remote, *named, "--apply", "--yes", "--no-lease").ok()
+    verified = rows("verify", "--metadata", root, code=ExitCode.PARTIAL)
+    (problem,) = rows("status", "--metadata", root, "--show", "problems", code=ExitCode.PARTIAL)
+    assert {each["severity"] for each in verified} == {"warning"}
+    assert (problem["severity"], problem["findings"]) == ("warning", len(verified))
+
+
 def shown(metadata: Path, *more: object, code: int) -> dict[str, int]:
     """Return the numbers of problems by kind."""
     found = rows("status", "--metadata", metadata, "--show", "problems", *more, code=code)

@@ -302,14 +302,15 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
+    """Yield one problem for each kind of finding, about the first of the worst ones."""
     by_kind: dict[FindingKind, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_kind[finding.check].append(finding)
     for kind, found in by_kind.items():
-        first = found[0]
+        first = min(found, key=lambda each: list(Severity).index(each.severity))
         yield Problem(
             check=kind,
-            severity=kind.row.severity,
+            severity=first.severity,
             subject=first.subject,
             findings=len(found),
             found=first.found,
