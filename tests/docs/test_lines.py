@@ -14,7 +14,16 @@ from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST
 from tests.cli.shell import environment, tierctl
 from tests.docs import programs
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Command, Document
-from tests.docs.lines import VARIABLE, commands, in_spans, in_text, lines_of_texts, modes, texts_of_code
+from tests.docs.lines import (
+    VARIABLE,
+    commands,
+    in_spans,
+    in_text,
+    lines_of_texts,
+    modes,
+    shared_files,
+    texts_of_code,
+)
 from tests.docs.running import replaced, run_all, write_profile
 from tests.docs.world import captured_files, profile_environment
 
@@ -53,6 +62,17 @@ def test_lines_of_tierctl_run(text: str, run: Callable[[str], None]) -> None:
     """Run the lines of one text in their order, in one folder."""
     for line in of_files(TEXTS[text]):
         run(line)
+
+
+def test_whole_lines_of_shared_files_need_no_profile(capture: Callable[[str], Path], tmp_path: Path) -> None:
+    """Cron and systemd run them as they are; files stand in place of the cluster and of its settings."""
+    env = environment(TIERCTL_TOPIC_CONFIGS="topics.properties")
+    names = {**captured_files(capture, tmp_path), "kafka://broker1:9092": tmp_path / "data"}
+    whole = {line for text in shared_files().values() for line in in_text(text) if "--metadata" in line}
+    assert len(whole) == 2
+    for line in whole:
+        ran = tierctl(*shlex.split(replaced(line, names))[1:], cwd=tmp_path, env=env)
+        assert ran.code == 0, f"{line}\n{ran.err}"
 
 
 @pytest.mark.parametrize("command", [name for name, lines in EXAMPLES.items() if of_files(lines)])
