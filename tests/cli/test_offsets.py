@@ -292,6 +292,25 @@ def test_repair_keeps_the_good_lines_of_a_damaged_file(head: str, tmp_path: Path
     assert committed(tmp_path) == {1: 5, 3: 7, 4: 8}
 
 
+@pytest.mark.parametrize(
+    ("text", "actions"),
+    [
+        ("0\n2\n1 5\n2 7", ["rewrite"]),
+        ("0\n9\n1 5\n2 7\n", ["rewrite"]),
+        ("x\n2\n1 5\n2 7\n", ["rewrite"]),
+        ("2\n1 5\n2 7\n", ["rewrite", "rewrite"]),
+        ("0\n2\n1 5\n2 7\nx", ["rewrite", "drop_line"]),
+        ("1 5\n2 7\n2 9\n", ["drop_line"]),
+    ],
+)
+def test_a_line_that_is_kept_is_not_called_dropped(text: str, actions: list[str], tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    file.write_text(text)
+    assert [step["action"] for step in offsets("repair", file, "--apply")] == actions
+    assert committed(tmp_path) == {1: 5, 2: 7}
+    assert offsets("repair", file, "--set", "1=5") == []
+
+
 def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("1 5\n")
     lock = tmp_path / ".lock"

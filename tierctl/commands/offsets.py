@@ -166,8 +166,9 @@ class OffsetsCheck(TableResult):
 class OffsetStep:
     """One change to a file of committed offsets.
 
-    `action` is `lower`, `raise`, `drop` (remove the entry), `drop_line` (the line is damaged) or `start_over`
-    (no line of the file can be used).
+    `action` is `lower`, `raise`, `drop` (remove the entry), `drop_line` (the line is damaged), `rewrite` (the
+    head or the end of the file is wrong, and its lines are kept) or `start_over` (no line of the file can be
+    used).
     """
 
     action: Annotated[str, f.ACTION, Shown(0)]
@@ -239,14 +240,17 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         try:
             (found,) = each_file(resources, "reading offsets", read_good_lines, [path])
-            before, errors = found.offsets, found.damage
+            before, errors, frame_damage = found.offsets, found.damage, found.frame_damage
         except UnsupportedFormatError as error:
-            before, errors = {}, [error]
+            before, errors, frame_damage = {}, [error], 0
         if errors and not before and not request.force:
             raise errors[0]
         findings, _ = _findings(resources, before, must_compare=not errors and not request.set_offset)
     after, steps = _plan(request, findings, before)
-    steps[:0] = [_damaged("drop_line" if before else "start_over", error) for error in errors]
+    kinds = ["rewrite"] * frame_damage + ["drop_line"] * (len(errors) - frame_damage)
+    steps[:0] = [
+        _damaged(kind if before else "start_over", error) for kind, error in zip(kinds, errors, strict=True)
+    ]
     if request.apply and steps:
         write_committed(path, after)
     return OffsetsRepair(steps=steps, path=path, is_applied=request.apply)

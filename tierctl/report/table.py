@@ -241,7 +241,9 @@ OF_WORDS = (
         ("error", "problem", "failed", "corrupt", "missing", "delete_segment", "delete_partition"), Colour.RED
     )
     | dict.fromkeys(("warning", "unsupported", "dropped", "pending", "mark_partition"), Colour.YELLOW)
-    | dict.fromkeys(("lower", "raise", "drop", "drop_line", "start_over", "compact"), Colour.YELLOW)
+    | dict.fromkeys(
+        ("lower", "raise", "drop", "drop_line", "rewrite", "start_over", "compact"), Colour.YELLOW
+    )
     | dict.fromkeys(("COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED"), Colour.YELLOW)
     | dict.fromkeys(("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED"), Colour.YELLOW)
     | dict.fromkeys(("done", "ok", "copy_segment", "COPY_SEGMENT_FINISHED"), Colour.GREEN)

@@ -303,13 +303,15 @@ class OffsetsForm(StrEnum):
 class CommittedOffsets:
     """The last consumed offset of each metadata partition, in the order of the file.
 
-    `damage` has the error of each bad line, and of a head that contradicts the lines; their entries, if any,
-    are not in `offsets`.
+    `damage` has the errors of the head and of the end of a checkpoint, which concern no entry, and then that
+    of each bad line, whose entry, if any, is not in `offsets`.
     """
 
     offsets: Mapping[int, int]
     form: OffsetsForm
     damage: Sequence[CorruptInputError] = ()
+    frame_damage: int = 0
+    """The number of errors in `damage` that concern no entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +345,7 @@ def read_committed_offsets(data: bytes) -> CommittedOffsets:
         form, damage = OffsetsForm.CHECKPOINT, list(_wrong_head(lines, len(data)))
         # If a line of the head is missing, an entry is in its place.
         lines = [line for line in lines[:2] if _OFFSET_ENTRY.fullmatch(line.text)] + lines[2:]
+    frame_damage = len(damage)
     offsets: dict[int, int] = {}
     for line in lines:
         try:
@@ -353,7 +356,7 @@ def read_committed_offsets(data: bytes) -> CommittedOffsets:
         if partition in offsets:
             damage.append(line.wrong(f"one entry for partition {partition}"))
         offsets[partition] = min(offset, offsets.get(partition, offset))
-    return CommittedOffsets(offsets=offsets, form=form, damage=damage)
+    return CommittedOffsets(offsets=offsets, form=form, damage=damage, frame_damage=frame_damage)
 
 
 def write_committed_offsets(offsets: Mapping[int, int], form: OffsetsForm = OffsetsForm.CHECKPOINT) -> bytes:
