@@ -12,7 +12,7 @@ from tierctl.read.record_rows import Binary, encoder
 from tierctl.report.table import bytes_text
 from tierctl.wire.files.indexes import OffsetIndex
 
-from tests.cli.shell import at_terminal, rows, tierctl
+from tests.cli.shell import at_terminal, environment, rows, tierctl
 from tests.read import brute
 
 Capture = Callable[[str], Path]
@@ -133,6 +133,9 @@ def test_a_decoded_index_has_its_entries(cluster: list[str], capture: Capture) -
     assert rows(*cluster, *args) == entries
     assert len(entries) > 3
     assert rows(*cluster, *args, "--limit", "3") == entries[:3]
+    # A limit of the environment is one of records.
+    env = environment(TIERCTL_LIMIT="5", TIERCTL_ISOLATION="read_committed")
+    assert tierctl(*cluster, *args[:2], "--index", "leader-epoch", env=env).ok().out.startswith("0\n")
 
 
 @pytest.fixture
@@ -182,6 +185,21 @@ WRONG = {
     "no segment": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA"], 10),
     "no segment id": (["--raw-segment", "short"], 2),
     "format of raw bytes": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA", "-o", "json"], 2),
+    **{
+        f"{option[0]} of {objects[-2]}": ([*objects, *option], 2)
+        for objects in (
+            ["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA"],
+            ["--topic", "orders", "--partition", "1", "--index", "offset"],
+            ["--topic", "orders", "--partition", "1", "--auxiliary-state", "3000"],
+        )
+        for option in (
+            ["--limit", "5"],
+            ["--until", "3"],
+            ["--to-time", "3"],
+            ["--isolation", "read_committed"],
+            ["--sort", "offset"],
+        )
+    },
     "index of many": (["--index", "offset"], 2),
     "out of records": (["--out", "x"], 2),
     "auxiliary state of many": (["--auxiliary-state", "5"], 2),

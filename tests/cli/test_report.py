@@ -377,6 +377,9 @@ def test_the_largest_price_has_a_cost_for_any_size() -> None:
     "words",
     [
         ("--what-if", "orders.retention.ms=1d", "--html", "x.html"),
+        ("--html", "x.html", "--columns", "topic"),
+        ("--html", "x.html", "--sort", "topic"),
+        ("--html", "x.html", "--limit", "5"),
         ("--what-if", "orders.retention.ms=1d", "--show", "sizes"),
         ("--price-per-gb-month", "1"),
         ("--show", "groups"),

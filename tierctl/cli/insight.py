@@ -401,6 +401,11 @@ def _check(ctx: typer.Context, html: Path | None, show: _ReportTable | None, *, 
         raise UsageError(
             "--html and --show exclude each other", hint="leave --show out: the page contains all tables"
         )
+    given = typed_option(ctx, ("columns", "sort", "limit", "no_header", "times"))
+    if html is not None and given is not None:
+        raise UsageError(
+            f"--html and {given} exclude each other", hint=f"leave {given} out: it is about rows"
+        )
     if is_change:
         if html is not None:
             raise UsageError("--html and --what-if exclude each other", hint="run the command twice")

@@ -34,6 +34,7 @@ from tierctl.cli.options import (
     TIER,
     is_typed,
     request_of,
+    typed_option,
 )
 from tierctl.commands.request import OutputFormat
 from tierctl.console_consumer import CLASS_NAME, find_jar
@@ -158,6 +159,7 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     10 (missing). A terminal shows 20 records, unless --limit, --until, --to-time or --sort is given.
     """
     _refuse_bytes_at_terminal(request)
+    _require_rows(ctx, request)
     is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
     if request.output is None and is_record and sys.stdout.isatty():
         request = replace(request, output=OutputFormat.TABLE)
@@ -197,6 +199,23 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
                 printer.show(result)
             printer.finish(also=_cut_text(printer) if is_cut else None)
     return result.exit_code
+
+
+_ABOUT_RECORDS = ("until", "from_time_ms", "to_time_ms", "isolation", "binary")
+_ABOUT_ROWS = ("limit", "columns", "sort", "no_header", "times")
+
+
+def _require_rows(ctx: typer.Context, request: commands.FetchRequest) -> None:
+    """Raise UsageError for a typed option about records, or about rows, where an object is printed instead.
+
+    Values of the environment and of a profile are for other runs.
+    """
+    objects = ("raw_segment", "index", "auxiliary_state")
+    printed = typed_option(ctx, (name for name in objects if getattr(request, name) is not None))
+    has_rows = request.index is not None and request.output is not None
+    given = typed_option(ctx, _ABOUT_RECORDS if has_rows else _ABOUT_RECORDS + _ABOUT_ROWS)
+    if printed is not None and given is not None:
+        raise UsageError(f"{given} can't be used with {printed}", hint=f"leave {given} out")
 
 
 def _refuse_bytes_at_terminal(request: commands.FetchRequest) -> None:
