@@ -232,6 +232,18 @@ def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
         assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
 
 
+@pytest.mark.parametrize(("chosen", "line"), [("staging", ""), ("nob", ", line 1")])
+def test_a_profile_that_is_not_there(chosen: str, line: str, folder: Path) -> None:
+    """The line that chooses a profile is the place of the error only if it names this one."""
+    file = folder / "tierctl.toml"
+    file.write_text(file.read_text().replace('profile = "staging"', f'profile = "{chosen}"'))
+    for words in (("--profile", "nob"), *([()] if line else [])):
+        ran = tierctl("segments", *words, cwd=folder)
+        assert ran.code == 2
+        assert f"tierctl.toml{line}: no profile 'nob'" in ran.err
+        assert "known profiles: files, none, staging" in ran.err
+
+
 def test_the_environment_is_checked(folder: Path) -> None:
     env = environment(TIERCTL_METDATA="/x", TIERCTL_APPLY="1")
     found = checked("--profile", "none", cwd=folder, env=env, code=3)

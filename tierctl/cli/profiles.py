@@ -142,7 +142,7 @@ class ProfilesFile:
         return SettingProblem(
             kind=ProblemKind.WRONG_VALUE,
             file=self.path,
-            line=None if self.chosen is None else self.chosen.line,
+            line=self.chosen.line if self.chosen is not None and self.chosen.value == name else None,
             setting="profile",
             message=f"no profile {name!r}",
             hint=f"known profiles: {known}",
