@@ -51,17 +51,19 @@ def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:
     return sorted(kept, key=repr)
 
 
-def write(folder: Path, events: Sequence[MetadataEvent | bytes | None], **settings: Any) -> None:
+def write(
+    folder: Path, events: Sequence[MetadataEvent | bytes | None], *, among: int = COUNT, **settings: Any
+) -> None:
     """Append events, or invalid records, to a metadata topic of COUNT partitions; None only creates it.
 
-    `settings` are those of FolderSettings.
+    The events are written as if it had `among` partitions. `settings` are those of FolderSettings.
     """
     records = []
     for event in events:
         if isinstance(event, bytes):
             records.append((0, event))
         elif event is not None:
-            home = metadata_partition(event.topic_id, event.partition, COUNT)
+            home = metadata_partition(event.topic_id, event.partition, among)
             records.append((home, encode(event, dialect_of(event))))
     how = {"partition_count": COUNT, "clock_ms": lambda: 1_700_000_000_000, **settings}
     topic = topic_in(folder, writable=True, **how)

@@ -16,6 +16,7 @@ from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
@@ -55,22 +56,56 @@ SMALL = {"FILE_ROWS": [1, 3], "MERGED_FILES": [2, 3]}
 @examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
 def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
-    """Runs may end at any offset, in any metadata partition, and with files of any size."""
+    """Runs may end at any offset, in any metadata partition, and with files of any size.
+
+    Events of a user partition may be in two metadata partitions, and have the same offsets there.
+    """
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         for size, values in SMALL.items():
             patched.setattr(bucket_task, size, data.draw(st.sampled_from(values)))
         folder = Path(name)
-        write(folder / "topic", [None])
-        for partition, events in parts:
-            write(folder / "topic", [moved(e, partition) for e in events if encodable(e)])
+        events = [moved(e, partition) for partition, life in parts for e in life if encodable(e)]
+        # The topic may have had one partition, whose events were all read before it got more.
+        old = data.draw(st.integers(0, len(events)))
+        for among, written in ((1, events[:old]), (COUNT, events[old:])):
+            write(folder / "topic", written or [None], among=among)
+            with pipeline(folder / "topic", folder / "steps").opened() as steps:
+                for _ in range(data.draw(st.integers(0, 3))):
+                    step(steps, {n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
+            run(folder / "topic", folder / "steps")
         run(folder / "topic", folder / "once")
-        with pipeline(folder / "topic", folder / "steps").opened() as steps:
-            for _ in range(data.draw(st.integers(0, 3))):
-                step(steps, {n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
-        run(folder / "topic", folder / "steps")
         rows = rows_of(folder / "steps")
         assert rows == rows_of(folder / "once")
         assert found_in(rows) == verified(folder / "topic")
+
+
+_COPIED: list[list[MetadataEvent]] = [[started(number), update(number)] for number in range(7)]
+_GONE: list[MetadataEvent] = [update(1, S.DELETE_SEGMENT_STARTED), update(1, S.DELETE_SEGMENT_FINISHED)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([*_COPIED[1:3]], [_COPIED[3] + _COPIED[4], _COPIED[5]]),
+        ([*_COPIED[1:3]], [_COPIED[3] + _COPIED[4], _GONE, _COPIED[5]]),
+        ([[started(2), started(1)]], [[update(9), update(1)]]),
+        ([*_COPIED[1:5]], [[started(6)], [update(6)]]),
+    ],
+    ids=["more segments", "a deletion", "a change at the same offset", "changes at lower offsets"],
+)
+def test_events_in_two_metadata_partitions_of_a_topic_that_got_more(
+    old: list[list[MetadataEvent]], new: list[list[MetadataEvent]], tmp_path: Path
+) -> None:
+    """Each commit makes the rows that one run over all events makes."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    assert metadata_partition(started(1).topic_id, 0, COUNT) > 0
+    write(topic, [None])
+    for among, commits in ((1, old), (COUNT, new)):
+        for number, events in enumerate(commits):
+            write(topic, events, among=among)
+            run(topic, warehouse)
+            run(topic, tmp_path / f"once-{among}-{number}")
+            assert rows_of(warehouse) == rows_of(tmp_path / f"once-{among}-{number}")
 
 
 def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:

@@ -57,13 +57,14 @@ from tierctl.spark.fold_rows import (
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.metadata_splits import event_rows
 from tierctl.state.queries import LiveSegments
-from tierctl.state.stored_rows import listings_of, table_of_rows
+from tierctl.state.stored_rows import listings_of, table_of_rows, words_of_ids
 from tierctl.state.table import SegmentTable
+from tierctl.state.table_arrays import NO_OFFSET
 from tierctl.state.tier_state import Anomaly, MissingEvents, TierState
 from tierctl.storage.stores import ObjectStore
-from tierctl.wire.arrays import Bools, Int64s, NdArray, are_given, numbers
+from tierctl.wire.arrays import Bools, Int64s, are_given
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.decode import DecodedEvents
+from tierctl.wire.metadata.decode import SEGMENT_ID, SEGMENT_ID_LOW, DecodedEvents
 from tierctl.wire.metadata.values import decode, encode
 
 EVENT_COLUMNS: Final = (
@@ -80,7 +81,6 @@ MERGED_FILES: Final = 8
 
 _DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 _OF_DELETION: Final = pa.schema([EVENT_SCHEMA.field(name) for name in ("segment_id", "state")])
-_KEY_BITS: Final = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +175,15 @@ class _Bucket:
         self._added: list[TableFile] = []
         self._removed: list[TableFile] = []
         self._known = read_bucket(self._store, job.files, bucket)
+        self._keys = {path: _keys_of(rows) for path, rows in self._known.segments.items()}
         self._state = self._known.state
         self._state.missing = list(job.missing)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> BucketResult:
         former = _Former(self._known.anomalies, self._job.dropped.get(self._bucket, 0))
         former.restore(self._state)
-        events = _Events(self._folder / "events.parquet", self._state, self._job)
+        events = _Events(self._folder / "events.parquet", self._state, self._job, self._keys.values())
+        _forget_last_offsets(self._state)
         with events.open():
             self._tell_cuts(events.fold)
             for batch in batches:
@@ -191,7 +193,7 @@ class _Bucket:
             self._store_file(new, EVENTS)
         history = self._job.files[EVENTS].get(self._bucket, ())
         former.search(self._state, self._store, history, new)
-        self._write_segments()
+        self._write_segments(events.named())
         self._write_partitions(former, events.lost)
         due_ms = [due_time(table, self._job.now_ms) for table in self._state.tables.values()]
         return BucketResult(
@@ -209,12 +211,15 @@ class _Bucket:
                 self._state.read[number] = position
                 fold.start(number, 0, end)
 
-    def _write_segments(self) -> None:
-        """Replace the files of which a row has changed, and write the rows that are in none of the others."""
-        live = _Live.of(self._state)
+    def _write_segments(self, named: Int64s) -> None:
+        """Replace the files of which a row has changed, and write the rows that are in none of the others.
+
+        `named` are the keys of the segments in these files that events of this run name.
+        """
+        live = _Live.of(self._state, named)
         is_written, kept_small = np.ones(len(live.keys), bool), []
         for path, rows in self._known.segments.items():
-            own = live.unchanged(rows)
+            own = live.unchanged(rows, self._keys[path])
             if own is None:
                 self._remove(SEGMENTS, path)
                 continue
@@ -278,68 +283,82 @@ class _Bucket:
         self._added.append(stored_file(self._store, path, table, self._bucket, f"{folder}/{name}"))
 
 
+def _forget_last_offsets(state: TierState) -> None:
+    """Let the events that follow be the only ones that user partitions have: `_changed` asks which do.
+
+    Offsets alone do not tell: events of a user partition may come from several metadata partitions.
+    """
+    for table in state.tables.values():
+        table.partitions["last_offset"] = NO_OFFSET
+
+
 def _changed(table: SegmentTable, last_offsets: Int64s | None) -> Bools:
     """Return which user partitions have an event since, or an unfinished segment: their rows depend on time.
 
-    `last_offsets` are those of the user partitions that were known before.
+    `last_offsets` are those that `_forget_last_offsets` removed, which are restored.
     """
     partitions = table.partitions
-    before = np.full(len(partitions), -2, np.int64)
+    changed: Bools = (partitions["last_offset"] != NO_OFFSET) | (partitions["live"] > partitions["finished"])
     if last_offsets is not None:
-        before[: len(last_offsets)] = last_offsets
-    changed: Bools = (partitions["last_offset"] != before) | (partitions["live"] > partitions["finished"])
+        known = partitions["last_offset"][: len(last_offsets)]
+        np.maximum(known, last_offsets, out=known)
     return changed
 
 
-def _keys(metadata_partitions: NdArray, offsets: Int64s, *, otherwise: int) -> Int64s:
-    """Return a number for each segment: no two have the same event as their last.
-
-    Offsets with more than _KEY_BITS have the number `otherwise`.
-    """
-    keys = metadata_partitions.astype(np.int64) << _KEY_BITS | offsets
-    return np.where(offsets >> _KEY_BITS == 0, keys, otherwise)
-
-
 def _keys_of(rows: pa.Table) -> Int64s:
-    """Return the keys of rows of `segments`; one that is none differs from those of segments in memory."""
-    columns = (numbers(rows[name].combine_chunks()) for name in ("metadata_partition", "metadata_offset"))
-    return _keys(*columns, otherwise=-2)
+    """Return the keys of rows of `segments`."""
+    return _keys(*words_of_ids(rows["segment_id"].combine_chunks()))
+
+
+def _keys(high: Int64s, low: Int64s) -> Int64s:
+    """Return a number for each segment, from the words of its id; those of others are probably different."""
+    keys: Int64s = high ^ low
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
     """The segments of a bucket that are not deleted, by key: the table and the row of each.
 
-    `listings` has the LISTINGS of those that have some, by key.
+    `is_changed` says which may have changed: an event named their key, or another one has it. `listings` has
+    the LISTINGS of those that have some, by key.
     """
 
     tables: Mapping[int, SegmentTable]
     owners: Int64s
     rows: Int64s
     keys: Int64s
+    is_changed: Bools
     times_ms: Int64s
     listings: Mapping[int, Any]
 
     @classmethod
-    def of(cls, state: TierState) -> _Live:
+    def of(cls, state: TierState, named: Int64s) -> _Live:
+        """Return the segments of a state; `named` are keys that events named."""
         parts: list[tuple[Int64s, ...]] = []
         listings: dict[int, Any] = {}
         for number, table in state.tables.items():
             live = LiveSegments(table, table.live_rows())
             owners = np.full(len(live), number, np.int64)
-            keys = _keys(owners, live.column("offset"), otherwise=-1)
+            keys = _keys(*live.id_words.T)
             parts.append((owners, live.rows, keys, live.column("max_timestamp")))
             listings |= _given(listings_of(live), keys)
         columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 4
         owners, rows, keys, times_ms = map(np.concatenate, columns)
         order = np.argsort(keys)
-        return cls(state.tables, owners[order], rows[order], keys[order], times_ms[order], listings)
+        keys = keys[order]
+        is_changed = np.isin(keys, named)
+        is_repeated = keys[1:] == keys[:-1]
+        is_changed[1:] |= is_repeated
+        is_changed[:-1] |= is_repeated
+        return cls(state.tables, owners[order], rows[order], keys, is_changed, times_ms[order], listings)
 
-    def unchanged(self, rows: pa.Table) -> Int64s | None:
-        """Return the indexes of the segments in rows of a file; None if one of them has changed since."""
-        keys = _keys_of(rows)
+    def unchanged(self, rows: pa.Table, keys: Int64s) -> Int64s | None:
+        """Return the indexes of the segments in rows of a file; None if one of them may have changed."""
         places: Int64s = np.searchsorted(self.keys, keys)
         if (places == len(self.keys)).any() or (self.keys[places] != keys).any():
+            return None
+        if self.is_changed[places].any():
             return None
         # An event of another segment can change the listings of a segment.
         before, now = _given(rows["listings"].combine_chunks(), keys), {}
@@ -370,9 +389,12 @@ def _given(column: pa.Array, keys: Int64s) -> dict[int, Any]:
 
 
 class _Events:
-    """Folds events and writes them to a file of the table `events`, batch by batch."""
+    """Folds events and writes them to a file of the table `events`, batch by batch.
 
-    def __init__(self, path: Path, state: TierState, job: BucketJob) -> None:
+    `known` are the keys of the segments that the tables have.
+    """
+
+    def __init__(self, path: Path, state: TierState, job: BucketJob, known: Iterable[Int64s]) -> None:
         self.path = path
         self.rows = 0
         self.lost: list[AnomalyRow] = []
@@ -380,6 +402,8 @@ class _Events:
         self._number = job.number
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
+        self._known = np.concatenate([np.empty(0, np.int64), *known])
+        self._is_named = np.zeros(len(self._known), bool)
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -398,7 +422,13 @@ class _Events:
         for chunk in record_chunks(batch.filter(pc.invert(is_lost))):
             self.fold.fold(chunk)
 
+    def named(self) -> Int64s:
+        """Return those of the keys `known` that an event named."""
+        return self._known[self._is_named]
+
     def _take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
+        keys = _keys(events.rows[:, SEGMENT_ID], events.rows[:, SEGMENT_ID_LOW])
+        self._is_named |= np.isin(self._known, keys)
         self._write(event_rows(chunk, events.table()))
 
     def _write(self, rows: pa.RecordBatch) -> None:

@@ -176,7 +176,7 @@ def _names(column: pa.ChunkedArray) -> tuple[Array, list[bytes]]:
 def _partitions(rows: pa.RecordBatch, topics: pa.Array) -> Array:
     """Return the rows PARTITION, which have no leader epochs yet."""
     made = np.zeros(rows.num_rows, PARTITION)
-    made["id_high"], made["id_low"] = _words(rows.column("topic_id"))
+    made["id_high"], made["id_low"] = words_of_ids(rows.column("topic_id"))
     made["partition"] = numbers(rows.column("partition"))
     made["topic"] = numbers(pc.index_in(rows.column("topic"), topics))
     made["last_offset"] = numbers(rows.column("last_event_offset"))
@@ -193,7 +193,7 @@ def _segments(rows: pa.RecordBatch, topics: pa.Array) -> Array:
     """Return the rows SEGMENT, which have no user partitions, leader epochs and custom metadata yet."""
     made = np.zeros(rows.num_rows, SEGMENT)
     made["topic"] = numbers(pc.index_in(rows.column("topic"), topics))
-    made["id_high"], made["id_low"] = _words(rows.column("segment_id"))
+    made["id_high"], made["id_low"] = words_of_ids(rows.column("segment_id"))
     for name, field in _SEGMENT_FIELDS.items():
         made[field] = numbers(rows.column(name))
     states = pc.index_in(rows.column("state"), pa.array(map(str, STATES)))
@@ -225,7 +225,7 @@ def _owners(segments: pa.RecordBatch, partitions: pa.RecordBatch) -> Int64s:
     return owners
 
 
-def _words(texts: pa.Array) -> tuple[Int64s, Int64s]:
+def words_of_ids(texts: pa.Array) -> tuple[Int64s, Int64s]:
     """Return the first and the last eight bytes of ids that are written as base64url."""
     count = len(texts)
     if not count:
