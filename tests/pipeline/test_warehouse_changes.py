@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageE
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task, commits
 from tierctl.pipeline import warehouse as warehouse_open
+from tierctl.pipeline.bucket_task import BucketJob, BucketResult
 from tierctl.pipeline.commits import LakeTable
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.update import checkpoint_of
@@ -23,7 +26,7 @@ from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import update
-from tests.pipeline.tables import delta, lives, moved, pipeline, rows_of, run, step, write
+from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
 from tests.state.histories import S
 
 DAY_MS = 86_400_000
@@ -168,6 +171,42 @@ def test_another_topics_warehouse_after_a_copy_without_an_id(topic: Path, tmp_pa
     write(tmp_path / "other", [None])
     with pytest.raises(SafetyRefusal, match="is of metadata topic"):
         run(tmp_path / "other", warehouse)
+
+
+@pytest.mark.parametrize("has_commit", [True, False])
+@pytest.mark.parametrize("when", ["before a step", "in a step"])
+def test_a_topic_that_is_created_again_during_a_run(when: str, has_commit: bool, tmp_path: Path) -> None:
+    """A stream of Spark opens the topic for each batch: its offsets would be those of another topic."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, lives(range(2)))
+
+    def create_again() -> None:
+        shutil.rmtree(topic)
+        write(topic, lives(range(20, 24)))
+
+    def fold(_job: BucketJob) -> Iterator[BucketResult]:
+        create_again()
+        return iter(())
+
+    with pipeline(topic, warehouse).opened() as opened:
+        if has_commit:
+            step(opened)
+        before, go_on = opened.latest, partial(opened.step, fold, {0: 1})
+        if when == "before a step":
+            create_again()
+            go_on = partial(step, opened)
+        with pytest.raises(SafetyRefusal, match="is of metadata topic"):
+            go_on()
+        assert opened.latest == before
+    assert read(warehouse, "events").num_rows == has_commit * len(lives(range(2)))
+
+
+def test_a_topic_that_gets_more_partitions_during_a_run(topic: Path, tmp_path: Path) -> None:
+    with pipeline(topic, tmp_path / "warehouse").opened() as opened:
+        step(opened)
+        shutil.copytree(topic / "__remote_log_metadata-0", topic / "__remote_log_metadata-4")
+        with pytest.raises(SafetyRefusal, match="has 5 partitions, but had 4"):
+            step(opened)
 
 
 def test_a_part_of_the_topic(topic: Path, tmp_path: Path) -> None:

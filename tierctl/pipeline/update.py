@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,6 +146,9 @@ class PipelineRun:
         self._topic = topic
         self._commits = commits
         self.latest = latest
+        # A copy of the topic may lack its id.
+        topic_id = _topic_id(topic) or latest.topic_id
+        self._opened = replace(latest, topic_id=topic_id, metadata_partitions=topic.partition_count)
 
     def missing(self) -> list[MissingEvents]:
         """Return the events that the topic's retention deleted before a commit had them."""
@@ -181,14 +184,16 @@ class PipelineRun:
     ) -> StepResult:
         """Commit the events that `fold` gives to the tasks: those up to `ends`, none without it.
 
-        A `batch` that was committed before changes nothing. Raises errors of reading, RemoteStorageError and
-        LockedError; the last commit is then unchanged.
+        A `batch` that was committed before changes nothing. Raises errors of reading, RemoteStorageError,
+        LockedError, and SafetyRefusal for another topic; the last commit is then unchanged.
         """
         before, now_ms = self.latest, self.pipeline.clock_ms()
         if batch is not None and self.has_batch(batch):
             return StepResult(before.number)
         self._commits.refresh(before)
-        begins, ends = self._topic.beginning_offsets(), ends or {}
+        ends = ends or {}
+        self._require_same_topic(ends)
+        begins = self._topic.beginning_offsets()
         starts = {
             number: max(before.ends.get(number, 0), begins.get(number, 0))
             for number in sorted({*before.ends, *begins, *ends})
@@ -198,6 +203,7 @@ class PipelineRun:
         missing = (*before.missing, *self._missing(begins))
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
+        self._require_same_topic(ends)
         self._require_kept({number: at for number, at in starts.items() if at < goal[number]})
         commit = self._commit(job, results, goal, batch)
         self._commits.commit(commit, is_batch=batch is not None)
@@ -206,6 +212,17 @@ class PipelineRun:
         parts = sum(count > 0 for count in offsets.values())
         rows = sum(each.events for each in results)
         return StepResult(commit.number, sum(offsets.values()), rows, parts)
+
+    def _require_same_topic(self, ends: Mapping[int, int]) -> None:
+        """Raise SafetyRefusal if the topic was created again, or got more partitions, since it was opened.
+
+        Spark opens the topic for each batch, and would go on with the events of the new one, up to `ends`.
+        """
+        # It imports deltalake, which is optional, and not needed on executors.
+        from tierctl.pipeline.commits import require_same_topic
+
+        count = max([self._topic.partition_count, *(number + 1 for number in ends)])
+        require_same_topic(self._opened, _topic_id(self._topic), count)
 
     def _require_kept(self, starts: Mapping[int, int]) -> None:
         """Raise MetadataError if retention deleted events above `starts` since the step began.
@@ -269,9 +286,8 @@ class PipelineRun:
             number=job.number,
             committed_ms=job.now_ms,
             tierctl=tierctl.__version__,
-            # A copy of the topic may lack its id.
-            topic_id=_topic_id(self._topic) or before.topic_id,
-            metadata_partitions=self._topic.partition_count,
+            topic_id=self._opened.topic_id,
+            metadata_partitions=self._opened.metadata_partitions,
             buckets=job.bucket_count,
             query=before.query if batch is None else batch.query,
             batch=before.batch if batch is None else batch.number,

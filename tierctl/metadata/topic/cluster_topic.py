@@ -25,9 +25,10 @@ class ClusterTopic:
 
     Reading assigns partitions and joins no consumer group. A missing topic is created with the settings
     `create`, if given. `expected_partitions` is the partition count in the brokers' configuration. Each call
-    raises SafetyRefusal if the topic's id or partition count has changed, because events would then go to
-    partitions that brokers do not read. Raises NotFoundError if the topic is missing, AuthenticationError
-    if `writable` and writing is not allowed, and MetadataError.
+    of `append` and of the two that return offsets of all partitions raises SafetyRefusal if the topic's id or
+    partition count has changed, because events would then go to partitions that brokers do not read. Raises
+    NotFoundError if the topic is missing, AuthenticationError if `writable` and writing is not allowed, and
+    MetadataError.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class ClusterTopic:
 
     def beginning_offsets(self) -> dict[int, int]:
         """Implement `MetadataTopic.beginning_offsets` with one request for all partitions."""
+        self._check_unchanged()
         return self._admin.offsets(self._topic, self.partition_count, latest=False)
 
     def end_offsets(self) -> dict[int, int]:
