@@ -5,27 +5,29 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
+from tierctl.errors import CorruptInputError, LockedError, RemoteStorageError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task, commits
+from tierctl.pipeline import update as update_module
 from tierctl.pipeline import warehouse as warehouse_open
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult
 from tierctl.pipeline.commits import LakeTable
 from tierctl.pipeline.tables import SCHEMAS
-from tierctl.pipeline.update import checkpoint_of
+from tierctl.pipeline.update import checkpoint_of, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
-from tests.metadata.events import update
+from tests.metadata.events import started, update
 from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
 from tests.state.histories import S
 
@@ -270,6 +272,78 @@ def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
     assert run(topic, warehouse) == 2
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def killed(topic: Path, warehouse: Path, step: str) -> None:
+    """Run until a step of a commit."""
+
+    def stop(label: str) -> None:
+        if label == step:
+            raise RuntimeError(label)
+
+    with pytest.raises(RuntimeError, match=step):
+        run(topic, warehouse, effect=stop)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """Return what a reader's pauses call, one after the other."""
+    calls: list[Callable[[], object]] = []
+    clock = SimpleNamespace(sleep=lambda _seconds: calls and calls.pop(0)())
+    monkeypatch.setattr(update_module, "time", clock)
+    return calls
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("step", ["segments", "partitions", "anomalies"])
+def test_a_commit_is_read_once_all_tables_follow_it(
+    step: str, is_first: bool, topic: Path, tmp_path: Path, slept: list[Callable[[], object]]
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    spec = WarehouseSpec.of(warehouse.as_uri())
+    if not is_first:
+        run(topic, warehouse)
+        write(topic, [*lives(range(60, 62), partitions=9), update(99)])
+    killed(topic, warehouse, f"warehouse.follow.{step}")
+    with pytest.raises(RemoteStorageError, match="is not complete"):
+        read_warehouse(spec)
+    slept.append(lambda: None)
+    slept.append(lambda: run(topic, warehouse))
+    contents = read_warehouse(spec)
+    assert not slept
+    states = [read_folded(spec, contents, bucket) for bucket in range(contents.commit.buckets)]
+    rows = rows_of(warehouse)
+    assert sum(part.segment_count for state in states for part in state) == len(rows["segments"])
+    assert len(contents.partitions) == len(rows["partitions"])
+
+
+def test_a_table_that_is_newer_than_the_commit_is_not_read(
+    topic: Path, tmp_path: Path, slept: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run makes a commit while a reader opens one table after the other."""
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    write(topic, lives(range(60, 62), partitions=9))
+    refresh, runs = LakeTable.refresh, [lambda: run(topic, warehouse)]
+
+    def meet(table: LakeTable) -> bool:
+        found = refresh(table)
+        if table.name == "commits" and runs:
+            runs.pop()()
+        return found
+
+    monkeypatch.setattr(LakeTable, "refresh", meet)
+    contents = read_warehouse(WarehouseSpec.of(warehouse.as_uri()))
+    assert (contents.commit.number, len(contents.partitions)) == (2, len(rows_of(warehouse)["partitions"]))
+
+
+def test_a_commit_without_files_of_a_table_is_complete_without_it(tmp_path: Path) -> None:
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    for number in range(1, 3):
+        write(topic, [started(number), update(number)])
+        run(topic, warehouse)
+    assert delta(warehouse, "anomalies").version() == 0
+    assert read_warehouse(WarehouseSpec.of(warehouse.as_uri())).commit.number == 2
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tierctl.pipeline.commits import Commits
+    from tierctl.pipeline.commits import Commits, LakeTable
 
 FoldBuckets = Callable[[BucketJob], Iterable[BucketResult]]
 """Runs the tasks of a job; yields their results, without those of buckets where nothing was to be done."""
@@ -561,24 +561,21 @@ class WarehouseContents:
 def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
     """Return the last commit. Create nothing.
 
-    Raise NotFoundError if there is no commit, and UsageError if deltalake is not installed.
+    Raise NotFoundError if there is no commit, RemoteStorageError if a table does not follow it, and
+    UsageError if deltalake is not installed.
     """
     require_deltalake()
-    # They import deltalake, which is optional.
-    from tierctl.pipeline.commits import LakeTable, latest_commit
+    # It imports deltalake, which is optional.
+    from tierctl.pipeline.commits import LakeTable
 
     warehouse = spec.open()
     commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
     tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
-    opened = (commits, *tables.values())
-    if not all(table.refresh() for table in opened) or not commits.number():
-        raise NotFoundError(
-            f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
-        )
+    commit = _complete_commit(spec, commits, tables)
     rows = tables[PARTITIONS].rows((*_NAMED, *COUNTS, "delete_state"))
     named = [TopicIdPartition(Uuid.parse(row["topic_id"]), row["topic"], row["partition"]) for row in rows]
     return WarehouseContents(
-        commit=latest_commit(commits),
+        commit=commit,
         files={name: table.paths() for name, table in tables.items()},
         partitions=tuple(sorted(named)),
         live=frozenset(
@@ -587,6 +584,33 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
             if row["delete_state"] is None and any(row[name] for name in COUNTS)
         ),
         unusable=tuple(_unusable(tables[ANOMALIES].rows(_OF_RECORD))),
+    )
+
+
+_READS = 10
+
+
+def _complete_commit(spec: WarehouseSpec, commits: LakeTable, tables: Mapping[str, LakeTable]) -> Commit:
+    """Read the newest versions of the tables, until all of them follow the last commit, which is returned."""
+    # It imports deltalake, which is optional.
+    from tierctl.pipeline.commits import latest_commit
+
+    for attempt in range(_READS):
+        if attempt:
+            time.sleep(_POLL_S)
+        if not all(table.refresh() for table in (commits, *tables.values())) or not commits.number():
+            raise NotFoundError(
+                f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
+            )
+        commit = latest_commit(commits)
+        changed = {file.table for file in (*commit.added, *commit.removed)}
+        others = [name for name, table in tables.items() if table.number() != commit.number]
+        others = [name for name in others if name in changed or tables[name].number() > commit.number]
+        if not others:
+            return commit
+    raise RemoteStorageError(
+        f"commit {commit.number} of {spec.uri} is not complete: table {others[0]} is at another one",
+        hint="run again once the commit is made; if a run was killed in it, tierctl pipeline run finishes it",
     )
 
 
