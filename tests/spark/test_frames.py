@@ -1,6 +1,7 @@
 """The public DataFrame functions, used as in a notebook, give the answers of a fold without Spark."""
 
 from contextlib import closing
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,12 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.topic import open_topic
-from tierctl.model import RemoteLogSegmentState, Selection, TopicPartition
+from tierctl.model import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentState,
+    Selection,
+    TopicPartition,
+)
 from tierctl.model.location import TopicLocation
 from tierctl.spark import (
     FOLDED,
@@ -25,7 +31,7 @@ from tierctl.spark.frames import Folded
 from tierctl.state.tier_state import TierState, sizes_by_group
 from tierctl.wire.metadata.values import encode
 
-from tests.metadata.events import repeated_and_lost, update
+from tests.metadata.events import repeated_and_lost, started, update
 from tests.metadata.topics import manager_at, topic_in
 from tests.pipeline.tables import delta, lives, read, run, write
 from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces, within
@@ -178,6 +184,27 @@ def test_days_of_segments_whose_beginning_is_lost(lost_beginnings: Path, spark: 
     known = days_in(lost_beginnings, spark, Selection())
     assert known.unknown_segments == 2
     assert [each.copied_segments for each in known.days.values()] == [2]
+
+
+def test_days_by_events_that_no_broker_applies(tmp_path: Path, spark: "SparkSession") -> None:
+    """An entry of a snapshot file has a state and a size, and an event that adds a segment may state any."""
+    begun, other = started(1), replace(started(1), segment_size_in_bytes=7)
+    entry = RemoteLogSegmentMetadataSnapshot(
+        **{each.name: getattr(begun, each.name) for each in fields(RemoteLogSegmentMetadataSnapshot)}
+    )
+    events = [
+        *(replace(entry, state=state) for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED)),
+        *(replace(started(2), state=state) for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED)),
+        *(begun, other, update(1), update(3), replace(started(4), state=S.COPY_SEGMENT_FINISHED), update(4)),
+    ]
+    topic = topic_in(tmp_path / "topic", writable=True)
+    topic.append([(4, encode(event)) for event in events])
+    topic.close()
+    known = days_in(tmp_path / "topic", spark, Selection())
+    assert known.unknown_segments == 1
+    (day,) = known.days.values()
+    assert (day.copied_segments, day.deleted_segments) == (2, 0)
+    assert day.copied_bytes == sum(each.segment_size_in_bytes for each in (begun, started(4)))
 
 
 def test_spark_distributes_the_events(

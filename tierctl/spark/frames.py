@@ -256,19 +256,24 @@ def daily_changes(events: DataFrame) -> DataFrame:
     `copied_segments`, `copied_bytes`, `deleted_segments`, `deleted_bytes` and `unknown_events`. Of a state
     that several events of a segment have, the earliest counts. Segments whose first event is missing have no
     size: in a row without a day, `unknown_events` counts the events that finished their copies and deletions.
+    Entries of a snapshot file, which name no topic, count for nothing.
     """
+    # Only an event that adds a segment has a size, and only one that updates it ends a copy or a deletion.
+    is_update = f.col("segment_size_in_bytes").isNull()
 
-    def first(state: RemoteLogSegmentState) -> Column:
-        is_of = f.col("state") == str(state)
-        return f.min_by(f.when(is_of, f.col("event_timestamp_ms")), f.when(is_of, f.col("metadata_offset")))
+    def first(column: str, is_chosen: Column) -> Column:
+        return f.min_by(f.when(is_chosen, f.col(column)), f.when(is_chosen, f.col("metadata_offset")))
 
-    by_segment = events.where("segment_id is not null").groupBy(
+    def reached(state: RemoteLogSegmentState) -> Column:
+        return first("event_timestamp_ms", is_update & (f.col("state") == str(state)))
+
+    by_segment = events.where("segment_id is not null and topic_id is not null").groupBy(
         "topic", "topic_id", "partition", "segment_id"
     )
-    is_end = f.col("state").isin(*map(str, _ENDS.values()))
+    is_end = is_update & f.col("state").isin(*map(str, _ENDS.values()))
     segments = by_segment.agg(
-        f.max("segment_size_in_bytes").cast("long").alias("bytes"),
-        *(first(state).alias(f"{kind}_ms") for kind, state in _ENDS.items()),
+        first("segment_size_in_bytes", ~is_update).cast("long").alias("bytes"),
+        *(reached(state).alias(f"{kind}_ms") for kind, state in _ENDS.items()),
         f.count(f.when(is_end, 1)).alias("ends"),
     )
     is_known = f.col("bytes").isNotNull()
