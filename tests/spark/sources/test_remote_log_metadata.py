@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_splits import SCHEMA, Predicate, plan_tasks, timestamps
-from tierctl.spark.sources.remote_log_metadata import MetadataOptions
+from tierctl.spark.sources.remote_log_metadata import MetadataOptions, RemoteLogMetadataSource
 from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import tierctl as run_tierctl
@@ -158,6 +158,7 @@ def test_conditions_leave_the_same_rows_with_less_work(
         ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),
         ({"topic": " , "}, "option topic is empty"),
         ({"metadata_partition": "-1"}, "option metadata_partition: '-1'"),
+        ({"topic_id": f"{OTHER_ID}, garbage"}, "not a Kafka id: 'garbage'"),
         ({"fail_on_data_loss": "maybe"}, "option fail_on_data_loss: 'maybe'"),
         ({"metadata": "s4://bucket/x"}, "option metadata s4://bucket/x: unknown scheme"),
     ],
@@ -165,6 +166,17 @@ def test_conditions_leave_the_same_rows_with_less_work(
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         MetadataOptions.of({"metadata": "file:///tmp"} | options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("starting_offsets", "latest"), ("MAX_offsets_per_trigger", "5"), ("fail_on_data_loss", "false")],
+)
+def test_options_of_streams_are_refused_by_other_reads(name: str, value: str) -> None:
+    source = RemoteLogMetadataSource({"metadata": "file:///tmp", name: value})
+    with pytest.raises(UsageError, match=f"option {name.lower()} is one of streams"):
+        source.reader(source.schema())
+    source.streamReader(source.schema())
 
 
 @pytest.mark.parametrize(
@@ -193,6 +205,7 @@ def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> 
     )
     assert {(row["topic"], row["partition"]) for row in rows} == {("clicks", 2)}
     assert len(rows) == 9
+    assert {row["topic_id"] for row in read_rows(spark, f"file://{mixed}", topic_id=OTHER_ID)} == {OTHER_ID}
 
 
 def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -> None:

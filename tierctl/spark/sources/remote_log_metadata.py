@@ -13,7 +13,7 @@ topic, topic_id, partition, metadata_partition
 records_per_task    the largest number of offsets that a task reads (default: 500000)
 limit_factor        multiplies the limits on what one batch may cost, as --limit-factor
 
-Options of streams:
+Options of streams, which other reads refuse:
 
 starting_offsets    earliest (the default), latest, or JSON as {"0": 17, "1": -2}: -2 is earliest, -1 latest;
                     other partitions begin at the earliest. A checkpoint takes precedence
@@ -53,6 +53,7 @@ from pyspark.sql.types import StructType
 
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
+from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.load_options import FilteredReader, Given, selected_columns
 from tierctl.spark.sources.metadata_splits import (
@@ -173,15 +174,23 @@ def _limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> d
 
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def _ids(given: Given, name: str) -> list[str]:
+    """Return the topic ids between commas; raise UsageError for a text that is none."""
+    return [str(Uuid.parse(text)) for text in given.several(name)]
+
+
 _NARROWING: dict[str, Callable[[Given, str], Sequence[Any]]] = {
     "topic": Given.several,
-    "topic_id": Given.several,
+    "topic_id": _ids,
     "partition": Given.numbers,
     "metadata_partition": Given.numbers,
 }
+_OF_STREAMS = ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
 _NAMES = (
     *("metadata", "path", "command_config", "broker_config", "log_dir", *_NARROWING, "records_per_task"),
-    *("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss", "limit_factor"),
+    *(*_OF_STREAMS, "limit_factor"),
 )
 
 
@@ -346,7 +355,12 @@ class RemoteLogMetadataSource(DataSource):
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> MetadataReader:
-        """Return the reader of batches."""
+        """Return the reader of batches; raise UsageError for an option of streams."""
+        given = {name.lower() for name in self.options}
+        if of_streams := [name for name in _OF_STREAMS if name in given]:
+            raise UsageError(
+                f"option {of_streams[0]} is one of streams", hint="leave it out, or use spark.readStream"
+            )
         return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, COLUMNS))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
