@@ -105,7 +105,7 @@ def rows_of_task(
 ) -> Iterator[pa.RecordBatch]:
     """Fold batches with the columns FOLDED; yield the wanted kinds of rows as batches of `schema`.
 
-    Rows with KNOWN_SEGMENT or KNOWN_PARTITION are the state before the events of their metadata partition.
+    Rows with KNOWN_SEGMENT or KNOWN_PARTITION are the state before the events, and come before these.
     """
     state, last = TierState(), deque[DecodedEvents](maxlen=1)
     known = _Known(state)
@@ -120,7 +120,7 @@ def rows_of_task(
             found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
             yield batch_of_columns(_not_understood(*found), schema)
         for chunk in record_chunks(events.filter(pc.invert(is_bad))):
-            known.restore(chunk.partition)
+            known.restore()
             outcomes = fold.fold(chunk).outcomes
             chosen = np.flatnonzero(np.isin(outcomes, codes))
             astray = [each for each in state.quarantined if each.is_misplaced]
@@ -131,7 +131,7 @@ def rows_of_task(
                 yield batch_of_columns(_outcomes(chunk, last[0], outcomes, chosen, refused), schema)
             if codes and astray:
                 yield batch_of_columns(_misplaced(astray), schema)
-    known.restore_all()
+    known.restore()
     for number, table in sorted(state.tables.items()):
         names = partition_names([*table.topic_id_partitions()], number)
         if Rows.PARTITIONS in wanted:
@@ -165,21 +165,15 @@ class _Known:
                 self._rows.setdefault(number, {}).setdefault(name, []).append(own)
         return batch if is_event.all() else batch.filter(pa.array(is_event))
 
-    def restore(self, number: int) -> None:
-        """Give the state the segments of a metadata partition that were collected."""
-        found = self._rows.pop(number, None)
-        if found is None:
-            return
-        tables = (
-            pa.concat_tables(found.get(name, [self._empty[name]]))
-            for name in (KNOWN_SEGMENT, KNOWN_PARTITION)
-        )
-        self._state.put_table(number, table_of_rows(*tables))
-
-    def restore_all(self) -> None:
-        """Give the state all segments that were collected: no events follow."""
-        for number in [*self._rows]:
-            self.restore(number)
+    def restore(self) -> None:
+        """Give the state all segments that were collected."""
+        for number, found in sorted(self._rows.items()):
+            tables = (
+                pa.concat_tables(found.get(name, [self._empty[name]]))
+                for name in (KNOWN_SEGMENT, KNOWN_PARTITION)
+            )
+            self._state.put_table(number, table_of_rows(*tables))
+        self._rows.clear()
 
 
 def by_metadata_partition(rows: pa.Table) -> dict[int, pa.Table]:

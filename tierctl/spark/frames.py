@@ -163,13 +163,16 @@ class KnownState:
     partitions: DataFrame
 
     def before(self, events: DataFrame) -> DataFrame:
-        """Return the rows of the state and of the events after it, which have the columns FOLDED."""
-        place = ("metadata_partition", "topic_id", "partition")
-        segments = self.segments.select(
-            *place, "metadata_offset", f.struct(*SEGMENTS.names).alias(KNOWN_SEGMENT)
+        """Return the rows of the state and of the events after it, which have the columns FOLDED.
+
+        Those of the state precede all events, which may be in another metadata partition.
+        """
+        place = ("topic_id", "partition", f.lit(-1).alias("metadata_partition"))
+        first = f.lit(-1).cast("long").alias("metadata_offset")
+        segments = self.segments.select(*place, first, f.struct(*SEGMENTS.names).alias(KNOWN_SEGMENT))
+        partitions = self.partitions.select(
+            *place, first, f.struct(*PARTITION_COLUMNS).alias(KNOWN_PARTITION)
         )
-        last = f.col("last_event_offset").alias("metadata_offset")
-        partitions = self.partitions.select(*place, last, f.struct(*PARTITION_COLUMNS).alias(KNOWN_PARTITION))
         rows = events.unionByName(segments, allowMissingColumns=True)
         return rows.unionByName(partitions, allowMissingColumns=True)
 
