@@ -17,8 +17,10 @@ from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl
 from tests.metadata.events import started
+from tests.metadata.events import update as event_of_deletion
 from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, write, write_all_kinds
 from tests.spark.clusters import spark_environment, spark_home
+from tests.state.histories import S
 from tests.support.killing import SIGKILLED, Zygote
 
 if TYPE_CHECKING:
@@ -179,6 +181,22 @@ def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession")
         assert opened.step(fold_woken(lambda: Executors(spark))).commit == 2
     run(topic, tmp_path / "once", now_ms=later_ms)
     assert before != rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_missing_events_explain_what_was_dropped_before(tmp_path: Path, spark: "SparkSession") -> None:
+    """The batch has no events, only offsets: the rows of dropped events are made again all the same."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, [event_of_deletion(2, S.DELETE_SEGMENT_STARTED)], segment_bytes=1)
+    streamed(spark, topic, warehouse)
+    write(topic, [started(5)], segment_bytes=1)
+    expired = [path for path in topic.rglob("*.log") if path.stat().st_size]
+    for path in expired:
+        path.unlink()
+    (expired[0].parent / f"{2:020d}.log").touch()
+    assert [each.commit for each in streamed(spark, topic, warehouse)] == [2]
+    (dropped,) = [row for row in rows_of(warehouse)["anomalies"] if row["check"] == "dropped_event"]
+    assert dropped["severity"] == "info"
+    assert "its COPY_SEGMENT_STARTED among them" in dropped["found"]
 
 
 @pytest.mark.matrix

@@ -408,7 +408,10 @@ class _Batches:
             def fold(job: BucketJob) -> Iterable[BucketResult]:
                 spread = events.repartition(job.bucket_count, "topic_id", "partition")
                 ordered = spread.sortWithinPartitions("metadata_partition", "metadata_offset")
-                return _results(self.executors, ordered, partial(_bucket, job))
+                found = _results(self.executors, ordered, partial(_bucket, job))
+                # Spark runs no task at all if the batch has no rows.
+                others = replace(job, woken=job.woken - {each.bucket for each in found})
+                return [*found, *fold_woken(lambda: self.executors)(others)]
 
             self._step(fold, ends, Batch(query_of(self.checkpoint), number))
 
