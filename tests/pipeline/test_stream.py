@@ -5,9 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.metadata.events import started
 from tests.metadata.events import update as event_of_deletion
 from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, write, write_all_kinds
 from tests.spark.clusters import spark_environment, spark_home
+from tests.spark.doings import SLOW_S, slow_bucket
 from tests.state.histories import S
 from tests.support.killing import SIGKILLED, Zygote
 
@@ -70,6 +73,27 @@ def test_each_event_once_until_a_signal(number: int, tmp_path: Path) -> None:
             follower.kill()
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_a_signal_ends_a_batch_that_has_begun(
+    tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is committed: the tables have the events of whole batches."""
+    begun_s, begun = time.monotonic(), tmp_path / "begun"
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if begun.exists():
+            raise KeyboardInterrupt
+
+    write(tmp_path / "topic", lives(range(2)))
+    monkeypatch.setattr(update, "_bucket", slow_bucket)
+    monkeypatch.setattr(update, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    with pipeline(tmp_path / "topic", tmp_path / "warehouse").opened() as opened:
+        with pytest.raises(KeyboardInterrupt):
+            run_stream(Executors(spark), opened, pytest.fail)
+        assert opened.latest.number == 0
+    assert time.monotonic() - begun_s < SLOW_S
 
 
 def test_not_over_spark_connect(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 from tierctl.apply.run_context import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.errors import StoreWriteFailed
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.pipeline.bucket_task import BucketJob
 
 POISON = 3
+SLOW_S = 120
 
 
 def piece(offset: int, topic: str = "bills") -> SideEffectInput:
@@ -48,8 +53,14 @@ def failing(_bench: SideEffectContext, _work: SideEffectInput) -> SideEffectResu
     return SideEffectResult(begun=True, error=StoreWriteFailed("full", hint="free space"))
 
 
+def slow_bucket(job: BucketJob, _events: Iterator[pa.RecordBatch]) -> None:
+    """Create the file `begun` beside the warehouse, and take longer than any timeout."""
+    Path(urlsplit(job.warehouse.uri).path).with_name("begun").touch()
+    time.sleep(SLOW_S)
+
+
 def slow(folder: str, _bench: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
     """Create a file in `folder`, and take longer than any timeout."""
     Path(folder, str(work.metadata.start_offset)).touch()
-    time.sleep(120)
+    time.sleep(SLOW_S)
     return SideEffectResult(begun=True)

@@ -397,12 +397,15 @@ class _Batches:
         self.lock = threading.Lock()
         self.stopping = False
         self.error: Exception | None = None
+        self._sessions = [executors.session]
 
     def commit_batch(self, events: DataFrame, number: int) -> None:
         """Commit a micro-batch, for `foreachBatch`. It raises what ends the stream: the batch is repeated."""
         with self.lock:
             if self.stopping or self.error is not None:
                 raise InterruptedError("the run was told to stop")
+            # A stream runs its batches in a session of its own.
+            self._sessions = [self.executors.session, events.sparkSession]
             ends = offsets_of(self.checkpoint, number)
 
             def fold(job: BucketJob) -> Iterable[BucketResult]:
@@ -436,7 +439,8 @@ class _Batches:
         """Cancel the tasks of a batch that has begun, unless its commit has: that is completed."""
         self.stopping = True
         while not self.lock.acquire(timeout=_POLL_S):
-            self.executors.session.interruptAll()
+            for session in self._sessions:
+                session.interruptAll()
         self.lock.release()
 
 
