@@ -254,8 +254,10 @@ def write_durably(
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is the same,
     unless the error is from the last step, the folder's fsync; without `sync_folder` the caller does it, once
     for several files. The file has the mode and owner of `like`, by default of the file that it replaces (see
-    `make_like`); with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError.
+    `make_like`); with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError,
+    also if `path` is a device, a named pipe, or a link to one or to a file of a process, such as /dev/stdout.
     """
+    _require_file(path)
     temp = temp_of(path)
     renamed = False
     fd = fs.create(temp)
@@ -278,6 +280,20 @@ def write_durably(
                 temp.unlink(missing_ok=True)
     if sync_folder:
         fs.sync_folder(path.parent)
+
+
+def _require_file(path: Path) -> None:
+    """Raise FileExistsError if there is something at `path` that no file must replace.
+
+    The rename refuses a folder.
+    """
+    try:
+        is_of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if is_of_process or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
 
 
 def replace_durably(
@@ -523,6 +539,18 @@ def why_folder_distrusted(folder: Path, *, sticky: bool = False) -> str | None:
     if reason is None and not (sticky and found.st_mode & stat.S_ISVTX):
         reason = _of_writers(folder, found)
     return None if reason is None else f"{folder} {reason}"
+
+
+def why_below_others(folder: Path) -> str | None:
+    """Return why root must not keep code in `folder`, which need not exist: a folder above it is not root's.
+
+    Its owner may replace what is below it. Return None for other users, and if all are root's.
+    """
+    if os.geteuid() != _ROOT:
+        return None
+    above = (each for each in (folder, *folder.absolute().resolve().parents) if each.exists())
+    found = ((each, _of_owner(each.stat())) for each in above)
+    return next((f"{each} {reason}" for each, reason in found if reason is not None), None)
 
 
 def why_foreign(fd: int) -> str | None:

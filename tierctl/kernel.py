@@ -24,7 +24,7 @@ from types import FunctionType
 from typing import Any, Final, Generic, TypeVar, cast
 from zipfile import ZipFile
 
-from tierctl.files import why_folder_distrusted
+from tierctl.files import why_below_others, why_folder_distrusted
 
 LARGE: Final = 8_000
 """From this number of events or records on, a run is faster with compiled kernels."""
@@ -210,6 +210,8 @@ def _cache_folder() -> Path | None:
             continue
         with suppress(OSError):
             folder = parent / name
+            if why_below_others(folder) is not None:
+                continue
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_ours = not any(why_folder_distrusted(each) for each in (folder, parent, parent.parent))
             if is_ours and os.access(folder, os.W_OK | os.X_OK):

@@ -10,9 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tierctl import kernel
 from tierctl.files import OWN_LOCK, exclusive
 
-from tests.cli.shell import Ran, environment
+from tests.cli.shell import Ran, environment, tierctl
 
 OPERATOR, OTHER = 12345, 12346
 """Two users, and their groups, without a name."""
@@ -134,6 +135,21 @@ def test_the_folder_of_the_files_for_spark_submit(
     assert again.code == 0, again.err
     assert (script.stat().st_uid, stat.S_IMODE(script.stat().st_mode)) == (OPERATOR, 0o644)
     assert script.read_text() != "import os\n"
+
+
+def test_root_keeps_no_code_below_the_folder_of_another_user(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With sudo that keeps HOME, root made the folders, and trusted them although they can be replaced."""
+    (tmp_path / "archive.zip").touch()
+    monkeypatch.setattr(kernel, "_PACKAGE", tmp_path / "archive.zip" / "tierctl")
+    monkeypatch.setattr(kernel, "_digest", lambda: "digest")
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert kernel._cache_folder() is None
+    ran = tierctl("submit", "--submit-dir", folder / "new", "--master", "yarn", "--", "segments")
+    assert (ran.code, "--submit-dir: " in ran.err, "belongs to" in ran.err) == (2, True, True), ran.err
+    assert list(folder.iterdir()) == []
 
 
 def test_a_lock_file_that_root_made(folder: Path) -> None:

@@ -1,7 +1,9 @@
 """Pipes in place of files, and files that options name: a full disk, a wrong path, a lock."""
 
 import errno
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -104,6 +106,33 @@ def test_a_pipe_in_the_state_directory_blocks_no_command(
             run([word.format(**places) for word in [*command.split(), KEPT]])
         path.unlink()
         path.write_bytes(content)
+
+
+OUTPUTS = {
+    "plan": ("sweep", METADATA, REMOTE, LOGS, "--plan-out"),
+    "metrics": ("segments", METADATA, "--metrics-file"),
+    "segment": ("fetch", METADATA, REMOTE, LOGS, "--raw-segment=first", "--out"),
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "output of the process"])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_replaces_no_pipe(name: str, kind: str, cluster: Path, tmp_path: Path) -> None:
+    """As root, a run made files of devices such as /dev/null, and of the link /dev/stdout."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    links = {"link to a pipe": pipe, "output of the process": Path("/proc/self/fd/1")}
+    target = pipe if kind == "pipe" else tmp_path / "link"
+    if kind != "pipe":
+        target.symlink_to(links[kind])
+    before = target.lstat()
+    segment = json.loads(tierctl("segments", f"--metadata={cluster / 'before'}", "-o", "json").out)[0]
+    words = [word.format(root=cluster).replace("first", segment["segment_id"]) for word in OUTPUTS[name]]
+    ran = run([*words, target])
+    assert re.search("no (regular|plain) file", ran.err), ran.err
+    assert ran.code == (0 if name == "metrics" else 2)
+    after = target.lstat()
+    assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"pipe", target.name})
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

@@ -16,7 +16,7 @@ import typer
 
 from tierctl.commands.request import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
-from tierctl.files import why_distrusted, why_folder_distrusted, write_durably
+from tierctl.files import why_below_others, why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
 from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, is_credential
 
@@ -309,8 +309,10 @@ def _write_files(folder: Path) -> None:
 
     Raise UsageError for a folder in which somebody else may replace the script.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    why = why_folder_distrusted(folder.resolve())
+    why = why_below_others(folder)
+    if why is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = why_folder_distrusted(folder.resolve())
     if why is not None:
         raise UsageError(f"--submit-dir: {why}", hint="name a folder that only this user and root may write")
     script = resources.files("tierctl.spark.session").joinpath("driver.py").read_bytes()

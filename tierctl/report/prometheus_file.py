@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, replace_durably
+from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, read_regular, replace_durably
 from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
 _LOCK_TIMEOUT_S = 10.0
@@ -45,7 +45,7 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
     with exclusive_replacement(path, timeout_s=_LOCK_TIMEOUT_S):
         lost = None
         try:
-            content = _parsed(path.read_text(encoding="utf-8"))
+            content = _parsed(read_regular(path).decode("utf-8"))
         except FileNotFoundError:
             content = _Content()
         except ValueError as e:
