@@ -183,6 +183,7 @@ WRONG = {
     "no offset": (["--topic", "orders", "--offset", "soon"], 2),
     "two beginnings": (["--offset", "5", "--from-time", "1"], 2),
     "no segment": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA"], 10),
+    "records of a segment": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA", "--offset", "5"], 2),
     "no segment id": (["--raw-segment", "short"], 2),
     "format of raw bytes": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA", "-o", "json"], 2),
     **{

@@ -15,6 +15,7 @@ from tierctl.kafka.topic_client import TopicAdmin, TopicShape
 from tierctl.metadata.topic import cluster_topic
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
 from tierctl.model import TopicPartition, Uuid
+from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.wire.batches.samples import record
@@ -231,6 +232,19 @@ def test_a_batch_counts_if_it_has_one_of_the_offsets(
         log[1] = last
         with pytest.raises(MetadataError, match="orders-0: its leader serves no batch at offset 10"):
             leaders.batch_bytes(ORDERS, 0, 20, bytes_max=1 << 20)
+
+
+def test_an_answer_that_ends_within_a_batch_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value in the part of the batch, itself a batch, was taken for the last one."""
+    inner = encode_batch([record(5000)])
+    log = [encode_batch([Record(n, 1, None, bytes(300) + inner + bytes(900))]) for n in range(4)]
+
+    def fetched(_leaders: Any, _partition: TopicPartition, offset: int) -> bytes:
+        return b"".join(log[offset:])[: len(log[0]) + 700]
+
+    monkeypatch.setattr(LeaderLogs, "fetch", fetched)
+    leaders = LeaderLogs.__new__(LeaderLogs)
+    assert leaders.batch_bytes(ORDERS, 0, 3, bytes_max=1 << 20) == sum(map(len, log[:3]))
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

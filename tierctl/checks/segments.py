@@ -294,7 +294,7 @@ class _Check:
     @cached_property
     def _lost_ids(self) -> frozenset[Uuid]:
         """The ids of the segments whose epochs only the cut checkpoint lacks."""
-        return frozenset() if self.cut is None else frozenset(s.segment_id for s in self.cut.lost)
+        return frozenset() if self.cut is None else self.cut.lost_ids
 
     @cached_property
     def _below_cut(self) -> Sequence[RemoteLogSegmentMetadata]:

@@ -213,7 +213,10 @@ def _require_rows(ctx: typer.Context, request: commands.FetchRequest) -> None:
     objects = ("raw_segment", "index", "auxiliary_state")
     printed = typed_option(ctx, (name for name in objects if getattr(request, name) is not None))
     has_rows = request.index is not None and request.output is not None
-    given = typed_option(ctx, _ABOUT_RECORDS if has_rows else _ABOUT_RECORDS + _ABOUT_ROWS)
+    # An index may be that of the segment at --offset.
+    is_named = request.raw_segment is not None or request.auxiliary_state is not None
+    names = (*_ABOUT_RECORDS, *(() if has_rows else _ABOUT_ROWS), *(("offset",) if is_named else ()))
+    given = typed_option(ctx, names)
     if printed is not None and given is not None:
         raise UsageError(f"{given} can't be used with {printed}", hint=f"leave {given} out")
 

@@ -240,7 +240,7 @@ class RawFetcher:
         data = self._fetch(partition, offset)
         # The first batch may begin before the requested offset.
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
-        heads, _ = without_edge(scan_heads(data, expected_offset=expected), len(data))
+        heads, _ = without_edge(scan_heads(data, expected_offset=expected, is_window=True), len(data))
         if not len(heads):
             # The response has damaged bytes only, and it is unknown where the damage ends: report all of
             # them.
@@ -449,7 +449,9 @@ class LeaderLogs:
         """
         total = 0
         while start_offset < end_offset and total <= bytes_max:
-            heads = scan_heads(self.fetch(partition, start_offset), expected_offset=None)
+            data = self.fetch(partition, start_offset)
+            # An answer ends within a batch.
+            heads, _ = without_edge(scan_heads(data, is_window=True), len(data))
             mine = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())
             if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:

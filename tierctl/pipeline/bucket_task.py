@@ -403,7 +403,7 @@ class _Events:
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._known = np.concatenate([np.empty(0, np.int64), *known])
-        self._is_named = np.zeros(len(self._known), bool)
+        self._named: list[Int64s] = []
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -424,11 +424,11 @@ class _Events:
 
     def named(self) -> Int64s:
         """Return those of the keys `known` that an event named."""
-        return self._known[self._is_named]
+        return self._known[np.isin(self._known, np.concatenate([np.empty(0, np.int64), *self._named]))]
 
     def _take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
         keys = _keys(events.rows[:, SEGMENT_ID], events.rows[:, SEGMENT_ID_LOW])
-        self._is_named |= np.isin(self._known, keys)
+        self._named.append(np.unique(keys))
         self._write(event_rows(chunk, events.table()))
 
     def _write(self, rows: pa.RecordBatch) -> None:

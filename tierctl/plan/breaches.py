@@ -673,7 +673,7 @@ def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reaso
     """Return how the epochs of `segment` differ from those of the log, or that a later copy replaced it."""
     if segment.end_offset >= LARGEST_OFFSET:
         return Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(segment.end_offset))
-    if view.cut is not None and segment in view.cut.lost:
+    if view.cut is not None and segment.segment_id in view.cut.lost_ids:
         return why_cut(view.cut, segment, "the log")
     if segment.segment_id in view.segments.doubled_ids:
         option = sweep_option(view.lineage, segment, view.log_start_offset, view.log_end_offset)

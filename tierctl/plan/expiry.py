@@ -212,6 +212,9 @@ def unreferenced_epoch_steps(
     return sorted(steps, key=by_start)
 
 
+_CUT = "the leader epochs of the log were cut"
+
+
 def deleted_by_epochs(
     view: PartitionView, log_start_offset: int, taken: Collection[Uuid | None], now_ms: int
 ) -> list[Decision]:
@@ -222,13 +225,14 @@ def deleted_by_epochs(
     earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
     if earliest_epoch is None:
         return []
-    lost = () if view.cut is None else view.cut.lost
+    lost_ids = frozenset[Uuid]() if view.cut is None else view.cut.lost_ids
     found = []
     for segment in view.segments.finished_of_epochs_below(earliest_epoch):
-        if segment.segment_id in taken or segment.segment_id in view.segments.doubled_ids or segment in lost:
+        segment_id = segment.segment_id
+        if segment_id in taken or segment_id in view.segments.doubled_ids or segment_id in lost_ids:
             continue
         option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
-        why = f"it needs {option}" if view.cut is None else "the leader epochs of the log were cut"
+        why = f"it needs {option}" if view.cut is None else _CUT
         reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, sweep=why)
         found.append(Decision.deleted(segment, reason, now_ms))
     return sorted(found, key=lambda each: each.start_offset)
@@ -583,7 +587,8 @@ def _expired(
             # Brokers stop at the first segment that stays, and would meet this one later.
             resumed = resume_deletions(view)
             decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
-    notes = [*expiry.notes, *note_of_brokers(by_epochs, "their epochs are older than the log's earliest")]
+    older = "their epochs are older than the log's earliest" if view.cut is None else _CUT
+    notes = [*expiry.notes, *note_of_brokers(by_epochs, older)]
     finished = view.segments.finished_range()
     if finished is not None and finished[1] >= LARGEST_OFFSET:
         notes.append(Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(finished[1])))

@@ -15,10 +15,18 @@ a checkpoint, too, but only up to the log start: what ends below the log start p
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
-from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    Uuid,
+)
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
 from tierctl.state.queries import PartitionSegments
 
@@ -229,7 +237,7 @@ REPAIR_OF_CUT = "rebuild --log-start tier repairs the leader-epoch checkpoint of
 _S = RemoteLogSegmentState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CutEpochs:
     """A leader-epoch checkpoint that was cut.
 
@@ -241,6 +249,11 @@ class CutEpochs:
     log_start_offset: int
     lost: tuple[RemoteLogSegmentMetadata, ...]
     is_proven: bool = True
+
+    @cached_property
+    def lost_ids(self) -> frozenset[Uuid]:
+        """The ids of the segments `lost`."""
+        return frozenset(segment.segment_id for segment in self.lost)
 
     @property
     def end_offset(self) -> int:
@@ -329,10 +342,11 @@ def cut_among(
         for segment in lacking
         if (is_above and segment.start_offset < first.start_offset) or _is_joined(segment, lineage)
     ]
+    proven_ids = {segment.segment_id for segment in proven}
     lost = proven + [
         segment
         for segment in lacking
-        if segment not in proven
+        if segment.segment_id not in proven_ids
         and is_uncovered(
             max(segment.start_offset, log_start_offset), min(segment.end_offset + 1, log_end_offset), spans
         )

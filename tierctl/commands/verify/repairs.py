@@ -290,7 +290,7 @@ class Repair(Change[RepairRequest]):
         finished = [
             s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
         ]
-        sets = self._tier.derived(placed, finished=finished)
+        sets = self._tier.derived(placed, finished=finished, is_part=True)
         of_partition = by_partition(sets)
         for partition in sorted(partitions):
             found = self._examined(partition, of_partition.get(partition, ()), known[partition])

@@ -386,8 +386,9 @@ def _gaps(
         if low in unreadable:
             continue
         is_whole = wanted[0] <= low and high <= wanted[1]
-        batch = heads.chosen(np.arange(len(heads)) == row)
-        records = values if is_whole else read_values(window.data, batch, low, high)
+        records = values
+        if not is_whole:
+            records = read_values(window.data, heads.chosen(np.arange(len(heads)) == row), low, high)
         yield from _missing(low, high, records.offsets, source)
 
 
