@@ -145,13 +145,18 @@ def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open, ti
         assert len({key.split(".")[0] for key in world.keys}) == len(world.states()) < 3
 
 
-def test_deletes_that_are_refused_are_told_and_not_repeated(lacking: Open, tierctl: Tierctl) -> None:
+@pytest.mark.parametrize("lack", [Lack.DELETES_FORBIDDEN, Lack.EACH_DELETE_FORBIDDEN])
+def test_deletes_that_are_refused_are_told_and_not_repeated(
+    lacking: Open, tierctl: Tierctl, lack: Lack
+) -> None:
     with lacking() as world:
         assert tierctl(*world.copy()).code == 0
-        world.store.lacks = {Lack.DELETES_FORBIDDEN}
+        world.store.lacks = {lack}
         ran = tierctl(*world.sweep())
         assert ran.code == ExitCode.AUTHENTICATION, ran.err
         assert "AccessDenied" in ran.out + ran.err
+        # One of the segments, and one of the lease of each run.
+        assert world.store.count(f"POST /{BUCKET}?delete") == 3
 
 
 def test_without_conditions_only_no_lease_goes_on(lacking: Open, tierctl: Tierctl) -> None:

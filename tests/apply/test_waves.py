@@ -3,6 +3,7 @@
 Also side effects on another machine, when a run begins nothing more, and its exit code.
 """
 
+import errno
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from tierctl.errors import (
     TierctlError,
     UnsupportedFormatError,
 )
-from tierctl.model import RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentState, TopicConfig
 from tierctl.plan import recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
 from tierctl.state.tier_state import TierState
@@ -50,6 +51,7 @@ from tests.apply.faults import Failing, OneSegmentFails, Wrapper
 from tests.apply.runs import Backwards, acts_of, context_of, opened, plan_of, run_on, statuses
 from tests.apply.worlds import World, check_durable
 from tests.storage.tiers import local_tier
+from tests.support.faults import Failing as FailingDisk
 
 P = TypeVar("P")
 
@@ -366,6 +368,19 @@ def test_a_wave_of_which_all_is_refused_is_the_last(
     this.record(Outcome(step=s, status=end, error=error) for s, (end, error) in zip(wave, ends, strict=True))
     assert this.is_halted == is_halted
     assert this.may_begin() != is_halted
+
+
+def test_without_the_right_to_delete_only_the_waves_that_were_begun_are_tried(
+    tiered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second wave is begun while the first one is deleted."""
+    monkeypatch.setattr("tests.apply.runs.CONFIGS", {"bills": TopicConfig(retention_bytes=1)})
+    denied = FailingDisk(0, errno.EACCES, only=frozenset({"unlink"}), lasts=True)
+    outcomes = run_on("sweep", tiered, lambda _: local_tier(tiered.remote, fs=denied), wave_size=1)
+    assert len(outcomes) > 2
+    assert statuses(outcomes) == [FAILED, FAILED, *[DROPPED] * (len(outcomes) - 2)]
+    assert sum(segment.state is STARTED for segment in tiered.segments()) == 2
+    assert set(statuses(run_on("sweep", tiered))) == {DONE}
 
 
 def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:

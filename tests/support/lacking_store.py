@@ -48,6 +48,8 @@ class Lack(Enum):
     WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
     READS_FORBIDDEN = (403, "AccessDenied", "reads")
     DELETES_FORBIDDEN = (403, "AccessDenied", "deletes")
+    EACH_DELETE_FORBIDDEN = (200, "AccessDenied", "each delete")
+    """AWS: DeleteObjects succeeds, and its answer names the keys that were not deleted."""
     LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
 
 
@@ -269,7 +271,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, key: str, query: dict[str, str], _headers: dict[str, str], body: bytes) -> None:
         if "delete" in query:
-            for each in re.findall(r"<Key>(.*?)</Key>", body.decode(), re.DOTALL):
+            keys = re.findall(r"<Key>(.*?)</Key>", body.decode(), re.DOTALL)
+            status, code, message = Lack.EACH_DELETE_FORBIDDEN.value
+            if Lack.EACH_DELETE_FORBIDDEN in self.store.lacks:
+                more = f"<Code>{code}</Code><Message>{message}</Message>"
+                text = "".join(f"<Error><Key>{each}</Key>{more}</Error>" for each in keys)
+                return self._answer(status, f"<DeleteResult>{text}</DeleteResult>".encode(), {})
+            for each in keys:
                 self.store.objects.pop(unescape(each), None)
             return self._answer(200, b"<DeleteResult></DeleteResult>", {})
         if "uploads" in query:

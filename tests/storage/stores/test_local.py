@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import (
+    AuthenticationError,
     ObjectUnreadable,
     RemoteStorageError,
     SafetyRefusal,
@@ -340,6 +341,16 @@ class TestFaults:
                 delete(root, Failing(nth, errno.EACCES))
             delete(root, FileSystem())
             assert whole_objects(root, data) == set()
+
+    @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+    def test_a_delete_without_the_right_to_it_is_not_repeated(
+        self, tmp_path: Path, data: LogSegmentData, number: int
+    ) -> None:
+        copy(tmp_path, data, FileSystem())
+        with pytest.raises(AuthenticationError, match="deleting") as caught:
+            delete(tmp_path, Failing(0, number, only=frozenset({"unlink"}), lasts=True))
+        assert "owner and mode" in (caught.value.hint or "")
+        assert len(whole_objects(tmp_path, data)) == 6
 
     def test_kill_9_at_every_step_of_a_copy(self, tmp_path: Path, data: LogSegmentData) -> None:
         for nth in range(len(operations_of(lambda fs: copy(tmp_path / "watched", data, fs)))):

@@ -13,7 +13,7 @@ from botocore import handlers, parsers
 from botocore.session import get_session
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tierctl.errors import RemoteStorageError
+from tierctl.errors import AuthenticationError, RemoteStorageError
 from tierctl.storage.stores.s3 import transfers
 from tierctl.storage.stores.s3.client import parse_objects, s3_client
 from tierctl.storage.stores.s3.store import S3Store
@@ -379,10 +379,13 @@ def test_the_result_of_each_key_is_read() -> None:
                 "Errors": [
                     {"Key": "b", "Code": "AccessDenied", "Message": "Object Lock"},
                     {"Key": "c", "Code": "NoSuchKey", "Message": ""},
+                    {"Key": "d", "Code": "InternalError", "Message": "Please try again."},
                 ]
             }
 
     failed = delete_objects(Deleting(), "bucket", ["a", "b", "c", "d"])  # type: ignore[arg-type]
-    assert list(failed) == ["b"]
-    assert isinstance(failed["b"], RemoteStorageError)
+    assert {key: type(error) for key, error in failed.items()} == {
+        "b": AuthenticationError,
+        "d": RemoteStorageError,
+    }
     assert "s3://bucket/b was not deleted: AccessDenied: Object Lock" in failed["b"].message

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import BinaryIO
 from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tierctl.errors import (
+    AuthenticationError,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -43,6 +45,9 @@ LISTED_FROM_KEYS = 16
 LEFT_MS = 600_000
 """Age at which a temporary file of a small object counts as left behind by a killed run."""
 
+_NOT_ALLOWED = re.compile("AccessControlException|Permission denied")
+"""The texts of the namenode: hdfs-native has no exception of its own for them."""
+
 
 def hdfs_client(url: str) -> Client:
     """Return a client of the namenode at hdfs://host:port, or of a name service in HADOOP_CONF_DIR."""
@@ -52,12 +57,19 @@ def hdfs_client(url: str) -> Client:
 
 @contextmanager
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
-    """Raise hdfs-native's errors as `error`, or as RemoteResourceNotFound for a missing file."""
+    """Raise hdfs-native's errors as `error`, or as RemoteResourceNotFound for a missing file.
+
+    What this user may not do raises AuthenticationError: trying again does not help. An unknown outcome stays
+    unknown, because the client repeats requests, and an earlier one may have taken effect.
+    """
     try:
         yield
     except FileNotFoundError as e:
         raise RemoteResourceNotFound(f"{doing}: it does not exist") from e
     except (OSError, RuntimeError, ValueError) as e:
+        if error is not StoreWriteUnknown and _NOT_ALLOWED.search(str(e)):
+            hint = "check the permissions of this user on the folder and its objects"
+            raise AuthenticationError(f"{doing}: {e}", hint=hint) from e
         raise error(
             f"{doing}: {e}",
             hint="check that the namenode is reachable, and that this user has the permission",
@@ -183,13 +195,15 @@ class HdfsStore(ConditionalStore):
         self._require_root()
         sizes: dict[str, int] = {}
         for folder, own in by_folder(keys).items():
-            if len(own) < LISTED_FROM_KEYS:
-                found = {key: self._length(self._root + key) for key in own}
-                sizes |= {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
-            else:
-                wanted, listed = frozenset(own), self._folder(f"{folder}/" if folder else "").objects
-                sizes |= {obj.key: obj.size_bytes for obj in listed if obj.key in wanted}
+            sizes |= self._sizes_in_folder(folder, own)
         return sizes
+
+    def _sizes_in_folder(self, folder: str, keys: Sequence[str]) -> dict[str, int]:
+        if len(keys) < LISTED_FROM_KEYS:
+            found = {key: self._length(self._root + key) for key in keys}
+            return {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
+        wanted, listed = frozenset(keys), self._folder(f"{folder}/" if folder else "").objects
+        return {obj.key: obj.size_bytes for obj in listed if obj.key in wanted}
 
     def name_of(self, key: str) -> str:
         """Implement `ObjectStore.name_of` as a path in HDFS."""
@@ -220,14 +234,25 @@ class HdfsStore(ConditionalStore):
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Implement `ObjectStore.delete` with one request per object; delete folders that become empty."""
+        self._require_root()
+        errors: dict[str, TierctlError] = {}
+        for folder, own in by_folder(keys).items():
+            try:
+                errors |= self._delete_in_folder(folder, own)
+            except AuthenticationError as e:
+                # Rights differ by folder.
+                errors |= dict.fromkeys(own, e)
+        return errors
+
+    def _delete_in_folder(self, folder: str, keys: Sequence[str]) -> dict[str, TierctlError]:
         errors: dict[str, TierctlError] = {}
         temporary = {key + TEMP_SUFFIX: key for key in keys}
-        for found in self.sizes_bytes([*keys, *temporary]):
+        for found in self._sizes_in_folder(folder, [*keys, *temporary]):
             try:
                 self._remove(self._root + found)
-            except RemoteStorageError as e:
+            except (RemoteStorageError, AuthenticationError) as e:
                 errors[temporary.get(found, found)] = e
-        for folder in filter(None, by_folder(keys)):
+        if folder:
             # The call is not recursive, so HDFS refuses to delete a folder that still has objects.
             with suppress(OSError, RuntimeError):
                 self._client.delete(self._root + folder)
@@ -268,7 +293,7 @@ def _number_of(status: FileStatus) -> int:
 
 def _is_forbidden(_folder: str, error: TierctlError) -> bool:
     """Return whether the namenode refused this user one folder; other errors concern the whole store."""
-    return "AccessControlException" in error.message or "Permission denied" in error.message
+    return isinstance(error, AuthenticationError)
 
 
 class _Range(CompleteRange):

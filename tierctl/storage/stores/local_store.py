@@ -62,7 +62,7 @@ def _translated(
 ) -> Iterator[None]:
     """Raise an OSError as `error`; when reading, as RemoteResourceNotFound for a missing object.
 
-    What this user may not read raises AuthenticationError: trying again does not help.
+    What this user may not read or delete raises AuthenticationError: trying again does not help.
     """
     try:
         yield
@@ -250,11 +250,12 @@ class LocalStore(ObjectStore):
         for key in keys:
             path = self._root / key
             try:
-                self._fs.unlink(path)
-                if os.path.lexists(f"{path}{TEMP_SUFFIX}"):
-                    self._fs.unlink(temp_of(path))
-            except OSError as e:
-                errors[key] = _error_of(f"deleting {path}", e)
+                with _translated(f"deleting {path}"):
+                    self._fs.unlink(path)
+                    if os.path.lexists(f"{path}{TEMP_SUFFIX}"):
+                        self._fs.unlink(temp_of(path))
+            except TierctlError as e:
+                errors[key] = e
         # Another run may have deleted the empty folder meanwhile, which makes the deletions durable, too.
         with _synced_names(folder), suppress(FileNotFoundError):
             self._fs.sync_folder(folder)

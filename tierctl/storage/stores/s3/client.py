@@ -114,7 +114,7 @@ def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_e
 
 
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
-_REFUSED = frozenset(
+REFUSED = frozenset(
     {
         "401",
         "403",
@@ -126,6 +126,7 @@ _REFUSED = frozenset(
         "SignatureDoesNotMatch",
     }
 )
+RIGHTS_HINT = "check the rights of this identity on the bucket and prefix"
 CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
 NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 """Error codes of servers that do not implement an operation."""
@@ -229,8 +230,8 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
             "restore-object), or copy it to another class, then run again; see the bucket's lifecycle rules",
         )
     status = status_of(error)
-    if code in _REFUSED or (status == 403 and code not in _TRANSIENT):
-        return AuthenticationError(message, hint="check the rights of this identity on the bucket and prefix")
+    if code in REFUSED or (status == 403 and code not in _TRANSIENT):
+        return AuthenticationError(message, hint=RIGHTS_HINT)
     if code in NOT_DONE_HERE or (status in _PERMANENT and code not in _TRANSIENT):
         return StoreRefused(message, hint=_refusal_hint(message))
     return RemoteStorageError(message)

@@ -22,6 +22,8 @@ from tierctl.errors import (
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.client import (
+    REFUSED,
+    RIGHTS_HINT,
     FileRange,
     encoded_crc,
     file_range,
@@ -34,7 +36,7 @@ from tierctl.wire.primitives import crc32c_extend
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef, ObjectTypeDef
+    from mypy_boto3_s3.type_defs import ErrorTypeDef, ListObjectsV2OutputTypeDef, ObjectTypeDef
 
 # Send requests to S3 about many keys: DeleteObjects, and listings that look for known keys.
 #
@@ -63,14 +65,16 @@ def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, 
             # Quiet: the response has only the keys that were not deleted.
             Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
         )
-    return {
-        error["Key"]: RemoteStorageError(
-            f"s3://{bucket}/{error['Key']} was not deleted: {error.get('Code')}: {error.get('Message')}",
-            hint="run the command again: it resumes the deletion",
-        )
-        for error in answer.get("Errors", ())
-        if error.get("Code") not in _MISSING
-    }
+    errors = answer.get("Errors", ())
+    return {each["Key"]: _not_deleted(bucket, each) for each in errors if each.get("Code") not in _MISSING}
+
+
+def _not_deleted(bucket: str, found: ErrorTypeDef) -> TierctlError:
+    """Return the error of one key; S3 checks rights per key, and answers the request itself with success."""
+    message = f"s3://{bucket}/{found['Key']} was not deleted: {found.get('Code')}: {found.get('Message')}"
+    if found.get("Code") in REFUSED:
+        return AuthenticationError(message, hint=RIGHTS_HINT)
+    return RemoteStorageError(message, hint="run the command again: it resumes the deletion")
 
 
 class Deletions:
