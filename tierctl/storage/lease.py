@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
+from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, StoreWriteUnknown, TierctlError
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local_store import LocalStore
@@ -265,17 +265,23 @@ class ObjectLease:
             )
 
     def _write(self, tag: str | None) -> bool:
-        """Create the lease (`tag` None) or replace the lease with `tag`; return whether that succeeded."""
+        """Create the lease (`tag` None) or replace the lease with `tag`; return False if another run has it.
+
+        If this run holds the lease under another tag, replace that one: an earlier write took effect although
+        it failed. Raise RemoteStorageError if it is unknown whether the lease was written.
+        """
         sent_s = self._clock_s()
         self._count += 1
         body = json.dumps({**self.holder, "count": self._count, "lease_s": LEASE_S}).encode()
         written = self._store.put_if(self._key, body, tag)
         if written is None:
             found = self._store.get_tagged(self._key)
-            if found is None or found.body != body:
+            if found is None or _facts(found.body).get("run") != self.holder["run"]:
                 return False
-            # This run wrote the object, and only the response was lost.
-            written = found.tag
+            # This run wrote the object, and only the response to this write or to an earlier one was lost.
+            written = found.tag if found.body == body else self._store.put_if(self._key, body, found.tag)
+            if written is None:
+                raise StoreWriteUnknown(f"{self._store.name_of(self._key)} changed while it was written")
         self._tag, self._valid_until_s = written, sent_s + LEASE_S
         return True
 

@@ -10,21 +10,24 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tierctl.errors import (
     AuthenticationError,
     LockedError,
     RemoteStorageError,
     RemoteTierMissing,
     SafetyRefusal,
+    StoreWriteUnknown,
 )
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, facts_of_a_run, open_lease
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store
-from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
+from tierctl.storage.stores.base import STORES, ConditionalStore, TaggedObject, parse_store_uri
 
-from tests.storage.memory import MemoryStorage
+from tests.storage.memory import MemoryStorage, MemoryStore
 from tests.storage.tiers import local_tier
 from tests.support.servers import S3Server
 
@@ -192,6 +195,57 @@ class TestLease:
         found = store.get_tagged("lease")
         assert found is not None
         assert -1 <= found.age_s < LEASE_S
+
+
+class UnsureStore(MemoryStore, ConditionalStore):
+    """A store in memory, each of whose next conditional writes ends as `ends` says; the others end well.
+
+    A write that is `lost` takes effect and fails. One that is `repeated` is sent twice by the client, and
+    the second request does not find the tag.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[str] = []
+        self._tag = 0
+
+    def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
+        end = self.ends.pop(0) if self.ends else "good"
+        if end == "failed":
+            raise RemoteStorageError("503")
+        if tag != (str(self._tag) if key in self.objects else None):
+            return None
+        self._tag += 1
+        self.objects[key] = body
+        if end == "lost":
+            raise StoreWriteUnknown("connection reset")
+        return None if end == "repeated" else str(self._tag)
+
+    def get_tagged(self, key: str) -> TaggedObject | None:
+        return TaggedObject(str(self._tag), self.objects[key], 0.0) if key in self.objects else None
+
+    def delete_if(self, key: str, tag: str) -> None:
+        if tag == str(self._tag):
+            del self.objects[key]
+
+
+@given(st.lists(st.sampled_from(["good", "failed", "lost", "repeated"]), max_size=8), st.booleans())
+@example(["lost"], False)
+@example(["lost", "good", "repeated"], False)
+def test_renewals_that_take_effect_and_fail_do_not_lose_the_lease(ends: list[str], is_stolen: bool) -> None:
+    store, now = UnsureStore(), [0.0]
+    with ObjectLease(store, "lease", clock_s=lambda: now[0], renew_s=10 * LEASE_S) as lease:
+        store.ends = ends
+        while store.ends:
+            lease.renew()
+            assert not lease.is_lost()
+        if is_stolen:
+            put(store, b'{"run": "of a thief"}')
+        now[0] = LEASE_S - MARGIN_S
+        lease.renew()
+        now[0] += 1
+        assert lease.is_lost() == is_stolen
+    assert (store.get_tagged("lease") is not None) == is_stolen
 
 
 @pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
