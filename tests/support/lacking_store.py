@@ -50,6 +50,7 @@ class Lack(Enum):
     DELETES_FORBIDDEN = (403, "AccessDenied", "deletes")
     EACH_DELETE_FORBIDDEN = (200, "AccessDenied", "each delete")
     """AWS: DeleteObjects succeeds, and its answer names the keys that were not deleted."""
+    DATE = (200, "", "the header Date")
     LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
 
 
@@ -304,7 +305,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response_only(status)
-        self.send_header("Date", formatdate(usegmt=True))
+        if Lack.DATE not in self.store.lacks:
+            self.send_header("Date", formatdate(usegmt=True))
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))

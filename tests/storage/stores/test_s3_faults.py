@@ -26,6 +26,7 @@ from tierctl.storage.stores.s3.store import S3Store
 from tests.storage.segments import data_in, metadata_of
 from tests.support.amounts import TRIES_ALL
 from tests.support.faulty_proxy import KINDS, Fault, FaultyProxy, Kind
+from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server, found
 
 MIB = 1 << 20
@@ -326,6 +327,18 @@ class TestLostAnswers:
             store.put_all({"log": b"new"})
             store.verify_all({"log": b"new"})
             store.close()
+
+
+def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How old the lease of another run is cannot be known then."""
+    with LackingStore({Lack.DATE}) as server:
+        server.found(monkeypatch)
+        store = S3Store(s3_client(), BUCKET)
+        assert store.put_if("lease", b"x", None)
+        for call in (lambda: store.get_tagged("lease"), store.clock_ms):
+            with pytest.raises(RemoteStorageError, match="does not state its time"):
+                call()
+        store.close()
 
 
 class TestOpening:

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -447,8 +448,7 @@ class S3Store:
                 body = answer["Body"].read(_STAMP_MAX_BYTES)
         except RemoteResourceNotFound:
             return None
-        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-        age_s = (now - answer["LastModified"]).total_seconds()
+        age_s = (self._time_of(answer) - answer["LastModified"]).total_seconds()
         return TaggedObject(answer["ETag"], body, age_s)
 
     def delete_if(self, key: str, tag: str) -> None:
@@ -466,10 +466,14 @@ class S3Store:
         """Implement `InspectableStore.clock_ms` by the header Date of a response."""
         with translated(f"asking for bucket {self._bucket}"):
             answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        return int(self._time_of(answer).timestamp() * 1000)
+
+    def _time_of(self, answer: Mapping[str, Any]) -> datetime:
+        """Return the time of a response; raise RemoteStorageError if it has no header Date."""
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         if date is None:
             raise RemoteStorageError(f"the server of bucket {self._bucket} does not state its time")
-        return int(parsedate_to_datetime(date).timestamp() * 1000)
+        return parsedate_to_datetime(date)
 
     def versioning(self) -> Versioning | None:
         """Implement `InspectableStore.versioning`."""
