@@ -92,52 +92,61 @@ _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 class FolderLease:
     """Context manager that holds the lease; raise LockedError if another run holds it.
 
-    The lock is on the folder itself, because a lock file would be among the tier's objects. A folder that
-    does not exist yet is created, so that only one of two first copies runs. Raise SafetyRefusal if the file
-    system has no locks, unless the lease `is_optional`.
+    The locks are on the folders themselves, because a lock file would be among the tier's objects. `root`, in
+    which the tier's keys begin, is created if it does not exist yet, so that only one of two first copies
+    runs. `base`, with which all keys begin, may be the root of a run that names the tier otherwise. It is not
+    created: an empty folder in its place would count as a tier that lost its objects. Raise SafetyRefusal if
+    the file system has no locks, unless the lease `is_optional`.
     """
 
-    def __init__(self, folder: Path, *, is_optional: bool = False) -> None:
-        self._folder = folder
+    def __init__(self, root: Path, base: Path, *, is_optional: bool = False) -> None:
+        self._root = root
+        self._base = base
         self._is_optional = is_optional
-        self._fd = -1
+        self._fds: list[int] = []
 
     def __enter__(self) -> Self:
         with suppress(OSError):
             # If the folder can't be made, neither can the tier: the copy reports the error.
-            self._folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._root.mkdir(parents=True, exist_ok=True)
+        # A second lock of the same folder would be refused.
+        for folder in dict.fromkeys((self._root, self._base)):
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                self._lock(folder)
+            except BaseException:
                 self._close()
+                raise
+        return self
+
+    def _lock(self, folder: Path) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._fds.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                fcntl.flock(self._fds[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 raise LockedError(
-                    f"another tierctl changes the tier in {self._folder}", hint="wait for it to end"
+                    f"another tierctl changes the tier in {folder}", hint="wait for it to end"
                 ) from None
             except OSError as e:
-                self._close()
                 if e.errno not in _CANNOT_LOCK:
                     raise
                 if not self._is_optional:
                     raise SafetyRefusal(
-                        f"{self._folder} can't be locked ({e.strerror}), so another tierctl could change the "
+                        f"{folder} can't be locked ({e.strerror}), so another tierctl could change the "
                         "tier at the same time",
                         hint=WITHOUT_LEASE,
                     ) from e
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._close()
 
     def is_lost(self) -> bool:
-        """Return False: the lock is held as long as this process has the folder open."""
+        """Return False: the locks are held as long as this process has the folders open."""
         return False
 
     def _close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 # A lease in an object store: an object created with If-None-Match, and renewed with If-Match.
@@ -302,11 +311,10 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
 
     If its store supports no lease, return None if the lease `is_optional`; otherwise raise SafetyRefusal.
     """
-    store = remote.store
+    store, key = remote.store, remote.own_key("lease")
     if isinstance(store, LocalStore):
-        return FolderLease(store.root, is_optional=is_optional)
+        return FolderLease(store.root, (store.root / key).parent, is_optional=is_optional)
     if isinstance(store, ConditionalStore):
-        key = remote.own_key("lease")
         return ObjectLease(store, key, is_optional=is_optional)
     if is_optional:
         return None

@@ -266,6 +266,43 @@ def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> 
         list(tier.list_objects())
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        (("", "a/"), ("a", "")),
+        (("", "a/b/"), ("a/b", "")),
+        (("", "a/b/"), ("a", "b/")),
+        (("a", "b/"), ("a", "b/")),
+        (("", "a/"), ("link", "")),
+    ],
+)
+def test_two_names_of_one_tier_in_a_folder_have_one_lease(
+    names: tuple[tuple[str, str], ...], tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a")
+    tiers = [local_tier(tmp_path / folder, AivenLayout(key_prefix=prefix)) for folder, prefix in names]
+    for first, second in (tiers, tiers[::-1]):
+        with open_lease(first) as held:  # type: ignore[union-attr]
+            for other in (second, first):
+                with pytest.raises(LockedError), open_lease(other):  # type: ignore[union-attr]
+                    pass
+            assert not held.is_lost()
+        with open_lease(second):  # type: ignore[union-attr]
+            pass
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "b", "link"]
+
+
+def test_a_lease_does_not_make_the_folder_with_which_keys_begin(tmp_path: Path) -> None:
+    """If it exists, the tier exists, and has no objects: the disk may not be mounted."""
+    tier = local_tier(tmp_path / "tier", AivenLayout(key_prefix="a/"))
+    with open_lease(tier), pytest.raises(LockedError), open_lease(tier):  # type: ignore[union-attr]
+        pass
+    assert [each.name for each in tmp_path.rglob("*")] == ["tier"]
+    with pytest.raises(RemoteTierMissing):
+        list(tier.list_objects())
+
+
 class TestWithoutALease:
     def test_a_kind_of_store_without_one_is_refused(self, tmp_path: Path) -> None:
         tier = RemoteStorageManager(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
