@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -368,6 +369,31 @@ def test_pages_without_the_keys_are_skipped(first: int, last: int, pages: int) -
     ends = PagedS3(dict.fromkeys(keys, 1), 1000)
     assert set(listed_objects(ends, "bucket", [keys[0], keys[-1]])) == {keys[0], keys[-1]}  # type: ignore[arg-type]
     assert ends.listed == 2
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "Key": st.sampled_from(["a", "b", "", "z"]),
+                "Code": st.sampled_from(["NoSuchKey", "InternalError"]),
+            },
+        ),
+        max_size=3,
+    )
+)
+@example([{}])
+@example([{"Key": "a", "Code": "NoSuchKey"}, {"Key": "z", "Code": "NoSuchKey"}])
+def test_an_error_of_no_key_that_was_asked_for_fails_all(errors: list[dict[str, str]]) -> None:
+    """Which object it is about is not known, so none counts as deleted."""
+    s3: Any = SimpleNamespace(delete_objects=lambda **_: {"Errors": errors})
+    if all(each.get("Key") in {"a", "b"} for each in errors):
+        failed = {each["Key"] for each in errors if each.get("Code") != "NoSuchKey"}
+        assert delete_objects(s3, "bucket", ["a", "b"]).keys() == failed
+    else:
+        with pytest.raises(RemoteStorageError, match="expected errors of their keys"):
+            delete_objects(s3, "bucket", ["a", "b"])
 
 
 def test_the_result_of_each_key_is_read() -> None:

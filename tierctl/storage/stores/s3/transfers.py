@@ -57,7 +57,8 @@ _MISSING = frozenset({"NoSuchKey", "404"})
 def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, TierctlError]:
     """Delete up to DELETE_BATCH objects by one request; return the error of each key that has one.
 
-    Raise RemoteStorageError if the request fails: the objects may then be deleted or not.
+    Raise RemoteStorageError if the request fails, or if the response has an error of none of the keys: the
+    objects may then be deleted or not.
     """
     with translated(f"deleting {len(keys)} objects, s3://{bucket}/{keys[0]} first"):
         answer = s3.delete_objects(
@@ -66,6 +67,14 @@ def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, 
             Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
         )
     errors = answer.get("Errors", ())
+    asked = frozenset(keys)
+    for each in errors:
+        if each.get("Key") not in asked:
+            raise RemoteStorageError(
+                f"deleting {len(keys)} objects of s3://{bucket}: expected errors of their keys, found one of "
+                f"{each.get('Key')!r}: {each.get('Code')}: {each.get('Message')}",
+                hint="run the command again: it resumes the deletion",
+            )
     return {each["Key"]: _not_deleted(bucket, each) for each in errors if each.get("Code") not in _MISSING}
 
 
