@@ -51,6 +51,8 @@ class Lack(Enum):
     EACH_DELETE_FORBIDDEN = (200, "AccessDenied", "each delete")
     """AWS: DeleteObjects succeeds, and its answer names the keys that were not deleted."""
     DATE = (200, "", "the header Date")
+    RANGES = (200, "", "a part of an object")
+    RIGHT_RANGES = (206, "", "the requested part of an object")
     LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
 
 
@@ -211,14 +213,16 @@ class _Handler(BaseHTTPRequestHandler):
             **({"x-amz-restore": self.store.restore} if is_archived else {}),
         }
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
-        if span is None:
+        if span is None or Lack.RANGES in self.store.lacks:
             return self._answer(200, stored.body, answer)
-        start, size = int(span[1]), len(stored.body)
+        start, last, size = int(span[1]), span[2], len(stored.body)
+        if Lack.RIGHT_RANGES in self.store.lacks:
+            start, last = 0, ""
         if start >= size:
             return self._error(416, "InvalidRange", key)
-        last = min(int(span[2] or size - 1), size - 1)
-        answer["Content-Range"] = f"bytes {start}-{last}/{size}"
-        return self._answer(206, stored.body[start : last + 1], answer)
+        end = min(int(last or size - 1), size - 1) + 1
+        answer["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        return self._answer(206, stored.body[start:end], answer)
 
     _head = _get
 

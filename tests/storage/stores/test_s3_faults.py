@@ -329,6 +329,24 @@ class TestLostAnswers:
             store.close()
 
 
+@pytest.mark.parametrize("lacks", [set(), {Lack.RANGES}, {Lack.RIGHT_RANGES}])
+@pytest.mark.parametrize("data", [b"", b"0123456789"])
+def test_other_bytes_than_the_requested_ones_are_never_returned(
+    lacks: set[Lack], data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LackingStore(lacks) as server:
+        server.found(monkeypatch)
+        server.put({"log": data})
+        store = S3Store(s3_client(), BUCKET)
+        for start, end in ((0, None), (0, 4), (0, 10), (0, 99), (4, None), (4, 6), (9, 10), (99, None)):
+            if lacks and data and (start or end == 4):
+                with pytest.raises(RemoteStorageError, match=f"expected bytes={start}-.*, found "):
+                    store.open("log", start, end)
+            else:
+                assert store.open("log", start, end).read() == data[start:end]
+        store.close()
+
+
 def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """How old the lease of another run is cannot be known then."""
     with LackingStore({Lack.DATE}) as server:

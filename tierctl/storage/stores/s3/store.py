@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -119,6 +120,18 @@ def _are_equal(one: dict[str, Any], other: dict[str, Any] | None) -> bool | None
 def _is_of_whole(head: dict[str, Any], name: str) -> bool:
     """Return whether the checksum is that of the whole object; one made of parts ends with their number."""
     return "-" not in head.get(name, "-")
+
+
+def _is_range(answer: Mapping[str, Any], start: int, end: int | None) -> bool:
+    """Return whether a response has the bytes from `start` on, and none from `end` (exclusive) on.
+
+    The response may be the whole object, with another status: it has no other bytes if it is short or empty.
+    """
+    if answer["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.PARTIAL_CONTENT:
+        begins = answer.get("ContentRange", "").startswith(f"bytes {start}-")
+    else:
+        begins = not start or not answer["ContentLength"]
+    return begins and (end is None or answer["ContentLength"] <= end - start)
 
 
 WRITES_MAX = 10_000
@@ -359,7 +372,7 @@ class S3Store:
             )
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """Implement `ObjectStore.open` by one ranged request."""
+        """Implement `ObjectStore.open` by one ranged request; raise RemoteStorageError for other bytes."""
         if end is not None and end <= start:
             return io.BytesIO()
         span = f"bytes={start}-{'' if end is None else end - 1}"
@@ -370,6 +383,13 @@ class S3Store:
             if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
                 return io.BytesIO()
             raise
+        if not _is_range(answer, start, end):
+            answer["Body"].close()
+            raise RemoteStorageError(
+                f"reading {self.name_of(key)}: expected {span} of it, found "
+                f"{answer.get('ContentRange', 'the whole object')} with {answer['ContentLength']} bytes",
+                hint="the server, or a proxy before it, ignores the header Range, which tierctl needs",
+            )
         return io.BufferedReader(
             ResponseBody(answer["Body"], self.name_of(key), answer["ContentLength"], self._throttle),
             1 << 17,
