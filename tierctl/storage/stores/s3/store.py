@@ -128,7 +128,8 @@ def _is_range(answer: Mapping[str, Any], start: int, end: int | None) -> bool:
     The response may be the whole object, with another status: it has no other bytes if it is short or empty.
     """
     if answer["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.PARTIAL_CONTENT:
-        begins = answer.get("ContentRange", "").startswith(f"bytes {start}-")
+        span = f"bytes {start}-"
+        begins = answer.get("ContentRange", span).startswith(span)
     else:
         begins = not start or not answer["ContentLength"]
     return begins and (end is None or answer["ContentLength"] <= end - start)
