@@ -111,6 +111,38 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path) -> None:
     assert cut
 
 
+@pytest.mark.parametrize("end", [697, 698, 3000, None])
+def test_a_log_with_another_end_is_not_the_log(capture: Capture, log_dir: Path, end: int | None) -> None:
+    """A run with another --until is refused; the markers that abort open transactions belong to the log."""
+    metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
+    where = ("--remote", remote, "--metadata", metadata, "--topic", "payments", "--as-id", new_id("x"))
+
+    def again(until: int | None) -> Any:
+        more = () if until is None else ("--until", f"payments-0={until}")
+        return restore(log_dir, *where, "--as", "new", *more, "--apply")
+
+    again(end).ok()
+    for other in (1, 50, 696, 697, 698, 1394, 2000, 2999, 3000, 3010, 3484, None):
+        ran = again(other)
+        wanted = (0, "has the records already") if other == end else (4, "has records")
+        assert (ran.code, wanted[1] in ran.err) == (wanted[0], True), (other, ran.err)
+
+
+@pytest.mark.parametrize("base", [0, 900_000])
+def test_the_log_of_another_topic_is_not_the_log(capture: Capture, log_dir: Path, base: int) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    restore(log_dir, *remote, "--topic", "payments", "--as", "x", "--as-id", new_id("x"), "--apply").ok()
+    new = ("--topic", "orders", "--partition", 0, "--as", "x", "--until", "orders-0=500", "--apply")
+    folder = log_dir / "x-0"
+    first, *others = sorted(folder.glob("*.log"))
+    for path in others:
+        path.unlink()
+    first.rename(folder / f"{base // 9:020d}.log")
+    (folder / f"{base + 500:020d}.log").write_bytes(b"")
+    ran = restore(log_dir, *remote, *new)
+    assert (ran.code, "has records" in ran.err) == (4, True), ran.err
+
+
 def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Path) -> None:
     metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
     where = ("--remote", remote, "--metadata", metadata, "--topic", "orders", "--partition", 0)

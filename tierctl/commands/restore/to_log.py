@@ -10,7 +10,7 @@ from typing import Annotated, Self
 import typer
 
 from tierctl.apply.run import Acts
-from tierctl.apply.run_context import Outcome, Status
+from tierctl.apply.run_context import Outcome, Status, log_name
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import (
@@ -31,7 +31,7 @@ from tierctl.commands.restore.new_logs import (
     require_writable,
     target_folders,
 )
-from tierctl.commands.restore.written_logs import materialise_act
+from tierctl.commands.restore.written_logs import abort_markers_bytes, materialise_act
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
@@ -214,20 +214,23 @@ def _why_not_id(source: Source, target: TargetFolder) -> str | None:
 
 def is_restored(target: TargetFolder, source: Source, spans: Sequence[SegmentSpan]) -> bool:
     """Return whether the target has the log of `spans`, from a run that was killed after its rename."""
-    found = list(target.segments)
-    if not found or found[-1][0] <= spans[-1].to_offset:
-        return False
+    found, end = list(target.segments), spans[-1].to_offset + 1
     if source.until_offset is not None and len(found) == len(spans) > 1:
         # Where compaction removed all records of the last span, it has no segment.
         spans = spans[:-1]
-    if len(found) != len(spans) + 1:
+    if len(found) != len(spans) + 1 or target.found is None:
+        return False
+    bases = [base for base, _ in found]
+    # The first segment begins with the whole batch that has the first offset.
+    if not spans[0].segment.start_offset <= bases[0] <= spans[0].from_offset:
+        return False
+    if bases[1:-1] != [span.from_offset for span in spans[1:]]:
+        return False
+    if abort_markers_bytes(target.found / log_name(bases[-2]), end, bases[-1]) is None:
         return False
     if source.without_keys is not None:
         return source.listed is not None and found[:-1] == list(source.listed)
-    if [base for base, _ in found[1:-1]] != [span.from_offset for span in spans[1:]]:
-        return False
-    # The first and the last segment are not compared by size: only a part of their records may have been
-    # written.
+    # The first and the last segment may have only a part of their records.
     whole = zip(found[1:-2], spans[1:-1], strict=True)
     return found[0][1] > 0 and all(size == span.segment.segment_size_in_bytes for (_, size), span in whole)
 

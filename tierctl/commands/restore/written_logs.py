@@ -348,6 +348,32 @@ class _Writer:
             self.next_offset += 1
 
 
+def abort_markers_bytes(log: Path, first: int, end: int) -> int | None:
+    """Return the bytes of the abort markers at offsets [first, end), with which the file of a segment ends.
+
+    Return None if anything else is at these offsets, or the file can't be read.
+    """
+    offset, size_bytes = first, 0
+    with FileBytes(log) as file:
+        for window in scan_windows(file, 0, int(log.stem)):
+            heads = window.heads
+            if heads.bad or heads.torn is not None:
+                return None
+            for head in map(heads.head, np.flatnonzero(heads.next_offsets > first).tolist()):
+                found = window.data[head.position : head.end]
+                marker = encode_abort_marker(
+                    offset,
+                    head.max_timestamp_ms,
+                    producer_id=head.producer_id,
+                    producer_epoch=head.producer_epoch,
+                )
+                if found != marker:
+                    return None
+                offset += 1
+                size_bytes += len(marker)
+    return size_bytes if offset == end else None
+
+
 def _require_sound(window: Window, name: str) -> None:
     """Raise CorruptInputError if a batch of the window is damaged or cut."""
     if window.heads.bad:
