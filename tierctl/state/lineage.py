@@ -422,6 +422,11 @@ class SegmentSpan(NamedTuple):
     from_offset: int
     to_offset: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the part is the whole segment: no other segment serves some of it, and no limit cuts it."""
+        return (self.from_offset, self.to_offset) == (self.segment.start_offset, self.segment.end_offset)
+
 
 def segments_in_lineage(
     cache: RemoteLogMetadataCache, lineage: Lineage, start_offset: int = 0, end_offset: int | None = None

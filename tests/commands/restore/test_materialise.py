@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.model import TopicIdPartition
 from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import rows, tierctl
-from tests.locallog.made import PARTITION, TIME_MS, write_log
+from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, write_log
+from tests.read.made import made_tier
 from tests.support.amounts import rest_in_matrix
 from tests.support.captures import private_keys
 from tests.wire.batches.same import scan
@@ -141,6 +143,27 @@ def test_the_log_of_another_topic_is_not_the_log(capture: Capture, log_dir: Path
     (folder / f"{base + 500:020d}.log").write_bytes(b"")
     ran = restore(log_dir, *remote, *new)
     assert (ran.code, "has records" in ran.err) == (4, True), ran.err
+
+
+def test_a_log_of_segments_that_overlap_is_the_log(tmp_path: Path, log_dir: Path) -> None:
+    """A new leader may copy the end of the segment before again; the log has these records once."""
+    spans = [(0, 10), (10, 20), (15, 25), (25, 35)]
+    segments = [
+        [[Record(at, TIME_MS + at, None, b"v") for at in range(base, base + 5)] for base in range(*span, 5)]
+        for span in spans
+    ]
+    partition = TopicIdPartition(TOPIC_ID, PARTITION.topic, PARTITION.partition)
+    made = made_tier(tmp_path, partition, segments)
+    tier = ("--metadata", made["metadata"], "--remote", made["remote"], "--topic", PARTITION.topic)
+    where = (*tier, "--as", "new", "--as-id", new_id("x"), "--apply")
+    restore(log_dir, *where).ok()
+    assert [each[1] for each in restored(log_dir, "new", "read_committed")] == list(range(35))
+    again = restore(log_dir, *where)
+    assert (again.code, "has the records already" in again.err) == (0, True), again.err
+    log = log_dir / "new-0" / f"{25:020d}.log"
+    log.write_bytes(log.read_bytes()[:-74])
+    again = restore(log_dir, *where)
+    assert (again.code, "has records" in again.err) == (4, True), again.err
 
 
 def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Path) -> None:

@@ -222,17 +222,18 @@ def is_restored(target: TargetFolder, source: Source, spans: Sequence[SegmentSpa
         return False
     bases = [base for base, _ in found]
     # The first segment begins with the whole batch that has the first offset.
-    if not spans[0].segment.start_offset <= bases[0] <= spans[0].from_offset:
+    is_first = spans[0].segment.start_offset <= bases[0] <= spans[0].from_offset
+    if not is_first or bases[1:-1] != [span.from_offset for span in spans[1:]]:
         return False
-    if bases[1:-1] != [span.from_offset for span in spans[1:]]:
-        return False
-    if abort_markers_bytes(target.found / log_name(bases[-2]), end, bases[-1]) is None:
+    markers_bytes = abort_markers_bytes(target.found / log_name(bases[-2]), end, bases[-1])
+    if markers_bytes is None:
         return False
     if source.without_keys is not None:
         return source.listed is not None and found[:-1] == list(source.listed)
-    # The first and the last segment may have only a part of their records.
-    whole = zip(found[1:-2], spans[1:-1], strict=True)
-    return found[0][1] > 0 and all(size == span.segment.segment_size_in_bytes for (_, size), span in whole)
+    sizes = [size for _, size in found[:-1]]
+    sizes[-1] -= markers_bytes
+    whole = [(size, span) for size, span in zip(sizes, spans, strict=True) if span.is_whole]
+    return sizes[0] > 0 and all(size == span.segment.segment_size_in_bytes for size, span in whole)
 
 
 def _step(source: Source, spans: Sequence[SegmentSpan], target: TargetFolder) -> Step:
