@@ -37,6 +37,7 @@ def test_what_differs() -> None:
     assert {str(v) for v in KNOWN if v.expires_at_cutoff} == {"3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2"}
     assert {str(v) for v in KNOWN if not v.has_txn_index_empty} == {"3.6", "3.7", "3.8", "3.9"}
     assert {str(v) for v in KNOWN if v.has_earliest_pending_upload} == {"4.2", "4.3", "4.4"}
+    assert {str(v) for v in KNOWN if v.cleans_without_policy} == {"4.2", "4.3", "4.4"}
     assert max(KNOWN) == LATEST
 
 

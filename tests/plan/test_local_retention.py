@@ -7,7 +7,7 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.checks.segments import check_local_retention
 from tierctl.model import LocalLog, Selection, TopicConfig
-from tierctl.model.settings.scopes import KafkaVersion, SettingSource
+from tierctl.model.settings.scopes import KNOWN, KafkaVersion, SettingSource
 from tierctl.model.settings.topic import BrokerDefaults, SettingValue
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
@@ -137,6 +137,21 @@ def test_what_is_left(config: TopicConfig, facts: dict[str, int], copied: int, l
     log = local_log(BASES, 450, sizes=SIZES, **facts)  # type: ignore[arg-type]
     found = LocalRetention.of(config).left(log, copied, NOW_MS + DAY_MS)
     assert [segment.base_offset for segment in found] == BASES[5 - left :]
+
+
+@pytest.mark.parametrize("policy", ["", "compact", "delete", "compact,delete"])
+@pytest.mark.parametrize("version", KNOWN, ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"remote.log.copy.disable": "true"}, {"remote.storage.enable": "false"}]
+)
+def test_which_policies_delete(policy: str, version: KafkaVersion, more: dict[str, str]) -> None:
+    """An empty policy deletes as of Kafka 4.2, where the topic copies (KAFKA-19112)."""
+    brokers = BrokerDefaults(version=version)
+    stated = {"remote.storage.enable": "true", "cleanup.policy": policy, "retention.ms": "7"} | more
+    found = LocalRetention.of(TopicConfig.from_settings(stated, brokers))
+    is_copying = not brokers.known(more)
+    is_deleted = "delete" in policy or (policy == "" and is_copying and version >= KafkaVersion(4, 2))
+    assert found.ms == (7 if is_deleted else -1)
 
 
 def test_kafkas_defaults() -> None:

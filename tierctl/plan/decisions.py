@@ -222,7 +222,8 @@ class KeptSegments:
 # Local retention: which segments a broker deletes from its disk next, and why others that should go stay.
 #
 # Source: UnifiedLog.deleteOldSegments, deletableSegments, deleteRetentionSizeBreachedSegments and
-# deleteRetentionMsBreachedSegments, which are the same from Kafka 3.9 to 4.4.
+# deleteRetentionMsBreachedSegments, which are the same from Kafka 3.9 to 4.4, other than for an empty
+# cleanup.policy.
 
 _AS_RETENTION = -2
 
@@ -253,10 +254,13 @@ class LocalRetention:
         """Return the local retention of a topic; -2 is its retention (LogConfig.localRetentionMs).
 
         With remote.log.copy.disable, retention.ms and retention.bytes count instead, also for what is not in
-        the tier (KIP-950, UnifiedLog.localRetentionMs). Without cleanup.policy=delete there is no limit.
+        the tier (KIP-950, UnifiedLog.localRetentionMs). Without cleanup.policy=delete there is no limit,
+        unless the policy is empty, the topic copies and the version cleans such logs.
         """
         version = config.kafka_version
-        if "delete" not in config.cleanup_policy:
+        is_copying = config.remote_storage_enable is not False and not config.is_copy_disabled
+        is_cleaned = not config.cleanup_policy and is_copying and version.cleans_without_policy
+        if "delete" not in config.cleanup_policy and not is_cleaned:
             return cls(ms=UNLIMITED, size_bytes=UNLIMITED, kafka_version=version)
         retention_ms = config.broker_retention_ms
         if config.is_copy_disabled:

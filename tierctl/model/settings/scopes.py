@@ -492,6 +492,14 @@ class KafkaVersion:
         return self < KafkaVersion(4, 3)
 
     @property
+    def cleans_without_policy(self) -> bool:
+        """Whether local retention counts for a topic that copies and has an empty cleanup.policy.
+
+        Source: UnifiedLog.deleteOldSegments; KAFKA-19112.
+        """
+        return self >= KafkaVersion(4, 2)
+
+    @property
     def ages_future_segments(self) -> bool:
         """Whether local.retention.ms counts from the last write of a file with a timestamp in the future.
 
