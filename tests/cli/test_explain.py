@@ -90,6 +90,22 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     assert waiting[0]["settings"] == []
 
 
+@pytest.mark.parametrize("own", ["", "ledger.retention.bytes=-1\n"])
+def test_the_retention_of_brokers_frees_disks(capture: Capture, tmp_path: Path, own: str) -> None:
+    root = capture("untiered-broker")
+    configs, server = tmp_path / "configs", tmp_path / "server.properties"
+    configs.write_text(f"ledger.remote.storage.enable=true\n{own}")
+    server.write_text("log.retention.bytes=1000\n")
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
+    where = (*where, "--topic-configs", configs, "--broker-config", server)
+    found = rows("explain", "ledger", 0, *where, "--now", "2026-11-21T11:00:00Z")
+    freed = [row for row in found if row["reason_kind"] == "local_retention_bytes"]
+    assert bool(freed) is (own == "")
+    for row in freed:
+        assert {"name": "retention.bytes", "value": "1000", "source": DEFAULT} in row["settings"]
+    assert not [row for row in found if row["location"] == "tier" and row["next_action"] == "delete"]
+
+
 @pytest.mark.parametrize(
     ("options", "offsets"),
     [

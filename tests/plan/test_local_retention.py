@@ -165,6 +165,20 @@ def test_kafkas_defaults() -> None:
     assert (found.ms, found.size_bytes) == (5, 9)
 
 
+@pytest.mark.parametrize("more", [{}, {"remote.log.copy.disable": "true"}])
+def test_defaults_of_brokers(more: dict[str, str]) -> None:
+    """Defaults that the broker's file states make up the local retention; the topic's own values go first."""
+    brokers = BrokerDefaults(settings={"log.retention.ms": "5000", "log.retention.bytes": "1000"})
+    stated = {"remote.storage.enable": "true"} | more
+    found = LocalRetention.of(TopicConfig.from_settings(stated, brokers))
+    assert (found.ms, found.size_bytes) == (5000, 1000)
+    own = {**stated, "retention.ms": "-1", "retention.bytes": "-1"}
+    found = LocalRetention.of(TopicConfig.from_settings(own, brokers))
+    assert (found.ms, found.size_bytes) == (-1, -1)
+    config = TopicConfig.from_settings(stated, brokers)
+    assert (config.retention_ms, config.retention_bytes) == (-1, -1), "they delete nothing from the tier"
+
+
 CONFIG = TopicConfig.from_settings(
     {"remote.storage.enable": "true", "local.retention.ms": str(DAY_MS), "retention.ms": "-1"}
 )

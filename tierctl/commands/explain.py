@@ -272,11 +272,18 @@ class _Settings:
         config = self.configs.get(of_topic, TopicConfig())
         names = lag_settings(config) if reason.kind is ReasonKind.COPY_LAG else reason.settings
         found = [config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in names]
-        if reason.kind in {*ON_DISK, ReasonKind.COPY_LAG} and not config.is_age_stated:
-            # On their disks brokers apply Kafka's default, by which tierctl deletes nothing.
-            text, name = str(config.broker_retention_ms), topic.RETENTION_MS.name
-            default = SettingValue(name=name, value=text, source=SettingSource.DEFAULT)
-            found = [default if each.name == name else each for each in found]
+        if reason.kind in {*ON_DISK, ReasonKind.COPY_LAG}:
+            # On their disks brokers apply their defaults, by which tierctl deletes nothing.
+            applied = {
+                topic.RETENTION_MS.name: config.broker_retention_ms,
+                topic.RETENTION_BYTES.name: config.broker_retention_bytes,
+            }
+            found = [
+                replace(each, value=str(applied[each.name]), source=SettingSource.DEFAULT)
+                if each.name in applied and each.name not in config.stated
+                else each
+                for each in found
+            ]
         return tuple(found)
 
     def _of_broker(self, name: str) -> SettingValue:

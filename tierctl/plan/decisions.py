@@ -262,17 +262,15 @@ class LocalRetention:
         is_cleaned = not config.cleanup_policy and is_copying and version.cleans_without_policy
         if "delete" not in config.cleanup_policy and not is_cleaned:
             return cls(ms=UNLIMITED, size_bytes=UNLIMITED, kafka_version=version)
-        retention_ms = config.broker_retention_ms
+        retention_ms, retention_bytes = config.broker_retention_ms, config.broker_retention_bytes
         if config.is_copy_disabled:
-            return cls(
-                ms=retention_ms, size_bytes=config.retention_bytes, needs_copy=False, kafka_version=version
-            )
+            return cls(ms=retention_ms, size_bytes=retention_bytes, needs_copy=False, kafka_version=version)
         stated = {name: each.value for name, each in config.stated.items()}
         own_ms = topic.LOCAL_RETENTION_MS.value(stated)
         own_bytes = topic.LOCAL_RETENTION_BYTES.value(stated)
         return cls(
             ms=retention_ms if own_ms == _AS_RETENTION else own_ms,
-            size_bytes=config.retention_bytes if own_bytes == _AS_RETENTION else own_bytes,
+            size_bytes=retention_bytes if own_bytes == _AS_RETENTION else own_bytes,
             kafka_version=version,
         )
 

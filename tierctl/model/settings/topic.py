@@ -347,6 +347,8 @@ class TopicConfig:
     copy_lag: CopyLag = CopyLag()
     default_retention_ms: int = UNLIMITED
     """The retention.ms that brokers apply to their disks if the topic does not state it."""
+    default_retention_bytes: int = UNLIMITED
+    """The retention.bytes that brokers apply to their disks if the topic does not state it."""
     kafka_version: KafkaVersion = LATEST
     """The version of the brokers that decide by these settings."""
     stated: Mapping[str, SettingValue] = field(default_factory=dict, compare=False, repr=False)
@@ -362,15 +364,16 @@ class TopicConfig:
         """
         brokers = BrokerDefaults() if brokers is None else brokers
         stated = brokers.known(stated)
-        settings = brokers.defaults() | stated
+        settings, retention = brokers.defaults() | stated, brokers.retention_defaults()
         return cls(
             retention_ms=RETENTION_MS.value(stated),
             retention_bytes=RETENTION_BYTES.value(stated),
             remote_storage_enable=REMOTE_STORAGE_ENABLE.given(stated),
             cleanup_policy=frozenset(CLEANUP_POLICY.value(settings)),
             is_copy_disabled=COPY_DISABLE.value(stated),
-            default_retention_ms=RETENTION_MS.kafka_value(brokers.retention_defaults()),
-            copy_lag=CopyLag.from_settings(stated, brokers.retention_defaults() | brokers.defaults()),
+            default_retention_ms=RETENTION_MS.kafka_value(retention),
+            default_retention_bytes=RETENTION_BYTES.kafka_value(retention),
+            copy_lag=CopyLag.from_settings(stated, retention | brokers.defaults()),
             kafka_version=brokers.version,
             stated={name: _stated(name, settings, is_own=name in stated) for name in settings},
         )
@@ -384,6 +387,12 @@ class TopicConfig:
     def broker_retention_ms(self) -> int:
         """The retention.ms that brokers apply; other than `retention_ms`, it has Kafka's default."""
         return self.retention_ms if self.is_age_stated else max(self.retention_ms, self.default_retention_ms)
+
+    @property
+    def broker_retention_bytes(self) -> int:
+        """The retention.bytes that brokers apply; other than `retention_bytes`, it has their default."""
+        is_stated = RETENTION_BYTES.name in self.stated
+        return self.retention_bytes if is_stated else max(self.retention_bytes, self.default_retention_bytes)
 
     def setting(self, name: str) -> SettingValue:
         """Return the value in force of the topic setting `name`, and where it came from."""
