@@ -239,6 +239,7 @@ def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierct
         b"[]",
         b'{"tier_identity": 2}',
         b'{"tier_identity": 1, "cluster_id": 5}',
+        b"[" * 4096,
         b"x" * 9999,
     ):
         tier.store.put_all({IDENTITY: damage})

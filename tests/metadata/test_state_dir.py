@@ -15,7 +15,16 @@ from tierctl.errors import CorruptInputError, LockedError, MetadataError, Safety
 from tierctl.files import FileSystem
 from tierctl.metadata import parallel_fold, state_dir
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.state_dir import LOCK, MANIFEST, Journal, Manifest, StateDirectory, snapshot_name
+from tierctl.metadata.state_dir import (
+    LAST_RUNS,
+    LOCK,
+    MANIFEST,
+    Journal,
+    Manifest,
+    StateDirectory,
+    last_successful_runs,
+    snapshot_name,
+)
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.local import LARGEST_OFFSET
@@ -612,6 +621,17 @@ def test_a_manifest_with_a_topic_id_of_another_type_is_damaged(topic_id: object)
     content = json.loads(Manifest(topic_id=None, metadata_partitions=5).dumps())
     with pytest.raises(CorruptInputError, match="topic_id"):
         Manifest.loads(json.dumps({**content, "topic_id": topic_id}).encode())
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, "null", "[]", "5", '{"a": 1e400}', '{"a": NaN}', '{"a": []}']
+)
+def test_json_of_another_shape_is_damaged(tmp_path: Path, content: str) -> None:
+    with pytest.raises(CorruptInputError, match="list of snapshots"):
+        Manifest.loads(content.encode())
+    (tmp_path / LAST_RUNS).write_text(content)
+    with pytest.raises(CorruptInputError, match="last successful runs"):
+        last_successful_runs(tmp_path)
 
 
 def test_a_log_start_that_could_not_be_read_again_is_refused(tmp_path: Path) -> None:

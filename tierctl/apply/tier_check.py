@@ -99,7 +99,7 @@ def _encoded(identity: TierIdentity) -> bytes:
 
 def _decoded(body: bytes, source: str) -> TierIdentity:
     facts: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         facts = json.loads(body) if len(body) <= IDENTITY_MAX_BYTES else None
     if isinstance(facts, dict) and facts.get("tier_identity") == VERSION:
         cluster_id, topic_id = facts.get("cluster_id"), facts.get("metadata_topic_id")

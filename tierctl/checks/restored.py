@@ -552,7 +552,7 @@ def _parsed(line: str, where: str) -> tuple[SetKey, tuple[TopicIdPartition, Mapp
         partition = TopicIdPartition(Uuid.parse(topic_id), str(topic), int(number))
         key = (*partition.key, Uuid.parse(segment_id))
         return key, (partition, {int(part): int(size) for part, size in sizes})
-    except (ValueError, TypeError, UsageError) as e:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, UsageError) as e:
         raise CorruptInputError(
             "a line of a listing",
             expected="topic id, topic, partition, segment id, sizes",

@@ -99,7 +99,7 @@ class Manifest:
                 metadata_partitions=int(raw["metadata_partitions"]),
                 snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw["snapshots"].items()},
             )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise _no_manifest(f"{type(e).__name__}: {e}") from e
         if version != VERSION:
             raise _no_manifest(f"version {version}")
@@ -384,7 +384,10 @@ def require_same_topic(folder: Path, kept: str | None, topic_id: str | None) -> 
 
 
 T = TypeVar("T")
-_MALFORMED = (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError)
+_MALFORMED = (
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError),
+    UsageError,
+)
 
 
 def read_json(

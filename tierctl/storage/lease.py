@@ -297,7 +297,7 @@ class ObjectLease:
 
 def _facts(body: bytes) -> dict[str, Any]:
     """Return the facts about its holder in a lease; no facts if tierctl did not write the object."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         found = json.loads(body)
         return found if isinstance(found, dict) else {}
     return {}

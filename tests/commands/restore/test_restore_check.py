@@ -423,9 +423,29 @@ def test_options_that_contradict_each_other_are_refused(capture: Callable[[str],
     assert (ran.code, REFUSED[line] in ran.err) == (2, True), ran.err
 
 
+_ID = b'"AAAAAAAAAAAAAAAAAAAAAQ"'
+NO_SETS = (
+    *(
+        b"",
+        b"[]",
+        b"5",
+        b"null",
+        b'["x", 1]',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"a": 1}',
+        b'[null, "t", 0, null, []]',
+    ),
+    *(b'[%s, "t", 0, %s, %s]' % (_ID, _ID, sizes) for sizes in (b"5", b"[5]", b"[[1]]", b"[[1, 1e400]]")),
+    *(b'[%s, "t", %s, %s, []]' % (_ID, number, _ID) for number in (b"NaN", b"Infinity", b"null", b"[]")),
+)
+"""Lines that are no set of a listing."""
+
+
 @pytest.mark.parametrize(
     "text",
-    [b"", b"other\n", *(b"tierctl listing 1\n" + line for line in (b"[]\n", b'["x", 1]\n', b"\xff\n"))],
+    [b"", b"other\n", *(b"tierctl listing 1\n" + line + b"\n" for line in NO_SETS)],
+    ids=lambda text: text[:40],
 )
 def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "before"

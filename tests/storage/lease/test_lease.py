@@ -135,9 +135,10 @@ class TestLease:
             monkeypatch.undo()
 
     def test_an_old_one_is_taken_over(self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        put(store, b"what a killed run left")
-        with pytest.raises(LockedError), ObjectLease(store, "lease"):
-            pass
+        for left in (b"[" * 100_000, b"what a killed run left"):
+            put(store, left)
+            with pytest.raises(LockedError), ObjectLease(store, "lease"):
+                pass
         monkeypatch.setattr("tierctl.storage.lease.TAKE_OVER_S", -1.0)
         with ObjectLease(store, "lease") as second:
             assert not second.is_lost()
