@@ -38,6 +38,8 @@ TIERS = {
 }
 CHECKPOINTS = ("log-start-offset", "recovery-point-offset", "replication-offset")
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+FAR_MS = 1 << 42
+"""A time at which every record of the captures is older than Kafka's default of retention.ms."""
 OTHER_DIRECTORY_ID = "zcNH6yZoXjLFM0nEAepk_Q"
 
 
@@ -340,6 +342,29 @@ def test_segments_that_retention_deletes_at_once_are_told(
     scene.restore(progress, apply=False, deletes_are_denied=False)
     assert [text for text in progress.lines if text.startswith("sensors: ") and setting in text]
     assert not [text for text in progress.lines if text.startswith("audit: ")]
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "told"),
+    [
+        ("log.retention.minutes=1", {}, "retention.ms=60000"),
+        ("log.retention.bytes=1000", {"retention.ms": "-1"}, "retention.bytes=1000"),
+        ("log.retention.ms=-1", {}, None),
+        ("log.retention.minutes=1", {"retention.ms": "-1"}, None),
+        ("", {}, "retention.ms=604800000"),
+    ],
+)
+def test_the_brokers_own_retention_is_told(
+    line: str, own: dict[str, str], told: str | None, capture: Capture, tmp_path: Path
+) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    change_saved(scene, settings=own)
+    (tmp_path / "server.properties").write_text(f"{line}\n")
+    progress = SilentProgress()
+    more = {"broker_config": tmp_path / "server.properties", "now_ms": FAR_MS}
+    scene.restore(progress, apply=False, deletes_are_denied=False, **more)
+    found = [text for text in progress.lines if text.startswith("sensors: ")]
+    assert [told in text for text in found] == [True] if told else not found, found
 
 
 @pytest.mark.parametrize(

@@ -533,11 +533,12 @@ class Restore(Change[RestoreIntoRequest]):
 
     def _warn(self) -> None:
         """Warn of segments that retention will delete as soon as the node runs."""
-        now_ms = self.run.resources.now_ms
+        now_ms, brokers = self.run.resources.now_ms, self.run.resources.broker_defaults()
         for source in self._topics:
+            settings = brokers.in_force(source.settings)
             config = TopicConfig(
-                retention_ms=topic.RETENTION_MS.kafka_value(source.settings),
-                retention_bytes=topic.RETENTION_BYTES.kafka_value(source.settings),
+                retention_ms=topic.RETENTION_MS.kafka_value(settings),
+                retention_bytes=topic.RETENTION_BYTES.kafka_value(settings),
                 kafka_version=self.run.resources.kafka_version,
             )
             chains = [each.decision.choice.chain for each in source.partitions.values()]
