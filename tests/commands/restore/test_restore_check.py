@@ -385,6 +385,39 @@ def test_cut_epochs_in_a_log_directory_are_found(check: Check, writable: Callabl
     assert (ran.code, failed) == (3, [("leader_epochs", "orders-1")])
 
 
+@pytest.mark.parametrize("name", ["orders", "new"])
+@pytest.mark.parametrize("until", [None, "orders-1=700"])
+def test_a_log_that_was_written_is_checked_without_a_cluster(
+    check: Check, capture: Callable[[str], Path], tmp_path: Path, name: str, until: str | None
+) -> None:
+    """The log directory tells that the topic has another id than the tier's: its only leader epoch is 0."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    more = ("--topic", "orders", "--as", name, *(() if until is None else ("--until", until)))
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    new = ("--as-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--log-dir", logs, "--apply")
+    tierctl("restore", "log", *remote, *more, *new).ok()
+    ran, rows = check(None, *more, "--log-dir", logs)
+    found = {row["subject"]: row["severity"] for row in rows if row["check"] == "leader_epochs"}
+    assert (ran.code, found) == (0, {f"{name}-{number}": "ok" for number in range(3)}), rows
+    (logs / f"{name}-1" / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
+    ran, rows = check(None, *more, "--log-dir", logs)
+    assert [row["subject"] for row in rows if row["severity"] == "error"] == [f"{name}-1"]
+    (logs / f"{name}-2" / "partition.metadata").write_bytes(b"damaged")
+    ran, rows = check(None, *more, "--log-dir", logs)
+    found = {row["subject"]: row["severity"] for row in rows if row["check"] == "leader_epochs"}
+    assert (ran.code, found) == (7, {f"{name}-0": "ok", f"{name}-1": "error", f"{name}-2": "not_checked"}), (
+        rows
+    )
+
+
+def test_a_partition_that_only_until_names_is_refused(check: Check, capture: Callable[[str], Path]) -> None:
+    logs = capture("tiered-cluster") / "before"
+    ran, _ = check(None, "--topic", "orders", "--log-dir", logs, "--until", "nosuch-0=5")
+    assert (ran.code, "--until names nosuch-0" in ran.err) == (10, True), ran.err
+
+
 def test_a_topic_that_the_cluster_has_not_is_never_clean(check: Check, cluster: Cluster) -> None:
     del cluster.ids["metrics"]
     cluster.partitions["payments"] = 0

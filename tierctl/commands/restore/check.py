@@ -30,7 +30,8 @@ from tierctl.checks.served import check_election, check_producers, check_records
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, AsTopic, Request, RestoreUntil
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import DerivedMetadata, TierSets
-from tierctl.commands.restore.to_log import Until, until_offset
+from tierctl.commands.restore.new_logs import target_folders
+from tierctl.commands.restore.to_log import Until, require_known, until_offset
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
@@ -59,11 +60,13 @@ class Naming:
     """Map topics of the tier to the topics of the cluster that should have their records.
 
     `current` are the cluster's topics by name; None without a cluster. `as_topic` is the name of a
-    materialised topic, if it differs from the name in the tier.
+    materialised topic, if it differs from the name in the tier. `folder_ids` are the topic ids that the log
+    directories state, None for a damaged file; they count without a cluster.
     """
 
     current: Mapping[str, TopicFacts] | None
     as_topic: str | None = None
+    folder_ids: Mapping[TopicPartition, Uuid | None] = field(default_factory=dict)
 
     def name_of(self, source: TopicIdPartition) -> TopicPartition:
         """Return the name that the partition has on the cluster."""
@@ -82,12 +85,17 @@ class Naming:
         return None
 
     def is_same_id(self, source: TopicIdPartition) -> bool:
-        """Return whether the cluster's topic has the tier's topic id, so that its brokers serve this tier."""
-        return self.topic_id(source) == source.topic_id
+        """Return whether the cluster's topic has the tier's topic id, so that its brokers serve this tier.
+
+        A topic of another name never has it.
+        """
+        return self.name_of(source).topic == source.topic and self.topic_id(source) == source.topic_id
 
     def topic_id(self, source: TopicIdPartition) -> Uuid:
-        """Return the id of the cluster's topic; without a cluster, the id in the tier."""
-        topic = None if self.current is None else self.current.get(self.name_of(source).topic)
+        """Return the id of the cluster's topic; without a cluster, a folder's, or the one in the tier."""
+        if self.current is None:
+            return self.folder_ids.get(self.name_of(source)) or source.topic_id
+        topic = self.current.get(self.name_of(source).topic)
         return source.topic_id if topic is None else topic.topic_id
 
 
@@ -329,8 +337,11 @@ class _Run:
                 hint="check one at a time",
             )
         names = {as_topic or source.topic for source in derived.decisions}
-        naming = Naming(None if cluster is None else cluster.topics(names), as_topic)
+        current = None if cluster is None else cluster.topics(names)
+        folder_ids = dict(self._folder_ids(derived.decisions)) if cluster is None else {}
+        naming = Naming(current, as_topic, folder_ids)
         until = Until.parse(self.request.until)
+        require_known(until, {source.topic_partition for source in derived.decisions})
         readable = {each.topic_id_partition: each for each in partitions}
         for source, decision in sorted(derived.decisions.items(), key=lambda each: naming.name_of(each[0])):
             self.expendable |= {segment.segment_id for segment, _ in decision.choice.discarded}
@@ -345,6 +356,19 @@ class _Run:
                 log = expected_log(self.resources, readable[source], decision, naming, until, leader=leader)
                 self.logs.append(log)
 
+    def _folder_ids(
+        self, sources: Iterable[TopicIdPartition]
+    ) -> Iterator[tuple[TopicPartition, Uuid | None]]:
+        """Yield the topic id of each partition that a log directory has; add a result for a damaged file."""
+        for name in sorted({Naming(None, self.request.as_topic).name_of(source) for source in sources}):
+            try:
+                folders = target_folders(self.request.log_dir, name)
+            except CorruptInputError as e:
+                self.examination.add(prevented(_C.LEADER_EPOCHS, str(name), e))
+                yield name, None
+                continue
+            yield from ((name, each.topic_id) for each in folders if each.topic_id is not None)
+
     def _require_some(self) -> None:
         """Add a result if no partition can be compared with the cluster: nothing was verified then."""
         if not self.logs and self.examination.exit_code is ExitCode.OK:
@@ -358,6 +382,8 @@ class _Run:
         """Return whether the cluster should serve a partition of the tier; add a result if it does not."""
         selection, name = self.resources.selection, naming.name_of(source)
         why = naming.why_not_there(source)
+        if naming.folder_ids.get(name, source.topic_id) is None:
+            return False
         if why is None:
             if naming.is_same_id(source) or selection.topics or selection.topic_ids:
                 return True

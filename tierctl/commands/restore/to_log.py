@@ -1,7 +1,7 @@
 """`restore log`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -459,7 +459,7 @@ class Materialise(Change[RestoreLogRequest]):
                 hint="restore one topic at a time",
             )
         until = Until.parse(request.until)
-        _require_known(until, partitions)
+        require_known(until, {each.topic_id_partition.topic_partition for each in partitions})
         if until.time_ms is not None:
             run.progress.note(
                 "--until: the markers of transactions count by the broker's clock, whatever the times of the "
@@ -580,8 +580,8 @@ def _partitions(run: Mutation) -> list[ReadablePartition]:
     return [each for each in found if illegal_name_error(each.topic_id_partition) is None]
 
 
-def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> None:
-    known = {each.topic_id_partition.topic_partition for each in partitions}
+def require_known(until: Until, known: Collection[TopicPartition]) -> None:
+    """Raise NotFoundError if --until names a partition that is not one of `known`."""
     for partition in until.offsets:
         if partition not in known:
             raise NotFoundError(
