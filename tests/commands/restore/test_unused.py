@@ -102,6 +102,20 @@ def test_every_set_is_used_or_named(name: str, remote: Path, tmp_path: Path) -> 
 Plan = dict[str, Any]
 
 
+@pytest.mark.parametrize("repeated", ["itself", "a link"])
+def test_a_repeated_log_directory_is_no_replica(remote: Path, tmp_path: Path, repeated: str) -> None:
+    published(remote, tmp_path / "published")
+    command = command_of("new ids", remote, tmp_path)
+    plain = tierctl(*command, "--output", "json")
+    node = tmp_path / "published"
+    (tmp_path / "link").symlink_to(node)
+    again = tierctl(
+        *command, "--log-dir", node if repeated == "itself" else tmp_path / "link", "--output", "json"
+    )
+    assert again.json["steps"] == plain.json["steps"] != []
+    assert (again.code, again.json["skipped"]) == (plain.code, plain.json["skipped"])
+
+
 def rebuild(tier: Spoilt) -> tuple[Ran, Plan]:
     where = ("--metadata", tier.metadata, "--remote", tier.remote, "--log-dir", tier.metadata)
     ran = tierctl("rebuild", *where, "--topic", CLICKS, "--metadata-partitions", 5, "-o", "json")

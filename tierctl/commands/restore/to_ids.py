@@ -35,6 +35,7 @@ from tierctl.commands.restore.new_logs import (
     target_folders,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.locallog.folders import distinct_dirs
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
     ListedSet,
@@ -268,7 +269,7 @@ class NewIds(Change[RestoreNewIdsRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         self._configs = self.run.resources.topic_configs()
-        log_dirs = [Path(each) for each in self.request.log_dir]
+        log_dirs = distinct_dirs(self.request.log_dir)
         self._sources = find_sources(self.run, log_dirs, self.request.from_ids())
         self.run.inspect_tier()
         self._refused: dict[TopicIdPartition, str] = {}
