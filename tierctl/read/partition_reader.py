@@ -25,7 +25,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.selection import names_text
-from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange, SegmentRanges
+from tierctl.read.readable_log import RangeReader, ReadableLog, ReportLost, SegmentRange, SegmentRanges
 from tierctl.read.segment import (
     UNREADABLE,
     BatchStream,
@@ -52,13 +52,23 @@ class AbortedTransactions:
     A transaction's marker, and its entry in a transaction index, may be several segments after its records.
     Therefore indexes are read from the first range on until all offsets of the batch are decided, by the last
     stable offset of an entry or by the producer snapshot at the end of a range. Callers must pass batches in
-    offset order, and none above the last stable offset.
+    offset order, and none above the last stable offset. Damage of indexes goes to `report`; errors because of
+    which records are left out go to `report_lost`, by default to `report` as well.
     """
 
-    def __init__(self, ranges: SegmentRanges, indexes: Indexes, report: Report) -> None:
+    def __init__(
+        self,
+        ranges: SegmentRanges,
+        indexes: Indexes,
+        report: Report,
+        report_lost: ReportLost | None = None,
+    ) -> None:
         self._ranges = ranges
         self._indexes = indexes
         self._report = report
+        self._report_lost = report_lost or (
+            lambda error, first, last: report(_without_end(error, first, last))
+        )
         self._next = 0
         self._decided = -1
         self._aborted = AbortedSet(())
@@ -175,7 +185,7 @@ class AbortedTransactions:
             if segment_range is not None:
                 before = self._open_after[at - 1] or {}
                 found, self._open_after[at] = scan_transactions(
-                    segment_range, before, self._indexes, self._report
+                    segment_range, before, self._indexes, self._report_lost
                 )
         return found
 
@@ -211,7 +221,7 @@ class AbortedSet:
 
 
 def scan_transactions(
-    segment_range: SegmentRange, open_before: OpenTransactions, indexes: Indexes, report: Report
+    segment_range: SegmentRange, open_before: OpenTransactions, indexes: Indexes, report_lost: ReportLost
 ) -> tuple[list[AbortedTxn], OpenTransactions]:
     """Return the aborted transactions whose markers are in the range, and those open after the range.
 
@@ -228,12 +238,12 @@ def scan_transactions(
                 still_open.setdefault(head.producer_id, head.base_offset)
                 continue
             first = still_open.pop(head.producer_id, None)
-            if first is not None and _may_be_abort(batch, segment_range, first, report):
+            if first is not None and _may_be_abort(batch, segment_range, first, report_lost):
                 stable = min([head.next_offset, *still_open.values()])
                 aborted.append(AbortedTxn(head.producer_id, first, head.last_offset, stable))
     except (*UNREADABLE, NotFoundError, RemoteResourceNotFound) as e:
         if still_open:
-            report(_without_end(e, min(still_open.values()), segment_range.to_offset))
+            report_lost(e, min(still_open.values()), segment_range.to_offset)
         last = segment_range.to_offset
         aborted += [AbortedTxn(producer, first, last, first) for producer, first in still_open.items()]
     return aborted, still_open
@@ -251,13 +261,15 @@ def _transactional(segment_range: SegmentRange, indexes: Indexes) -> Iterator[Re
             yield batch
 
 
-def _may_be_abort(batch: RecordBatch, segment_range: SegmentRange, first: int, report: Report) -> bool:
+def _may_be_abort(
+    batch: RecordBatch, segment_range: SegmentRange, first: int, report_lost: ReportLost
+) -> bool:
     """Return whether the marker of the transaction from `first` on states an abort, or can't be read."""
     try:
         return is_abort(batch)
     except (CorruptInputError, LimitExceeded) as e:
         named = e.within(segment_range.segment.name) if isinstance(e, CorruptInputError) else e
-        report(_without_end(named, first, batch.head.last_offset))
+        report_lost(named, first, batch.head.last_offset)
         return True
 
 
@@ -298,8 +310,9 @@ class PartitionReader:
     """Reads one partition in bounded memory: segments are read in ranges, in offset order.
 
     Each offset is read once, from the segment of the current lineage. Damaged batches, missing objects and
-    offsets that no segment contains are errors for `report`, after which reading goes on. Other errors of the
-    store are raised.
+    offsets that no segment contains are errors for `report`, after which reading goes on. `report_lost`,
+    if it is given, receives those because of which seeks pass over records, or transactions are left out.
+    Other errors of the store are raised.
     """
 
     def __init__(
@@ -309,11 +322,13 @@ class PartitionReader:
         report: Report,
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        report_lost: ReportLost | None = None,
     ) -> None:
         self._log = log
         self._report = report
+        self._report_lost = report_lost
         self._indexes = Indexes(fetcher, report)
-        self._range_reader = RangeReader(log.lineage, self._indexes, report)
+        self._range_reader = RangeReader(log.lineage, self._indexes, report, report_lost=report_lost)
         self._committed_only = isolation is IsolationLevel.READ_COMMITTED
 
     @cached_property
@@ -325,7 +340,7 @@ class PartitionReader:
         if not self._committed_only or self._log.stable_is_known:
             return None
         ranges = self._log.segment_ranges(self._log.log_start_offset)
-        return AbortedTransactions(ranges, self._indexes, self._report).first_open_offset()
+        return self._aborted_in(ranges).first_open_offset()
 
     @property
     def end_offset(self) -> int:
@@ -376,6 +391,9 @@ class PartitionReader:
                         return TimestampAndOffset(record.timestamp_ms, record.offset)
         return None
 
+    def _aborted_in(self, ranges: SegmentRanges) -> AbortedTransactions:
+        return AbortedTransactions(ranges, self._indexes, self._report, self._report_lost)
+
     def _check_range(self, start: int) -> None:
         if self._log.log_start_offset <= start <= self._log.end_offset:
             return
@@ -386,7 +404,7 @@ class PartitionReader:
 
     def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
         ranges = self._log.segment_ranges(start)
-        aborted = AbortedTransactions(ranges, self._indexes, self._report)
+        aborted = self._aborted_in(ranges)
         expected = start
         for segment_range in ranges:
             if expected >= end:

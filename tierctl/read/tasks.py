@@ -212,18 +212,20 @@ def plan_read_tasks(
     committed_only: tuple[IndexFetcher, Report] | None = None,
     times: TimestampRange = ALL_TIMESTAMPS,
     split_bytes: int = SPLIT_BYTES,
+    report_lost: ReportLost | None = None,
 ) -> Iterator[ReadTask]:
     """Yield tasks that together read [start_offset, end_offset) of the current lineage, each offset once.
 
     A task reads about `split_bytes`: several small segments, or some offsets of a large one. Segments without
     records in `times` are left out. With `committed_only`, the transaction indexes of the segments, and of
     later segments until the end of every transaction is known, are fetched once for all tasks, as the tasks
-    are requested; damage in them is reported.
+    are requested; damage in them is reported, errors because of which records are left out to `report_lost`,
+    if it is given.
     """
     tasks = _tasks(log, start_offset, end_offset, times, split_bytes)
     if committed_only is None:
         return tasks
-    return _without_aborted(log, tasks, *committed_only)
+    return _without_aborted(log, tasks, *committed_only, report_lost)
 
 
 def _tasks(
@@ -314,7 +316,11 @@ def _parts(segment_range: SegmentRange, first: int, last: int, split_bytes: int)
 
 
 def _without_aborted(
-    log: ReadableLog, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
+    log: ReadableLog,
+    tasks: Iterator[ReadTask],
+    fetcher: IndexFetcher,
+    report: Report,
+    report_lost: ReportLost | None,
 ) -> Iterator[ReadTask]:
     """Yield the tasks with the aborted transactions among their offsets."""
     transactions: AbortedTransactions | None = None
@@ -327,7 +333,8 @@ def _without_aborted(
         prefetcher.fetch(part.segment for task in run for part in task.parts)
         first, last = run[0].first_offset, run[-1].last_offset
         if transactions is None or first != expected:
-            transactions = AbortedTransactions(log.segment_ranges(first), Indexes(prefetcher, report), report)
+            ranges, indexes = log.segment_ranges(first), Indexes(prefetcher, report)
+            transactions = AbortedTransactions(ranges, indexes, report, report_lost)
         aborted = _TransactionsByOffset(transactions.between(first, last))
         for task in run:
             yield replace(task, aborted=aborted.overlapping(task.first_offset, task.last_offset))

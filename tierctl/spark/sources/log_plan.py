@@ -12,6 +12,7 @@ at all. Therefore cuts depend only on the events that the driver saw, not on log
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, assert_never
@@ -302,6 +303,16 @@ class Problems:
             raise error
         self.keep(error)
 
+    def lost(self, error: TierctlError, first: int, last: int) -> None:
+        """Report an error that may make the offsets [first, last] unreadable."""
+        lost = f"offsets {first} to {last} may be lost there"
+        if self.mode is Mode.FAILFAST:
+            error.add_note(f"{lost}; with option mode=PERMISSIVE all others are read")
+            raise error
+        told = copy(error)
+        told.message += f"; {lost}"
+        self.keep(told)
+
 
 def _ignore(_error: TierctlError) -> None:
     """Drop an error that another task reports."""
@@ -552,7 +563,9 @@ class LogPlan:
             report=common.incomplete,
             log_start_offset=leader_log_start(self._cluster, readable.topic_id_partition),
         )
-        reader = PartitionReader(view, self._fetcher, common.harmless, isolation=options.isolation)
+        reader = PartitionReader(
+            view, self._fetcher, common.harmless, isolation=options.isolation, report_lost=common.lost
+        )
         start, end = self._span(view, reader)
         start, end = max(start, cut[0]), min(end, cut[1])
         if start >= end:
@@ -565,6 +578,7 @@ class LogPlan:
             committed_only=(self._fetcher, problems.harmless) if is_committed else None,
             times=TimestampRange(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
             split_bytes=split_bytes,
+            report_lost=problems.lost,
         )
 
     def _span(self, view: ReadableLog, reader: PartitionReader) -> tuple[int, int]:

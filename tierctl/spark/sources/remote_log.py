@@ -142,11 +142,7 @@ class _Errors:
 
     def lose(self, error: TierctlError, first: int, last: int) -> None:
         """Add an error that may make the offsets [first, last] unreadable."""
-        lost = f"offsets {first} to {last} may be lost there"
-        if self._mode is Mode.FAILFAST:
-            error.add_note(f"{lost}; with option mode=PERMISSIVE all others are read")
-            raise error
-        self._found.append((f"{error.message}; {lost}", first))
+        Problems(self._mode, lambda told: self._found.append((told.message, first))).lost(error, first, last)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield one row per error found since the last call; `offset` is the first that may be missing."""

@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, UsageError
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.metadata_splits import Predicate, Window
+from tierctl.storage.stores.base import hashed_file
+from tierctl.wire.batches.record_batch import ControlType
 
+from tests.metadata.topics import manager_at
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
 from tests.read.test_damage import flip, heads
+from tests.read.test_transactions import Log, World
 from tests.read.tier import Tier
 from tests.spark.sources.log.loads import rows
 from tests.spark.sources.metadata.test_rows import is_true
+from tests.storage.tiers import local_tier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -321,6 +327,72 @@ def test_errors_are_rows_as_to_all_but_their_place(damaged: Damaged) -> None:
     for predicates in ([Predicate("error", "is null")], [Predicate("value", "is null", is_negated=True)]):
         _, errors = split(rows(damaged.options | PERMISSIVE, *predicates))
         assert errors == [], predicates
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["no log", "damaged batch"])
+def test_a_seek_over_what_can_not_be_read_is_no_silent_one(damaged: Damaged, *, is_missing: bool) -> None:
+    """The first record of the time may be there."""
+    position, first, last = heads(damaged.object(1, ".log"))[1]
+    stamp_ms = 1 + max(row["timestamp_ms"] for row in rows(damaged.options) if row["offset"] < first)
+    if is_missing:
+        damaged.object(1, ".log").unlink()
+        last = damaged.segments[1].end_offset
+    else:
+        flip(damaged.object(1, ".log"), position + 200)
+    lost = f"offsets {damaged.segments[1].start_offset} to {last} may be lost there"
+    options = damaged.options | {"from_time": str(stamp_ms)}
+    with pytest.raises(TierctlError, match=damaged.segments[1].segment_id) as e:
+        rows(options)
+    assert f"{lost}; with option mode=PERMISSIVE" in e.value.__notes__[0]
+    offsets, (error,) = split(rows(options | PERMISSIVE))
+    assert offsets == [*range(last + 1, 3000)]
+    assert lost in error["error"]
+
+
+def stored(log: Log, folder: Path) -> dict[str, str]:
+    """Store the segments of a log as a tier without transaction indexes; return its options."""
+    world, remote = World(random.Random(1)), local_tier(folder / "remote")
+    for number, segment in enumerate(log.segments):
+        world.copy(segment, [(0, 0)], flagged=False, lost="transaction indexes")
+        started = world.events[2 * number]
+        assert isinstance(started, RemoteLogSegmentMetadata)
+        (folder / "log").write_bytes(segment[2])
+        data = LogSegmentData(
+            log_segment=hashed_file(folder / "log"),
+            offset_index=b"",
+            time_index=b"",
+            transaction_index=None,
+            producer_snapshot_index=world.store.objects[started.segment_id, IndexType.PRODUCER_SNAPSHOT],
+            leader_epoch_index=world.store.objects[started.segment_id, IndexType.LEADER_EPOCH],
+        )
+        remote.copy_log_segment_data(started, data)
+    with closing(manager_at(folder / "metadata", writable=True)) as metadata:
+        metadata.publish(world.events)
+    return {"metadata": str(folder / "metadata"), "remote": str(folder / "remote")}
+
+
+def test_a_transaction_whose_end_can_not_be_read_is_no_silent_one(tmp_path: Path) -> None:
+    """Its records are left out, and the segment with its end has none of the rows that are asked for."""
+    log = Log()
+    log.plain()
+    log.write(1, 2)
+    log.roll()
+    log.plain()
+    log.end(1, ControlType.COMMIT)
+    log.roll()
+    log.plain()
+    log.roll()
+    options = stored(log, tmp_path) | {"isolation_level": "read_committed"}
+    asked = Predicate("offset", "<", 3)
+    assert [row["offset"] for row in rows(options, asked)] == [0, 1, 2]
+    (end,) = (tmp_path / "remote").rglob(f"{3:020}-*.log")
+    end.unlink()
+    with pytest.raises(RemoteResourceNotFound) as e:
+        rows(options, asked)
+    assert "offsets 1 to 4 may be lost there" in e.value.__notes__[0]
+    offsets, (error,) = split(rows(options | PERMISSIVE, asked))
+    assert offsets == [0]
+    assert "offsets 1 to 4 may be lost there" in error["error"]
 
 
 def test_a_lineage_that_is_a_guess_is_no_silent_one(damaged: Damaged) -> None:
