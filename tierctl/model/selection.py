@@ -66,6 +66,12 @@ class _Criteria:
             and (not self.topic_ids or topic_id in self.topic_ids)
         )
 
+    def may_select(self, partition: TopicPartition) -> bool:
+        """Return whether a partition whose topic id is unknown meets the criteria on name and number."""
+        return admits_topic(self.topics, partition.topic) and self._admits_partition(
+            partition.topic, partition.partition
+        )
+
     def _admits_partition(self, topic: str | None, partition: int | None) -> bool:
         if not self.narrows_partitions or partition in self.partitions:
             return True
@@ -134,12 +140,6 @@ class SelectionRequest(_Criteria):
     def named_topics(self) -> frozenset[str]:
         """The names among `topics`, without the globs."""
         return self.topics - self.globs
-
-    def may_select(self, partition: TopicPartition) -> bool:
-        """Return whether a partition whose topic id is unknown meets the criteria on name and number."""
-        return admits_topic(self.topics, partition.topic) and self._admits_partition(
-            partition.topic, partition.partition
-        )
 
     def resolve(self, known: Iterable[TopicIdPartition]) -> Selection:
         """Return the selection of this request, given every partition that exists in `known`.

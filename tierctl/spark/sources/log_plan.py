@@ -15,6 +15,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple, assert_never
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from tierctl.apply.tier_check import tier_contents
 from tierctl.errors import TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.kernel import expect
-from tierctl.locallog import read_log_dirs
+from tierctl.locallog import read_log_dirs, require_log_dirs
 from tierctl.metadata import open_metadata
 from tierctl.metadata.parallel_fold import FoldTask, PartitionRange, partition_ranges
 from tierctl.metadata.server_properties import broker_file
@@ -372,7 +373,8 @@ def _folded(scan: Scan, metadata_partitions: Sequence[int]) -> TierState:
 
 def _check_names(scan: Scan) -> None:
     """Raise the errors of `readable_partitions` for topics by name, with one metadata partition in memory."""
-    logs, chosen = _logs(scan), scan.options.selection
+    # The tasks that read report unreadable logs.
+    logs, chosen = _logs(scan, _ignore), scan.options.selection
     found: list[ReadablePartition] = []
     topics, known = set[str](), set[str]()
     nothing = RemoteLogMetadataCache.empty()
@@ -385,10 +387,17 @@ def _check_names(scan: Scan) -> None:
     require_found(current_partitions(found, logs, chosen), topics, known)
 
 
-def _logs(scan: Scan) -> list[LocalLog]:
-    options = scan.options
-    logs = read_log_dirs(list(options.log_dirs)) if options.log_dirs else []
-    return [log for log in logs if log.topic_id_partition in options.selection]
+def _logs(scan: Scan, report: Report) -> list[LocalLog]:
+    """Return the selected logs of the log directories; an unreadable one goes to `report`."""
+    selection, dirs = scan.options.selection, list(scan.options.log_dirs)
+
+    def report_unread(folder: Path, error: TierctlError) -> None:
+        error.message += f"; offsets that only {folder} has are left out"
+        report(error)
+
+    require_log_dirs(dirs)
+    logs = read_log_dirs(dirs, select=selection.may_select, on_error=report_unread) if dirs else []
+    return [log for log in logs if log.topic_id_partition in selection]
 
 
 def _cluster(options: LogOptions, job: str) -> Cluster | None:
@@ -484,7 +493,12 @@ class LogPlan:
         for quarantined in state.quarantined:
             number, offset = quarantined.metadata_partition, quarantined.metadata_offset
             problems.incomplete(quarantined.error.within(f"__remote_log_metadata-{number}, offset {offset}"))
-        logs = _logs(self._scan)
+        logs = _logs(self._scan, problems.incomplete)
+        for log in logs:
+            # Damage above the selected offsets hides none of them.
+            is_above = bool(log.segments) and log.log_end_offset > self._window.offsets[1]
+            if log.damaged_end is not None and not is_above and self._is_selected(log.topic_id_partition):
+                problems.incomplete(log.damaged_end)
         sources = EvidenceSources(
             selection=options.selection,
             logs=lambda: logs,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, UsageError
+from tierctl.errors import CorruptInputError, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.sources.load_options import LogOptions
@@ -19,6 +19,7 @@ from tierctl.spark.sources.metadata_splits import Predicate, Window
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.record_batch import ControlType
 
+from tests.locallog.made import damage_last_batch
 from tests.metadata.topics import manager_at
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
 from tests.read.test_damage import flip, heads
@@ -393,6 +394,37 @@ def test_a_transaction_whose_end_can_not_be_read_is_no_silent_one(tmp_path: Path
     offsets, (error,) = split(rows(options | PERMISSIVE, asked))
     assert offsets == [0]
     assert "offsets 1 to 4 may be lost there" in error["error"]
+
+
+def without_topic_id(folder: Path) -> int:
+    """Damage partition.metadata; return the offset at which the tier ends."""
+    (folder / "partition.metadata").write_bytes(b"version: 0\n")
+    return 1444
+
+
+@pytest.mark.parametrize("damage", [damage_last_batch, without_topic_id])
+def test_a_log_that_can_not_be_read_is_no_silent_one(
+    capture: Capture, writable: Capture, damage: Callable[[Path], int]
+) -> None:
+    """What lies above the asked offsets, or is another topic's, is nobody's concern."""
+    root, log_dir = capture("unclean-leader") / "before", writable("unclean-leader/before/broker-1")
+    options = {"metadata": str(root / "broker-1"), "remote": str(root / "remote"), "log_dir": str(log_dir)}
+    wallets = options | {"topic": "wallets"}
+    assert [row["offset"] for row in rows(wallets)] == [*range(1550)]
+    end = damage(log_dir / "wallets-0")
+    with pytest.raises(CorruptInputError, match="wallets-0"):
+        rows(wallets)
+    offsets, (error,) = split(rows(wallets | PERMISSIVE))
+    assert offsets == [*range(end)]
+    assert "wallets-0" in error["error"]
+    assert rows(options | {"topic": "payouts"})
+    if damage is damage_last_batch:
+        assert len(rows(wallets, Predicate("offset", "<", end))) == end
+
+
+def test_a_folder_that_is_no_log_directory_is_told(damaged: Damaged) -> None:
+    with pytest.raises(NotFoundError, match="no broker's log directory"):
+        rows(damaged.options | PERMISSIVE | {"log_dir": damaged.options["remote"] + "/.."})
 
 
 def test_a_lineage_that_is_a_guess_is_no_silent_one(damaged: Damaged) -> None:
