@@ -199,3 +199,46 @@ def test_a_log_that_never_held_a_record_leaves_the_answer_to_the_tier(
     tier = Tier.of(root / "before", root / "before-remote", log_dir)
     assert [r.offset for r in tier.reader("clicks").read()] == list(range(2400, 4800))
     assert tier.problems == []
+
+
+def cut(folder: Path, end: int) -> None:
+    """Cut a partition's log at the border of two segments, as that of a replica that lags behind."""
+    for file in folder.glob("0*"):
+        if int(file.name.partition(".")[0]) >= end + (file.suffix == ".snapshot"):
+            file.unlink()
+
+
+@pytest.mark.parametrize("end", [144, 576, 1154, 1300])
+def test_a_replica_that_lags_behind_the_tier_hides_nothing_silently(
+    writable: Callable[[str], Path], capture: Capture, end: int
+) -> None:
+    """What was not read is told, if it was asked for."""
+    root = capture("unclean-leader") / "before"
+    log_dir = writable("unclean-leader/before/broker-2")
+    cut(log_dir / "wallets-0", end)
+    untold = ({"until_offset": end}, {"start_offset": 5, "until_offset": 9})
+    for asked in ({}, {"start_offset": end}, {"until_offset": end + 1}, *untold):
+        tier = Tier.of(root / "broker-2", root / "remote", log_dir)
+        reader = tier.reader("wallets")
+        found = [record.offset for record in reader.read(**asked)]
+        assert found == list(range(asked.get("start_offset", 0), min(asked.get("until_offset", end), end)))
+        told = [each.message for each in tier.problems]
+        assert len(told) == (asked not in untold), asked
+        assert all(f"offsets {end} to 1443" in each and f"ends at offset {end}" in each for each in told)
+    reader = tier.reader("wallets")
+    for _ in range(2):
+        assert reader.offset_for_time(1 << 60) is None
+    assert [type(each) for each in tier.problems] == [NotFoundError], "once"
+
+
+def test_a_leader_that_was_elected_below_the_end_of_the_tier_has_all_its_records(
+    writable: Callable[[str], Path], capture: Capture
+) -> None:
+    """Its epoch begins at its log end: what former leaders copied above is not part of its log."""
+    root = capture("unclean-leader") / "before"
+    log_dir = writable("unclean-leader/before/broker-2")
+    cut(log_dir / "wallets-0", 576)
+    (log_dir / "wallets-0" / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n4 520\n7 576\n")
+    tier = Tier.of(root / "broker-2", root / "remote", log_dir)
+    assert [record.offset for record in tier.reader("wallets").read()] == list(range(576))
+    assert tier.problems == []

@@ -572,6 +572,7 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
             )
             for task in tasks:
                 yield PrintStep(task=task, problems=take_met())
+            found.reader.report_unread(found.until_offset)
             yield PrintStep(problems=take_met(), note=found.note)
     except TierctlError as e:
         yield PrintStep(problems=take_met(), ended=e)

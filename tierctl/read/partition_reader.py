@@ -330,6 +330,7 @@ class PartitionReader:
         self._indexes = Indexes(fetcher, report)
         self._range_reader = RangeReader(log.lineage, self._indexes, report, report_lost=report_lost)
         self._committed_only = isolation is IsolationLevel.READ_COMMITTED
+        self._told_unread = False
 
     @cached_property
     def undecided_offset(self) -> int | None:
@@ -358,13 +359,25 @@ class PartitionReader:
 
         Raise NotFoundError if `start_offset` is out of range, as a broker raises OffsetOutOfRange.
         """
-        return self._records(*self.span(start_offset, until_offset))
+        return self._records(*self.span(start_offset, until_offset), until_offset)
 
     def span(self, start_offset: int | None = None, until_offset: int | None = None) -> tuple[int, int]:
         """Return first offset and end (exclusive) of the records that `read` yields; raise as `read`."""
         start = self._log.log_start_offset if start_offset is None else start_offset
         self._check_range(start)
         return start, self.end_offset if until_offset is None else min(until_offset, self.end_offset)
+
+    def report_unread(self, until_offset: int | None = None) -> None:
+        """Report, once, offsets below `until_offset` (None: any) that the tier has above the log's end."""
+        log = self._log
+        end = log.tier_end_offset if until_offset is None else min(until_offset, log.tier_end_offset)
+        if end <= log.end_offset or self._told_unread:
+            return
+        self._told_unread = True
+        if self._report_lost is None:
+            self._report(log.unread_offsets())
+        else:
+            self._report_lost(log.unread_offsets(), log.end_offset, end - 1)
 
     def offset_for_time(self, timestamp_ms: int, from_offset: int | None = None) -> TimestampAndOffset | None:
         """Return the first record from `from_offset` on that is not earlier than `timestamp_ms`, or None.
@@ -374,7 +387,7 @@ class PartitionReader:
         start = self._log.log_start_offset if from_offset is None else from_offset
         for segment_range in self._log.segment_ranges(start):
             if segment_range.from_offset >= self.end_offset:
-                return None
+                break
             if segment_range.max_timestamp_ms is not None and segment_range.max_timestamp_ms < timestamp_ms:
                 continue
             last = min(segment_range.to_offset, self.end_offset - 1)
@@ -389,6 +402,7 @@ class PartitionReader:
                         and segment_range.from_offset <= record.offset <= last
                     ):
                         return TimestampAndOffset(record.timestamp_ms, record.offset)
+        self.report_unread()
         return None
 
     def _aborted_in(self, ranges: SegmentRanges) -> AbortedTransactions:
@@ -402,19 +416,20 @@ class PartitionReader:
             hint=f"there are offsets from {self._log.log_start_offset} up to {self._log.end_offset - 1}",
         )
 
-    def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
+    def _records(self, start: int, end: int, until_offset: int | None) -> Iterator[FetchedRecord]:
         ranges = self._log.segment_ranges(start)
         aborted = self._aborted_in(ranges)
         expected = start
         for segment_range in ranges:
             if expected >= end:
-                return
+                break
             if segment_range.from_offset > expected:
                 self._report(self._log.missing_offsets(expected, min(segment_range.from_offset, end)))
             yield from self._records_of(segment_range, max(segment_range.from_offset, start), end, aborted)
             expected = segment_range.to_offset + 1
         if expected < end:
             self._report(self._log.missing_offsets(expected, end))
+        self.report_unread(until_offset)
 
     def _records_of(
         self, segment_range: SegmentRange, first: int, end: int, aborted: AbortedTransactions

@@ -219,6 +219,8 @@ class ReadableLog:
     stable_is_known: bool
     latest_tiered_offset: int
     """Highest offset copied in this lineage, Kafka's offset spec latest-tiered; -1 if nothing is copied."""
+    tier_end_offset: int
+    """End of the tier if its lineage continues the replica's above the replica's end; else `end_offset`."""
     replica: Replica | None
     cache: RemoteLogMetadataCache
     remote: RemoteStorageManager
@@ -245,6 +247,17 @@ class ReadableLog:
             f"offsets {first} to {end - 1} of {self.topic_id_partition.topic_partition} are in no "
             "segment of the current lineage",
             hint="see tierctl segments --check; the brokers' logs (--log-dir) may have these offsets",
+        )
+
+    def unread_offsets(self) -> NotFoundError:
+        """Return the error for the offsets above the replica's end that the tier has."""
+        where = "" if self.replica is None else f" in {self.replica.log.directory}"
+        return NotFoundError(
+            f"offsets {self.end_offset} to {self.tier_end_offset - 1} of "
+            f"{self.topic_id_partition.topic_partition} were not read: the log{where} ends at offset "
+            f"{self.end_offset}, and the tier goes on up to {self.tier_end_offset - 1}",
+            hint="the replica lags behind its leader, or lost its end: name the log directory of the leader, "
+            "or none, to read the tier alone",
         )
 
     def _segment_ranges(self, start_offset: int) -> Iterator[SegmentRange]:
@@ -294,14 +307,16 @@ class ReadableLog:
         start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset
         stable = end if replica is None else replica.last_stable_offset
+        readable_end = max(end, tiered + 1)
         return cls(
             topic_id_partition=topic_id_partition,
             lineage=lineage,
             log_start_offset=start,
-            end_offset=max(end, tiered + 1),
+            end_offset=readable_end,
             stable_end_offset=max(stable, tiered + 1),
             stable_is_known=replica is not None and stable > tiered,
             latest_tiered_offset=tiered,
+            tier_end_offset=max(readable_end, _end_above(replica, cache, fetcher, report)),
             replica=replica,
             cache=cache,
             remote=remote,
@@ -311,6 +326,22 @@ class ReadableLog:
 def _log_range(replica: Replica) -> tuple[int, int, int]:
     """Return log start offset, high watermark and log end offset of a replica."""
     return replica.log.log_start_offset, replica.high_watermark, replica.log.log_end_offset
+
+
+def _end_above(
+    replica: Replica | None, cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report
+) -> int:
+    """Return the end of a tier that continues the replica's log above its end; -1 if the tier does not.
+
+    It does if a leader with the tier's lineage would not truncate the replica (OffsetsForLeaderEpoch).
+    """
+    newest = PartitionSegments.of_cache(cache).newest()
+    if replica is None or newest is None or newest.end_offset < replica.log.log_end_offset:
+        return -1
+    latest_epoch = replica.log.leader_epochs[-1].epoch
+    common = tier_lineage(cache, fetcher, report).end_offset_for(latest_epoch, newest.end_offset + 1)
+    is_continued = common.epoch == latest_epoch and common.end_offset >= replica.log.log_end_offset
+    return newest.end_offset + 1 if is_continued else -1
 
 
 def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:

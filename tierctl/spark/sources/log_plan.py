@@ -599,6 +599,8 @@ class LogPlan:
         """Return the offsets [start, end) that the options and conditions select; start >= end for none."""
         low, high = self._window.offsets
         start, end = max(view.log_start_offset, low), min(reader.end_offset, high + 1)
+        if self._scan.options.to_time_ms is None:
+            reader.report_unread(high + 1)
         if start >= end:
             return 0, 0
         if self._scan.options.from_time_ms is not None:

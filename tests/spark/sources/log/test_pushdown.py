@@ -23,6 +23,7 @@ from tests.locallog.made import damage_last_batch
 from tests.metadata.topics import manager_at
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
 from tests.read.test_damage import flip, heads
+from tests.read.test_partition_reader import cut
 from tests.read.test_transactions import Log, World
 from tests.read.tier import Tier
 from tests.spark.sources.log.loads import rows
@@ -420,6 +421,21 @@ def test_a_log_that_can_not_be_read_is_no_silent_one(
     assert rows(options | {"topic": "payouts"})
     if damage is damage_last_batch:
         assert len(rows(wallets, Predicate("offset", "<", end))) == end
+
+
+def test_a_log_that_lags_behind_the_tier_is_no_silent_one(capture: Capture, writable: Capture) -> None:
+    root, log_dir = capture("unclean-leader") / "before", writable("unclean-leader/before/broker-2")
+    cut(log_dir / "wallets-0", 576)
+    options = {"metadata": str(root / "broker-2"), "remote": str(root / "remote"), "log_dir": str(log_dir)}
+    wallets = options | {"topic": "wallets"}
+    below = Predicate("offset", "<", 576)
+    for asked in ({}, {"to_time": "2100-01-01T00:00:00Z"}, {"from_time": "2100-01-01T00:00:00Z"}):
+        with pytest.raises(NotFoundError, match="offsets 576 to 1443"):
+            rows(wallets | asked)
+        offsets, (error,) = split(rows(wallets | asked | PERMISSIVE))
+        assert offsets == ([] if "from_time" in asked else [*range(576)])
+        assert "offsets 576 to 1443" in error["error"]
+    assert [row["offset"] for row in rows(wallets, below)] == [*range(576)]
 
 
 def test_a_folder_that_is_no_log_directory_is_told(damaged: Damaged) -> None:
