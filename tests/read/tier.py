@@ -60,7 +60,7 @@ class Tier:
             p for p in self.state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == wanted
         )
 
-    def view(self, topic: str, partition: int = 0) -> ReadableLog:
+    def view(self, topic: str, partition: int = 0, log_start_offset: int | None = None) -> ReadableLog:
         part = self.partition(topic, partition)
         remote = open_tier(TierSpec(self.remote_folder.as_uri()))
         return ReadableLog.of(
@@ -70,6 +70,7 @@ class Tier:
             remote=remote,
             fetcher=UncachedIndexes(remote),
             report=self.problems.append,
+            log_start_offset=log_start_offset,
         )
 
     def reader(
@@ -79,8 +80,9 @@ class Tier:
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         fetcher: Callable[[ReadableLog], IndexFetcher] | None = None,
+        log_start_offset: int | None = None,
     ) -> PartitionReader:
-        view = self.view(topic, partition)
+        view = self.view(topic, partition, log_start_offset)
         indexes = UncachedIndexes(view.remote) if fetcher is None else fetcher(view)
         return PartitionReader(view, indexes, self.problems.append, isolation=isolation)
 

@@ -208,7 +208,8 @@ class ReadableLog:
     Offsets below `local_start_offset` are read from the tier, the others from the chosen replica's log.
     `log_start_offset` is inclusive; ends are exclusive. `end_offset` is the high watermark, or the end of the
     tier if there is no local log. `stable_end_offset` is the last stable offset, but not below the end of the
-    tiered offsets, because brokers copy only stable records; `stable_is_known`: the local log has it.
+    tiered offsets, because brokers copy only stable records; `stable_is_known`: the local log has it. No end
+    is below the log start.
     """
 
     topic_id_partition: TopicIdPartition
@@ -307,13 +308,14 @@ class ReadableLog:
         start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset
         stable = end if replica is None else replica.last_stable_offset
-        readable_end = max(end, tiered + 1)
+        # The log of a leader may begin above all that was copied.
+        readable_end = max(end, tiered + 1, start)
         return cls(
             topic_id_partition=topic_id_partition,
             lineage=lineage,
             log_start_offset=start,
             end_offset=readable_end,
-            stable_end_offset=max(stable, tiered + 1),
+            stable_end_offset=max(stable, tiered + 1, start),
             stable_is_known=replica is not None and stable > tiered,
             latest_tiered_offset=tiered,
             tier_end_offset=max(readable_end, _end_above(replica, cache, fetcher, report)),
