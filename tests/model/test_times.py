@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -27,6 +27,10 @@ from tierctl.report.console import Console
 
 NOW_MS = 1_795_269_600_000
 HOUR_MS = 3_600_000
+
+
+HUGE = ("999999999999999w", "1653439153w4d", "999999999999999d1ms")
+"""Durations of more than 18 digits in milliseconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +62,9 @@ def test_times_that_are_accepted(text: str, at_ms: int) -> None:
     assert parse_time_ms(text) == at_ms
 
 
-@pytest.mark.parametrize("text", ["", "noon", "2h ago", "h", "1.5h", "٣d", "--2h", "2 h"])
+@pytest.mark.parametrize(
+    "text", ["", "noon", "2h ago", "h", "1.5h", "٣d", "--2h", "2 h", *HUGE, "+999999999999999w"]
+)
 def test_other_texts_are_no_times(text: str) -> None:
     with pytest.raises(UsageError, match="not a time") as raised:
         parse_time_ms(text)
@@ -83,6 +89,7 @@ def test_other_texts_are_no_times(text: str) -> None:
         "P1DT",
         "P1M",
         "PT1H1D",
+        *HUGE,
     ],
 )
 def test_other_texts_are_no_durations(text: str) -> None:
@@ -107,6 +114,16 @@ def test_other_texts_are_no_durations(text: str) -> None:
 def test_durations_that_are_accepted(text: str, duration_ms: int) -> None:
     assert parse_duration_ms(text) == duration_ms
     assert parse_duration_s(text) == duration_ms / 1000
+
+
+@given(
+    st.from_regex(
+        r"[+-]?([0-9]{1,15}(ms|[smhdw])){1,3}", fullmatch=True, alphabet=st.characters(codec="ascii")
+    )
+)
+def test_a_relative_time_is_a_number_of_64_bits_or_refused(text: str) -> None:
+    with suppress(UsageError):
+        assert abs(parse_time_ms(text)) < 2**63
 
 
 @given(st.integers(0, 10**13))

@@ -21,6 +21,8 @@ _AGES = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48), ("d", 86_
 """Units of ages, their milliseconds, and the number from which the next unit is used; the last is years."""
 _YEAR_MS = 31_557_600_000
 
+_DISTANCE_MS_MAX = 10**18 - 1
+"""The largest number of `_NUMBER`: columns of times have 64 bits."""
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, the last one of ISO 8601 with four digits and of `datetime`."""
 DURATION_FORMS = "500ms, 90s, 1h30m, 7d, or PT90S (ISO 8601)"
@@ -81,8 +83,7 @@ def parse_time_ms(text: str) -> int:
     is the present.
     """
     relative = _RELATIVE.match(text)
-    if relative is not None:
-        distance_ms = parse_duration_ms(relative[2])
+    if relative is not None and (distance_ms := _total_ms(relative[2])) <= _DISTANCE_MS_MAX:
         return system_clock_ms() + (distance_ms if relative[1] == "+" else -distance_ms)
     if _NUMBER.match(text):
         return int(text)
@@ -107,8 +108,8 @@ def parse_duration_ms(text: str) -> int:
     UsageError for other texts: for numbers, which Kafka's tools take for milliseconds and others for seconds,
     and for months and years, whose length differs.
     """
-    if _DURATION.match(text):
-        return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
+    if _DURATION.match(text) and (total_ms := _total_ms(text)) <= _DISTANCE_MS_MAX:
+        return total_ms
     iso = _ISO_DURATION.match(text)
     if iso is None:
         hint = f"expected as {DURATION_FORMS}"
@@ -119,6 +120,10 @@ def parse_duration_ms(text: str) -> int:
     units_ms = (_UNITS_MS[unit] for unit in "wdhms")
     whole_ms = sum(int(number) * unit_ms for number, unit_ms in zip(numbers, units_ms, strict=True))
     return whole_ms + int(fraction.ljust(3, "0"))
+
+
+def _total_ms(text: str) -> int:
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
 
 
 def parse_duration_s(text: str) -> float:
