@@ -15,6 +15,7 @@ from tierctl.wire.files.indexes import OffsetIndex
 from tests.cli.shell import at_terminal, environment, rows, tierctl
 from tests.read import brute
 from tests.read.test_partition_reader import cut
+from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
 
@@ -156,7 +157,24 @@ def test_a_missing_index_is_rebuilt(damaged: list[str], tmp_path: Path) -> None:
     ran = tierctl(*args, "--index", "timestamp").ok()
     assert (tmp_path / "out").read_bytes() == before
     assert "rebuilt from the segment" in ran.err
-    assert tierctl(*args, "--index", "transaction").code == 10
+    ran = tierctl(*args, "--index", "transaction")
+    assert (ran.code, "tierctl verify --deep tells which" in ran.err) == (10, True)
+
+
+def test_a_segment_without_aborted_transactions_has_an_empty_index(
+    cluster: list[str], capture: Capture, tmp_path: Path
+) -> None:
+    """It has no object: brokers state that in the metadata."""
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    segments = tier.segments("orders") + tier.segments("payments")
+    flagged = [each for each in segments if each.txn_index_empty]
+    assert 0 < len(flagged) < len(segments)
+    for segment in segments:
+        args = [*cluster, "--raw-segment", str(segment.segment_id), "--index", "transaction"]
+        tierctl(*args, "--out", tmp_path / "out").ok()
+        assert ((tmp_path / "out").read_bytes() == b"") is segment.txn_index_empty
+        assert (tierctl(*args, "--output", "jsonl").ok().rows == []) is segment.txn_index_empty
 
 
 def test_auxiliary_state_is_what_a_follower_would_have(

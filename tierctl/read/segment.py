@@ -506,11 +506,18 @@ def stored_or_rebuilt(
     index: IndexType,
     note: Callable[[str], object],
 ) -> bytes:
-    """Return the index as stored; rebuild a missing offset or time index from the segment's log."""
+    """Return the index as stored; rebuild a missing offset or time index from the segment's log.
+
+    A missing transaction index is empty if the metadata state that it is.
+    """
     try:
         with remote.fetch_index(segment, index) as stream:
             return stream.read()
-    except RemoteResourceNotFound:
+    except RemoteResourceNotFound as e:
+        if index is IndexType.TRANSACTION and segment.txn_index_empty:
+            return b""
+        if index is IndexType.TRANSACTION:
+            e.advised("no transaction was aborted, or the index is lost: tierctl verify --deep tells which")
         if index not in {IndexType.OFFSET, IndexType.TIMESTAMP}:
             raise
     note(f"the {index.value} index of {segment.segment_id} is missing; rebuilt from the segment")
