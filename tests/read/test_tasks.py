@@ -15,8 +15,9 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tierctl.read.tasks import ReadTask, plan_read_tasks, read_task
+from tierctl.read.tasks import ReadTask, TimestampRange, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
+from tierctl.wire.batches.record_batch import ControlType
 from tierctl.wire.batches.records import SCHEMA
 
 from tests.metadata.events import update_of
@@ -103,6 +104,32 @@ def test_indexes_that_are_lost_are_made_up_for(seed: int, lost: str) -> None:
     span = world.reader().span()
     tasks = list(plan_read_tasks(world.view(), *span, committed_only=committed_only, split_bytes=300))
     assert answers(tasks, store, world.problems) == committed(log)
+    assert world.problems == []
+
+
+@pytest.mark.parametrize("split_bytes", [100, 1 << 30])
+@pytest.mark.parametrize("seed", rest_in_matrix(range(8), tried=3))
+def test_a_marker_ends_no_reading_up_to_a_time(seed: int, split_bytes: int) -> None:
+    """Its time is that of a broker, however old the records are."""
+    rng = random.Random(seed)
+    log, world = Log(marker_ahead_ms=10**9), World(rng)
+    for producer in rng.choices(range(4), k=60):
+        log.plain()
+        log.write(producer, rng.randint(1, 3))
+        log.end(rng.randrange(4), rng.choice([ControlType.ABORT, ControlType.COMMIT]))
+    for producer in range(4):
+        log.end(producer, ControlType.COMMIT)
+    log.roll()
+    world.copy(log.segments[0], [(0, 0)], flagged=False, lost="nothing")
+    view, committed_only = world.view(), (world.fetcher, world.problems.append)
+    for last_ms in range(0, view.end_offset, 61):
+        times = TimestampRange(last_ms=last_ms, late_ms=0)
+        tasks = plan_read_tasks(
+            view, 0, view.end_offset, committed_only=committed_only, times=times, split_bytes=split_bytes
+        )
+        found = answers(list(tasks), world.store, world.problems)
+        wanted = [answer for answer in committed(log) if answer[1] <= last_ms]
+        assert [answer for answer in found if answer[1] <= last_ms] == wanted
     assert world.problems == []
 
 

@@ -54,6 +54,7 @@ class Log:
     """Write a log as a broker does: batches, markers, and at each roll the indexes of the segment."""
 
     epoch: int = 0
+    marker_ahead_ms: int = 0
     next_offset: int = 0
     base: int = 0
     data: bytes = b""
@@ -84,7 +85,7 @@ class Log:
             stable = min([marker + 1, *self.open.values()])
             self.aborted.append(AbortedTxn(producer, first, marker, stable))
         key, value = encode_end_transaction_marker(kind, 0)
-        record = Record(marker, marker, key, value)
+        record = Record(marker, marker + self.marker_ahead_ms, key, value)
         self._append([record], producer_id=producer, producer_epoch=0, transactional=True, control=True)
 
     def roll(self) -> None:

@@ -72,8 +72,9 @@ class LostOffsets(NamedTuple):
 class TimestampRange:
     """The requested timestamps [first_ms, last_ms], where None sets no limit.
 
-    No record's timestamp is more than `late_ms` lower than that of an earlier record; None means unknown, so
-    that all records up to the end must be read. Readers may yield records outside; callers must filter them.
+    No record's timestamp is more than `late_ms` lower than that of an earlier record, or of a transaction's
+    marker in an earlier segment; None means unknown, so that all records up to the end must be read. Readers
+    may yield records outside; callers must filter them.
     """
 
     first_ms: int | None = None
@@ -178,8 +179,10 @@ class _TimestampFilter:
         """Yield the batches to decode; stop, and set `is_over`, when no requested record can follow."""
         first_ms = self._times.first_ms
         for batch in batches:
-            is_early = first_ms is not None and batch.head.max_timestamp_ms < first_ms
-            if not is_early and not self._is_hidden(batch):
+            # The time of a transaction's marker is that of a broker, and may be far above those of records.
+            if self._is_hidden(batch):
+                continue
+            if first_ms is None or batch.head.max_timestamp_ms >= first_ms:
                 yield batch
             if self._times.is_over(batch.head.max_timestamp_ms):
                 self.is_over = True

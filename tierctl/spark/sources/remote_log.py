@@ -18,7 +18,9 @@ from_time, to_time  read from the first record with a timestamp of at least from
                     timestamp above to_time: milliseconds or ISO 8601, found by time indexes as a consumer
                     seeks
 late_ms             the caller's promise that no record's timestamp is more than this many milliseconds
-                    below that of an earlier record of its partition
+                    below that of an earlier record of its partition. In a topic with transactions their
+                    markers count as records, and have the time of a broker: metadata state only the
+                    largest timestamp of both
 broker_config       a broker's server.properties: rsm.config.* of Aiven's plugin, its settings of the metadata
                     topic, and its quota of fetches; executors read it under the same path
 aiven_private_key   [ID=]FILE, separated by commas; executors read the files under the same paths
