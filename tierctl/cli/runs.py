@@ -25,7 +25,7 @@ from tierctl.cli.profiles import RunSettings
 from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
-from tierctl.model.location import folder_of
+from tierctl.model.location import folder_of, is_uri
 
 _OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
 """Settings of a command whose argument is another command with its options."""
@@ -296,7 +296,7 @@ def _local_paths(value: Any) -> list[str]:
     paths = []
     for each in values:
         text = str(each)
-        if isinstance(each, Path) or ":" not in text.split("/", 1)[0]:
+        if isinstance(each, Path) or not is_uri(text):
             paths.append(text)
         elif text.startswith("file:"):
             paths.append(str(folder_of("the option", text)))

@@ -125,10 +125,15 @@ def require_no_credentials(option: str, uri: str) -> None:
         )
 
 
+def is_uri(text: str) -> bool:
+    """Return whether `text` has a colon before its first slash, other than a plain path."""
+    return ":" in text.split("/", 1)[0]
+
+
 def folder_of(option: str, uri: str) -> Path:
     """Return the folder that file:///dir, file:dir or a plain path names; UsageError for another URI."""
     require_no_credentials(option, uri)
-    scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
+    scheme = urlsplit(uri).scheme if is_uri(uri) else ""
     if scheme not in {"", "file"}:
         raise UsageError(
             f"{option} {uri}: expected a folder, found the scheme {scheme}:",
@@ -155,6 +160,6 @@ def canonical_uri(option: str, uri: str) -> str:
     Symbolic links are followed, so that two spellings of one folder are equal. UsageError for a file: URI
     that names no folder of this machine.
     """
-    if ":" in uri.split("/", 1)[0] and not uri.startswith("file:"):
+    if is_uri(uri) and not uri.startswith("file:"):
         return uri.rstrip("/")
     return str(folder_of(option, uri).resolve())

@@ -611,8 +611,11 @@ def _complete_commit(spec: WarehouseSpec, commits: LakeTable, tables: Mapping[st
             )
         commit = latest_commit(commits)
         changed = {file.table for file in (*commit.added, *commit.removed)}
-        others = [name for name, table in tables.items() if table.number() != commit.number]
-        others = [name for name in others if name in changed or tables[name].number() > commit.number]
+        numbers = {name: table.number() for name, table in tables.items()}
+        # A table without files of the commit stays at an earlier one.
+        others = [
+            n for n, at in numbers.items() if at > commit.number or (at < commit.number and n in changed)
+        ]
         if not others:
             return commit
     raise RemoteStorageError(

@@ -191,15 +191,11 @@ def unreferenced_epoch_steps(
 
     Segments whose id is in `taken` have a step already.
     """
-    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
-    if earliest_epoch is None:
-        return []
     given = {"", OFF_LINEAGE, UNREFERENCED_EPOCHS} if off_lineage else {""}
     if unreferenced_epochs:
         given.add(UNREFERENCED_EPOCHS)
     steps = []
-    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
-        option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
+    for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
         # Segments of the lineage with such epochs are below the log start; `taken` contains them already.
         if segment.segment_id in taken or option not in given:
             continue
@@ -212,6 +208,21 @@ def unreferenced_epoch_steps(
     return sorted(steps, key=by_start)
 
 
+def _of_older_epochs(
+    view: PartitionView, log_start_offset: int
+) -> Iterator[tuple[RemoteLogSegmentMetadata, int, str | None]]:
+    """Yield the finished segments whose epochs are all older than the log's earliest, with that epoch.
+
+    The third item is the option of `sweep` that deletes the segment, as `sweep_option` returns it.
+    """
+    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
+    if earliest_epoch is None:
+        return
+    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
+        option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
+        yield segment, earliest_epoch, option
+
+
 _CUT = "the leader epochs of the log were cut"
 
 
@@ -222,16 +233,12 @@ def deleted_by_epochs(
 
     Segments whose id is in `taken` have a step. Of two copies from one offset, brokers do not know the first.
     """
-    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
-    if earliest_epoch is None:
-        return []
     lost_ids = frozenset[Uuid]() if view.cut is None else view.cut.lost_ids
     found = []
-    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
+    for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
         segment_id = segment.segment_id
         if segment_id in taken or segment_id in view.segments.doubled_ids or segment_id in lost_ids:
             continue
-        option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
         why = f"it needs {option}" if view.cut is None else _CUT
         reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, sweep=why)
         found.append(Decision.deleted(segment, reason, now_ms))
@@ -570,7 +577,8 @@ def _expired(
     )
     taken = {step.segment_id for step in steps}
     by_epochs = deleted_by_epochs(view, expiry.log_start_offset, taken, inputs.now_ms)
-    expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
+    if by_epochs:
+        expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
     unfinished = unfinished_copies(
         view,
         expiry.log_start_offset,

@@ -5,7 +5,7 @@ and unsafe committed offsets in the log directories of brokers before Kafka 3.8.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -234,7 +234,8 @@ class Repair(Change[RepairRequest]):
         """Implement `Change.decide`."""
         run, request = self.run, self.request
         state = self._state = run.metadata.refresh()
-        listed = _listed(run, request, state)
+        unfinished = {part.topic_id_partition for part in state if has_unfinished(part)}
+        listed = _listed(run, request, unfinished)
         logs = run.logs
         run.resolve_selection(
             (part.topic_id_partition for part in state), (each.partition for each in listed)
@@ -242,7 +243,10 @@ class Repair(Change[RepairRequest]):
         run.inspect_tier()
         run.histories.examine(state, lambda: logs)
         chosen = [each for each in listed if each.partition in run.resources.selection]
-        partitions = {each.partition for each in chosen} | _without_objects(run, state, listed)
+        with_objects = {each.partition.key for each in listed}
+        without = {each for each in unfinished if each.key not in with_objects}
+        partitions = {each.partition for each in chosen}
+        partitions |= {each for each in without if each in run.resources.selection}
         existence = _existence(run, request, partitions)
         live = self._live = existence.live
         deciding = self._deciding = DecidingLogs.of(run, sorted(live), logs)
@@ -403,20 +407,13 @@ def _parsed(text: str) -> _Key:
     return Uuid.parse(topic_id), number
 
 
-def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[ListedSet]:
-    """Return the sets of objects of the partitions with orphans or unfinished copies."""
+def _listed(run: Mutation, request: RepairRequest, unfinished: Iterable[TopicIdPartition]) -> list[ListedSet]:
+    """Return the sets of objects of the partitions with orphans, and of those with `unfinished` segments."""
     keys = {_parsed(each) for each in request.orphans_of}
-    keys |= {part.topic_id_partition.key for part in state if has_unfinished(part)}
+    keys |= {each.key for each in unfinished}
     if not keys:
         return []
     return TierSets.to_change(run).listed_of(keys)
-
-
-def _without_objects(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> set[TopicIdPartition]:
-    """Return the selected partitions with unfinished copies or deletions that have no set in the listing."""
-    found = {each.partition.key for each in listed}
-    unfinished = (part.topic_id_partition for part in state if has_unfinished(part))
-    return {each for each in unfinished if each.key not in found and each in run.resources.selection}
 
 
 def _unexamined(

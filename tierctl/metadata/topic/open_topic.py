@@ -25,7 +25,7 @@ from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_di
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.location import TopicLocation, require_no_credentials
+from tierctl.model.location import TopicLocation, is_uri, require_no_credentials
 from tierctl.storage import stores
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
@@ -183,7 +183,7 @@ def topic_location(
     Raises UsageError for an unknown scheme.
     """
     require_no_credentials(option, given)
-    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else "file"
+    scheme = urlsplit(given).scheme if is_uri(given) else "file"
     if scheme not in {"kafka", *SCHEMES}:
         raise UsageError(
             f"{option} {given}: unknown scheme {scheme!r}",

@@ -31,7 +31,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
-from tierctl.model.location import folder_of, require_no_credentials
+from tierctl.model.location import folder_of, is_uri, require_no_credentials
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
@@ -539,7 +539,7 @@ def store_uri(option: str, given: str) -> str:
     Raise UsageError if no store has the scheme of `given`.
     """
     require_no_credentials(option, given)
-    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else FILE
+    scheme = urlsplit(given).scheme if is_uri(given) else FILE
     if scheme == FILE:
         return folder_of(option, given).as_uri()
     if scheme not in STORES:

@@ -124,8 +124,9 @@ def scan_windows(
         data = file.read(position, wanted)
         if len(data) < wanted:  # The file was cut meanwhile.
             size = position + len(data)
-        if len(data) < _first_size(data) <= min(size - position, _FIRST_BYTES_MAX):
-            span = _first_size(data)
+        first_bytes = _first_size(data)
+        if len(data) < first_bytes <= min(size - position, _FIRST_BYTES_MAX):
+            span = first_bytes
             continue
         is_window = position + len(data) < size
         heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
