@@ -90,15 +90,6 @@ EventSink = Callable[[RecordChunk, DecodedEvents], None]
 """Receives the decoded events of each chunk that is folded: a table of the pipeline."""
 
 
-def counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iterator[RecordChunk]:
-    """Yield the chunks of a partition from offset `start` on, and give the length of each to `advance`."""
-    position = start
-    for chunk in chunks:
-        yield chunk
-        advance(chunk.next_offset - position)
-        position = chunk.next_offset
-
-
 def record_in(chunk: RecordChunk, at: int) -> LastRecord:
     """Return the record with index `at` in a chunk, as a state keeps its last one."""
     slices = chunk.slices
@@ -144,8 +135,11 @@ class PartitionFold:
         self._state.read[partition] = start
         if start < end:
             self._state.table(partition).expected = end - start
-        for chunk in counted(topic.read(partition, start, end), start, advance):
+        position = start
+        for chunk in topic.read(partition, start, end):
             self.fold(chunk)
+            advance(chunk.next_offset - position)
+            position = chunk.next_offset
 
     def start(self, partition: int, begin: int, end: int) -> int:
         """Return the offset to read from; note missing events, and quarantine a log that was cut."""
