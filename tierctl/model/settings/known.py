@@ -30,8 +30,9 @@ SETTINGS: tuple[Setting[object], ...] = tuple(row for table in TABLES for row in
 
 
 _SECRET_NAME = re.compile(
-    r"passw(or)?d|secret|credential(?!s?[._-]provider)|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
-    r"|connection[._-]?string|\bsas\b|private\.key(?!\.file)|keystore\.(key|certificate)|truststore\.cert",
+    r"passw(or)?d|passphrase|secret|credential(?!s?[._-]?provider)|token(?!\.endpoint)|jaas\.config"
+    r"|(access|account|api|sas|shared)[._-]?key|private[._]?key(?!\.file)|encryption[._-]?key$"
+    r"|connection[._-]?string|\bsas\b|keystore\.(key|certificate)|truststore\.cert",
     re.IGNORECASE,
 )
 _PASSWORDS = tuple(row.name for row in SETTINGS if row.type is Type.PASSWORD)

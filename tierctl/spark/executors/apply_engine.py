@@ -26,7 +26,7 @@ from tierctl.model.progress import no_op
 from tierctl.model.selection import names_text
 from tierctl.spark.executors.task import Advance, Opened, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
-from tierctl.spark.session.jvm import SPECULATION, is_connect
+from tierctl.spark.session.jvm import SPECULATION, is_connect, is_speculative
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.open_tier import TierSpec
 
@@ -268,7 +268,7 @@ def _ask_once(spec: SideEffectContextSpec) -> None:
 
 
 def _refuse_speculation(executors: Executors) -> None:
-    if str(executors.session.conf.get(SPECULATION, "false")).lower() == "true":
+    if is_speculative(executors.session.conf.get(SPECULATION, None)):
         raise UsageError(
             f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
             hint=f"start Spark, or its Connect server, with {SPECULATION}=false",

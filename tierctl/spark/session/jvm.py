@@ -32,17 +32,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tierctl import __version__
 from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.model.settings.known import is_secret
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
 
-CREDENTIALS = re.compile(
-    r"secret|passw(or)?d|passphrase|token|credential(?!s?[._-]?provider)"
-    r"|(access|account|private|api|sas|shared|encryption)[._-]?key",
-    re.IGNORECASE,
-)
 _POINTS_TO_A_FILE = re.compile(r"(file|path|dir|location|store|provider|class|name|enabled)$", re.IGNORECASE)
 # The values of these settings are names of Kubernetes secrets, not the secrets themselves.
 _IS_NAMED_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
@@ -56,12 +52,17 @@ _HINT = (
 SPECULATION = "spark.speculation"
 
 
+def is_speculative(value: str | None) -> bool:
+    """Return whether Spark runs a task twice at a time with this value of SPECULATION, in any case."""
+    return (value or "").strip().lower() == "true"
+
+
 def is_credential(name: str, value: str) -> bool:
     """Return True if a setting looks like a secret, and not like the path of one."""
     if value.lower() in {"", "true", "false"} or _IS_NAMED_ONLY.match(name):
         return False
-    named = CREDENTIALS.search(name) and not _POINTS_TO_A_FILE.search(name)
-    return bool(named or _IN_A_VALUE.search(value))
+    named = is_secret(name) and not _POINTS_TO_A_FILE.search(name)
+    return named or _IN_A_VALUE.search(value) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class SparkSettings:
                 raise UsageError(
                     f"--spark-conf {name}: Spark settings must not contain credentials", hint=_HINT
                 )
-        if self.conf.get(SPECULATION, "").lower() == "true" and self.changes_things:
+        if self.changes_things and is_speculative(self.conf.get(SPECULATION)):
             raise UsageError(
                 f"--spark-conf {SPECULATION}=true: no segment may be stored or deleted twice at a time",
                 hint=f"leave {SPECULATION} out",

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
-from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, ship
+from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, is_speculative, ship
 from tierctl.storage.stores.base import why_refused
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
     master = session.conf.get("spark.master", None)
     if settings.master not in {None, master} and not settings.is_connect:
         raise UsageError(f"--master {settings.master}: this process has a session of {master} already")
-    if settings.changes_things and session.conf.get(SPECULATION, "false") == "true":
+    if settings.changes_things and is_speculative(session.conf.get(SPECULATION, None)):
         raise SafetyRefusal(
             f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
             hint="disable it where the session is started",
