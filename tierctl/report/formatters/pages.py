@@ -99,8 +99,7 @@ class Filter:
 
 NO_TIME = -1
 
-# A page costs 1 ms, however few lines it has. Larger pages take more memory; with this size a run stays below
-# 150 MB.
+# A page costs 1 ms, however few lines it has; larger pages take more memory.
 _LINES_PER_PAGE = 1 << 13
 _RECORDS_PER_TASK = 1 << 14
 # The values of a task, whose text may take ten times as much.
