@@ -75,7 +75,8 @@ def page(found: dict[str, Any], old: str) -> str:
     before = old.partition("\n## Figures\n")[0].rstrip()
     head = (
         f"{_machine(found)}\n"
-        "The ratio is tierctl's speed relative to the rival's; memory is tierctl's peak and the rival's."
+        "The ratio is tierctl's speed relative to the rival's; memory is tierctl's peak and the rival's, "
+        "on Spark the driver's, and the largest executor's with its Python workers."
     )
     return "\n\n".join([before, "## Figures", head, "\n".join(items)]) + "\n"
 
@@ -98,9 +99,14 @@ def _cells(row: Row, found: dict[str, Any]) -> list[str]:
         shown(ours),
         f"{row.rival}: {shown(theirs[0])}" if theirs else "–",
         f"{theirs[0] / ours:.2f}×" if theirs else "–",
-        " : ".join(f"{cost['peak_mb']} MB" for cost in costs if "peak_mb" in cost) or "–",
+        " : ".join(map(_memory, (cost for cost in costs if "peak_mb" in cost))) or "–",
         row.required or "–",
     ]
+
+
+def _memory(cost: dict[str, Any]) -> str:
+    executors = f" and {cost['executor_mb']} MB in an executor" if "executor_mb" in cost else ""
+    return f"{cost['peak_mb']} MB{executors}"
 
 
 def _seconds(seconds: float) -> str:

@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +57,53 @@ def run(
 def usage(words: Sequence[str], **how: Any) -> dict[str, float]:
     """Run a command as `run` does; return `peak_mb`, its resident memory in 10^6 bytes, and `cpu_s`.
 
-    The peak of several processes is that of the largest one; the processor time is that of all.
+    The peak of several processes is that of the largest one; the processor time is that of all. If the
+    command has executors of a cluster that this process started, `executor_mb` is the peak of one of them
+    with its Python workers, and `executor_cpu_s` the processor time of all.
     """
-    peak_kib, cpu_s = run([sys.executable, "-ISc", _LAUNCH, *words], **how).split()[-2:]
-    return {"peak_mb": round(int(peak_kib) * 1024 / 1e6), "cpu_s": round(float(cpu_s), 2)}
+    done = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(_executors, done)
+        try:
+            peak_kib, cpu_s = run([sys.executable, "-ISc", _LAUNCH, *words], **how).split()[-2:]
+        finally:
+            done.set()
+    own = {"peak_mb": round(int(peak_kib) * 1024 / 1e6), "cpu_s": round(float(cpu_s), 2)}
+    return own | watching.result()
+
+
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
+_TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+def _executors(done: threading.Event) -> dict[str, float]:
+    """Watch the executors below this process until `done`; a page that processes share counts for each."""
+    peak_bytes, ticks = 0, dict[int, int]()
+    while not done.wait(0.1):
+        children, used = dict[int, list[int]](), dict[int, tuple[int, int]]()
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                number, _, rest = stat.read_text().partition(" ")
+                parent, *_ = facts = [*map(int, rest.rpartition(") ")[2].split()[1:])]
+                children.setdefault(parent, []).append(int(number))
+                used[int(number)] = facts[10] + facts[11], facts[20] * _PAGE_BYTES
+        for executor in filter(_is_executor, _below(os.getpid(), children)):
+            own = [executor, *_below(executor, children)]
+            ticks |= {each: used[each][0] for each in own}
+            peak_bytes = max(peak_bytes, sum(used[each][1] for each in own))
+    if not ticks:
+        return {}
+    return {"executor_mb": round(peak_bytes / 1e6), "executor_cpu_s": round(sum(ticks.values()) / _TICKS, 2)}
+
+
+def _below(process: int, children: Mapping[int, list[int]]) -> Iterator[int]:
+    for child in children.get(process, ()):
+        yield child
+        yield from _below(child, children)
+
+
+def _is_executor(process: int) -> bool:
+    try:
+        return _EXECUTOR in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -78,6 +78,15 @@ def test_memory_and_processor_time_are_those_of_the_command() -> None:
     assert found["cpu_s"] > 0.05
 
 
+def test_an_executor_is_watched_with_its_workers() -> None:
+    worker = "import time; held = bytearray(200_000_000); sum(range(10_000_000)); time.sleep(1)"
+    started = "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]])"
+    executor = [sys.executable, "-c", started, "-c", worker, "CoarseGrainedExecutorBackend"]
+    found = usage(executor)
+    assert 200 < found["executor_mb"] < 300
+    assert found["executor_cpu_s"] > 0.05
+
+
 def test_a_shape_is_compared_by_processor_time_per_event() -> None:
     row = next(row for row in ROWS.values() if row.is_per_event)
     costs = {"tierctl": {"seconds": 9, "cpu_s": 3, "events": 2e6, "peak_mb": 7}}
