@@ -254,11 +254,15 @@ def write_durably(
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is the same,
     unless the error is from the last step, the folder's fsync; without `sync_folder` the caller does it, once
     for several files. The file has the mode and owner of `like`, by default of the file that it replaces (see
-    `make_like`); with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError,
-    also if `path` is a device, a named pipe, or a link to one or to a file of a process, such as /dev/stdout.
+    `make_like`). With `mode`, which is for files that users name, it has that mode, less the umask, and the
+    owner of the process, and no other file is replaced: the temporary one has a name of its own, and stays if
+    the process is killed. Raises OSError, also if `path` is a device, a named pipe, or a link to one or to a
+    file of a process, such as /dev/stdout.
     """
     _require_file(path)
-    temp = temp_of(path)
+    # Without `mode`, it is a file of a broker or of tierctl, in whose folder the next run replaces, or
+    # finds by its name, what a killed run left.
+    temp = temp_of(path if mode is None else path.with_name(f"{path.name}.{os.urandom(8).hex()}"))
     renamed = False
     fd = fs.create(temp)
     try:

@@ -112,11 +112,28 @@ OUTPUTS = {
     "plan": ("sweep", METADATA, REMOTE, LOGS, "--plan-out"),
     "metrics": ("segments", METADATA, "--metrics-file"),
     "segment": ("fetch", METADATA, REMOTE, LOGS, "--raw-segment=first", "--out"),
+    "page": ("report", METADATA, "--html"),
 }
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "output of the process"])
+def output(name: str, cluster: Path) -> list[str]:
+    """Return the words of a command of OUTPUTS, without the file."""
+    segment = json.loads(tierctl("segments", f"--metadata={cluster / 'before'}", "-o", "json").out)[0]
+    return [word.format(root=cluster).replace("first", segment["segment_id"]) for word in OUTPUTS[name]]
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_replaces_no_file_beside_it(name: str, cluster: Path, tmp_path: Path) -> None:
+    """A temporary file with a known name would replace the user's file of that name."""
+    beside = tmp_path / "out.tmp"
+    beside.write_bytes(b"mine")
+    assert run([*output(name, cluster), tmp_path / "out"]).code == 0
+    assert beside.read_bytes() == b"mine"
+    assert {each.name for each in tmp_path.iterdir()} == {"out", "out.tmp"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "output of the process"])
+@pytest.mark.parametrize("name", OUTPUTS.keys() - {"page"})
 def test_an_output_replaces_no_pipe(name: str, kind: str, cluster: Path, tmp_path: Path) -> None:
     """As root, a run made files of devices such as /dev/null, and of the link /dev/stdout."""
     os.mkfifo(pipe := tmp_path / "pipe")
@@ -125,9 +142,7 @@ def test_an_output_replaces_no_pipe(name: str, kind: str, cluster: Path, tmp_pat
     if kind != "pipe":
         target.symlink_to(links[kind])
     before = target.lstat()
-    segment = json.loads(tierctl("segments", f"--metadata={cluster / 'before'}", "-o", "json").out)[0]
-    words = [word.format(root=cluster).replace("first", segment["segment_id"]) for word in OUTPUTS[name]]
-    ran = run([*words, target])
+    ran = run([*output(name, cluster), target])
     assert re.search("no (regular|plain) file", ran.err), ran.err
     assert ran.code == (0 if name == "metrics" else 2)
     after = target.lstat()
