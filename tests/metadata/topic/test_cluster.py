@@ -175,14 +175,16 @@ class TestTheTopicItself:
         topic = on(tiered, name)
         topic.append([(1, b"x")])
         tiered.add_partitions(name, 3)
-        for call in (topic.beginning_offsets, topic.end_offsets, lambda: topic.append([(0, b"x")])):
+        calls = [topic.beginning_offsets, topic.end_offsets, lambda: topic.offsets_for_time([1], 0)]
+        calls.append(lambda: topic.append([(0, b"x")]))
+        for call in calls:
             with pytest.raises(SafetyRefusal, match=r"3 partitions now; it had .* and 2"):
                 call()
         tiered.delete_topic(name)
         with pytest.raises(NotFoundError):
             topic.end_offsets()
         tiered.create_topic(name, 2)
-        for call in (topic.beginning_offsets, lambda: topic.append([(0, b"x")])):
+        for call in calls:
             with pytest.raises(SafetyRefusal, match="has id"):
                 call()
 

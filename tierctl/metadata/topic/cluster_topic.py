@@ -25,8 +25,9 @@ class ClusterTopic:
 
     Reading assigns partitions and joins no consumer group. A missing topic is created with the settings
     `create`, if given. `expected_partitions` is the partition count in the brokers' configuration. Each call
-    of `append` and of the two that return offsets of all partitions raises SafetyRefusal if the topic's id or
-    partition count has changed, because events would then go to partitions that brokers do not read. Raises
+    of `append` and of those that return offsets raises SafetyRefusal if the topic's id or partition count
+    has changed, because events would then go to partitions that brokers do not read, and offsets belong to
+    other events. `read` does not: a topic that is kept open may have changed. Raises
     NotFoundError if the topic is missing, AuthenticationError if `writable` and writing is not allowed, and
     MetadataError.
     """
@@ -117,6 +118,7 @@ class ClusterTopic:
 
     def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
         """Implement `MetadataTopic.offsets_for_time` with one request."""
+        self._check_unchanged()
         return self._admin.offsets_for_time(self._topic, partitions, timestamp_ms)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
