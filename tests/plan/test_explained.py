@@ -323,6 +323,15 @@ def test_a_cut_checkpoint_explains_the_segments_that_it_lost_and_no_others() -> 
     assert found == [K.CUT_EPOCHS, K.CUT_EPOCHS, K.UNREFERENCED_EPOCHS]
 
 
+def test_of_two_copies_whose_epochs_were_cut_brokers_delete_the_second_only() -> None:
+    state = tier(segment(1, 0, 9, (0, 0)), segment(2, 10, 19, (0, 10)), segment(3, 0, 9, (0, 0)))
+    log = local_log([30], 40, epochs=((2, 20),))
+    plan = plan_retention(state, [log], {"orders": TopicConfig()}, now_ms=NOW_MS, explained=EVERYTHING)
+    assert {each.reason.kind for each in plan.kept} == {K.CUT_EPOCHS}
+    deleted = {each.segment_id for each in plan.kept if each.action is NextAction.DELETE}
+    assert deleted == {segment_id(2), segment_id(3)}
+
+
 def test_the_last_segment_of_a_tier_without_a_log_belongs_to_the_lineage() -> None:
     state = tier(segment(1, 0, 9), segment(2, 10, 19))
     plan = plan_retention(

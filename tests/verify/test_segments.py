@@ -258,6 +258,7 @@ DIVERGED = [*finished(1, 40, 99, ((0, 40),)), *finished(2, 50, 99, ((1, 50),))]
         (((0, 0), (1, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
         (((1, 50),), 100, K.BELOW_LOG_START, "", ALWAYS),
         (((0, 0), (2, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
+        ((), 100, K.BELOW_LOG_START, None, set()),
     ],
 )
 def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
@@ -274,6 +275,27 @@ def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
     found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
     assert (found.check, found.command) == (kind, None if option is None else f"sweep {option}".rstrip())
     assert ("now" in found.fix) is (option is not None)
+    # Without entries in the checkpoint, no log start lets brokers delete it.
+    assert ("later leader epoch" in found.fix) is (option is None and bool(epochs))
+    assert deleting(state, own) == enough
+
+
+@pytest.mark.parametrize(
+    ("log_start", "fix", "enough"),
+    [
+        (10, "sweep does not delete it before the leader epochs that were cut are back", set()),
+        (20, "sweep deletes it now", ALWAYS),
+    ],
+)
+def test_the_fix_of_a_doubled_segment_beside_a_cut_checkpoint(
+    log_start: int, fix: str, enough: set[str]
+) -> None:
+    events = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19), *finished(4, 50, 99, ((2, 50),))]
+    state = folded([encode(event) for event in events])
+    (part,) = state
+    own = local_log([110], 120, epochs=((4, 100),), log_start_offset=log_start, partition=ORDERS)
+    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, facts_of(own))}[segment_id(1)]
+    assert (found.check, found.fix) == (K.DOUBLED_SEGMENT, fix)
     assert deleting(state, own) == enough
 
 

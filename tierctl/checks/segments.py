@@ -179,9 +179,7 @@ def check_failed_copies(
     yield replace(found, start_offset=failed.start_offset, own_fix=fix)
 
 
-def _with_sweep(found: Finding, option: str | None, fix: str) -> Finding:
-    """Return the finding with `fix`, and with `sweep` and its option as the command; None: no command."""
-    return replace(found, own_fix=fix, own_command="" if option is None else f"sweep {option}".rstrip())
+_WITHOUT_EPOCHS = "brokers and sweep delete it once the leader-epoch checkpoint of the log has entries"
 
 
 @dataclass(frozen=True)
@@ -250,14 +248,21 @@ class _Check:
         found = finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
         if self.log is None:
             return found
-        option = self._sweep_option(segment, self.log)
-        return _with_sweep(found, option, swept_text(option))
+        option = sweep_option(
+            self.log.lineage, segment, self.log.log_start_offset, self.log.log_end_offset
+        )
+        return self._with_sweep(found, option, self._swept(option))
 
-    def _sweep_option(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> str | None:
-        """Return the option of `sweep` that deletes a segment now, empty without one; None if none does."""
-        option = sweep_option(log.lineage, segment, log.log_start_offset, log.log_end_offset)
-        # sweep refuses its options where the checkpoint was cut.
-        return option if not option or self.cut is None else None
+    def _with_sweep(self, found: Finding, option: str | None, fix: str) -> Finding:
+        """Return the finding with `fix`, and with `sweep` and its option as the command; None: no command.
+
+        Nor is there a command where the checkpoint was cut and `sweep` refuses its options.
+        """
+        is_made = option is not None and (not option or self.cut is None)
+        return replace(found, own_fix=fix, own_command=f"sweep {option}".rstrip() if is_made else "")
+
+    def _swept(self, option: str | None) -> str:
+        return swept_text(option, is_cut=self.cut is not None)
 
     def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
         kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
@@ -273,11 +278,11 @@ class _Check:
             message = f"the leader epochs ({_shown(segment.segment_leader_epochs)}) are not those of the log"
         found = finding_of(self.partition, kind, severity, message, segment)
         if kind is not FindingKind.BEYOND_LOG_END:
-            option = self._sweep_option(segment, log)
-            later = FindingKind.DIVERGENT_SEGMENT.row.fix
-            found = _with_sweep(
-                found, option, later if option is None else f"brokers delete it later; {swept_text(option)}"
-            )
+            option = sweep_option(log.lineage, segment, log.log_start_offset, log.log_end_offset)
+            fix = f"brokers delete it later; {self._swept(option)}"
+            if option is None:
+                fix = FindingKind.DIVERGENT_SEGMENT.row.fix if log.lineage else _WITHOUT_EPOCHS
+            found = self._with_sweep(found, option, fix)
         yield found
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:

@@ -345,10 +345,13 @@ def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[Decision]:
     for log in run.logs:
         part = state.partition(log.topic_id_partition)
         cut = None if part is None else cut_epochs_of(log, part.segments)
-        if cut is not None:
-            for segment in filter(cut.is_deleted_by_brokers, cut.lost):
-                reason = why_cut(cut, segment, f"the replica in {log.directory.parent}")
-                yield Decision.kept(segment, reason)
+        if part is None or cut is None:
+            continue
+        for segment in cut.lost:
+            reason = why_cut(cut, part.segments, segment, f"the replica in {log.directory.parent}")
+            decision = Decision.kept(segment, reason)
+            if decision.action is NextAction.DELETE:
+                yield decision
 
 
 def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:

@@ -648,10 +648,12 @@ def sweep_option(
     return "" if is_below else UNREFERENCED_EPOCHS
 
 
-def swept_text(option: str | None) -> str:
-    """Return in words how `sweep` deletes a segment; `option` is as `sweep_option` returns it."""
+def swept_text(option: str | None, *, is_cut: bool = False) -> str:
+    """Return how `sweep` deletes a segment, by `sweep_option`; it has no option if the epochs `is_cut`."""
     if option is None:
         return "sweep deletes it once it lies wholly below the log start offset"
+    if option and is_cut:
+        return "sweep does not delete it before the leader epochs that were cut are back"
     return f"{f'sweep {option}'.rstrip()} deletes it now"
 
 
@@ -674,10 +676,10 @@ def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reaso
     if segment.end_offset >= LARGEST_OFFSET:
         return Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(segment.end_offset))
     if view.cut is not None and segment.segment_id in view.cut.lost_ids:
-        return why_cut(view.cut, segment, "the log")
+        return why_cut(view.cut, view.segments, segment, "the log")
     if segment.segment_id in view.segments.doubled_ids:
         option = sweep_option(view.lineage, segment, view.log_start_offset, view.log_end_offset)
-        return why_doubled(view, segment, swept_text(option if view.cut is None else None))
+        return why_doubled(view, segment, swept_text(option, is_cut=view.cut is not None))
     theirs = ", ".join(f"{epoch}@{start}" for epoch, start in segment.segment_leader_epochs)
     known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
     detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"
@@ -689,8 +691,8 @@ def endless_text(end_offset: int) -> str:
     return f"the metadata have a segment that ends at offset {end_offset}, which no log has: it stays"
 
 
-def why_cut(cut: CutEpochs, segment: RemoteLogSegmentMetadata, log: str) -> Reason:
-    """Return what brokers do with a segment whose epochs the checkpoint of `log` lost."""
-    is_deleted = cut.is_deleted_by_brokers(segment)
+def why_cut(cut: CutEpochs, known: PartitionSegments, segment: RemoteLogSegmentMetadata, log: str) -> Reason:
+    """Return what brokers do with a segment that the cut `log` lost: the first of two copies stays."""
+    is_deleted = cut.is_deleted_by_brokers(segment) and segment.segment_id not in known.doubled_ids
     what = f"a broker deletes it once it leads with the cut leader epochs of {log}" if is_deleted else "kept"
     return Reason(ReasonKind.CUT_EPOCHS, is_deleted=is_deleted, detail=f"{what}: {cut}")
