@@ -201,20 +201,8 @@ def test_a_partition_without_its_snapshot_of_kafka_3(
 
     A partition without events needs no snapshot, nor does one that is not on this broker.
     """
-    built = rows("cache", "build", "--metadata", after, "--out", tmp_path / "flat")
-    ends = FolderTopic(after, complete=True).end_offsets()
     folder = tmp_path / "broker"
-    of_an_untiered = {"topic": "untiered", "topic_id": "0123456789abcdefghijkg", "partition": 0}
-    for row in [*built[1:], of_an_untiered]:
-        of_partition = folder / f"{row['topic']}-{row['partition']}"
-        of_partition.mkdir(parents=True)
-        topic_id = checkpoints.write_partition_metadata(Uuid(row["topic_id"]))
-        (of_partition / "partition.metadata").write_bytes(topic_id)
-        if (number := row.get("metadata_partition")) is not None:
-            data = snapshot.write_snapshot(number, ends[number] - 1, [])
-            (of_partition / "remote_log_snapshot").write_bytes(data)
-    read = {number: end - 1 for number, end in ends.items() if end}
-    (folder / NAME).write_bytes(checkpoints.write_committed_offsets(read))
+    built, read = write_broker(folder, after)
     where = ("--log-dir", folder, "--metadata", after)
     assert offsets("check", *where) == []
     for lost in built[1:]:
@@ -227,6 +215,49 @@ def test_a_partition_without_its_snapshot_of_kafka_3(
         assert f"{lost['topic_id']}:{lost['topic']}-{lost['partition']}" in row["detail"]
         assert row["limit"] is None or row["limit"] < read[number]
         file.write_bytes(whole)
+
+
+def write_broker(folder: Path, after: Path) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """Write the log directory of a broker of Kafka 3 that read all events but those of the first partition.
+
+    Return the rows of `cache build`, and the committed offsets.
+    """
+    built = rows("cache", "build", "--metadata", after, "--out", folder.with_name("flat"))
+    ends = FolderTopic(after, complete=True).end_offsets()
+    of_an_untiered = {"topic": "untiered", "topic_id": "0123456789abcdefghijkg", "partition": 0}
+    for row in [*built[1:], of_an_untiered]:
+        of_partition = folder / f"{row['topic']}-{row['partition']}"
+        of_partition.mkdir(parents=True)
+        topic_id = checkpoints.write_partition_metadata(Uuid(row["topic_id"]))
+        (of_partition / "partition.metadata").write_bytes(topic_id)
+        if (number := row.get("metadata_partition")) is not None:
+            data = snapshot.write_snapshot(number, ends[number] - 1, [])
+            (of_partition / "remote_log_snapshot").write_bytes(data)
+    read = {number: end - 1 for number, end in ends.items() if end}
+    (folder / NAME).write_bytes(checkpoints.write_committed_offsets(read))
+    return built, read
+
+
+def test_the_caches_of_another_broker_are_not_compared(after: Path, tmp_path: Path) -> None:
+    """They would stand for a snapshot that this one lacks, and one that is behind would lower its offsets."""
+    own, other = tmp_path / "own", tmp_path / "other"
+    built, _ = write_broker(own, after)
+    shutil.copytree(own, other)
+    (other / NAME).unlink()
+    for number, folder in enumerate((own, other)):
+        (folder / "meta.properties").write_text(
+            f"version=1\ncluster.id=yDRBVCh3QKmOs6aFeYUCUQ\nnode.id={number}\n"
+        )
+    lost, behind = (f"{row['topic']}-{row['partition']}/remote_log_snapshot" for row in built[1:3])
+    (own / lost).unlink()
+    (other / behind).write_bytes(snapshot.write_snapshot(built[2]["metadata_partition"], 0, []))
+    alone = offsets("check", "--log-dir", own, "--metadata", after, code=7)
+    assert [row["problem"] for row in alone] == ["ahead of the caches"]
+    ran = tierctl(
+        "offsets", "check", "--log-dir", own, "--log-dir", other, "--metadata", after, "-o", "jsonl"
+    )
+    assert (ran.code, ran.rows) == (7, alone)
+    assert f"{other} is not compared with {own / NAME}: it is of broker 1" in ran.err
 
 
 def test_raising_needs_force(tmp_path: Path) -> None:

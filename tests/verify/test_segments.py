@@ -290,7 +290,12 @@ def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
 def test_the_fix_of_a_doubled_segment_beside_a_cut_checkpoint(
     log_start: int, fix: str, enough: set[str]
 ) -> None:
-    events = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19), *finished(4, 50, 99, ((2, 50),))]
+    events = [
+        *finished(1, 0, 19),
+        *finished(2, 20, 49),
+        *finished(3, 0, 19),
+        *finished(4, 50, 99, ((2, 50),)),
+    ]
     state = folded([encode(event) for event in events])
     (part,) = state
     own = local_log([110], 120, epochs=((4, 100),), log_start_offset=log_start, partition=ORDERS)

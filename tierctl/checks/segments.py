@@ -248,9 +248,7 @@ class _Check:
         found = finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
         if self.log is None:
             return found
-        option = sweep_option(
-            self.log.lineage, segment, self.log.log_start_offset, self.log.log_end_offset
-        )
+        option = sweep_option(self.log.lineage, segment, self.log.log_start_offset, self.log.log_end_offset)
         return self._with_sweep(found, option, self._swept(option))
 
     def _with_sweep(self, found: Finding, option: str | None, fix: str) -> Finding:

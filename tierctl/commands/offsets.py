@@ -223,8 +223,9 @@ def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> 
     nothing to compare the offsets with.
     """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        committed = _read(resources, _path(request)).offsets
-        findings, unreadable = _findings(resources, committed, must_compare=True)
+        path = _path(request)
+        committed = _read(resources, path).offsets
+        findings, unreadable = _findings(resources, path, committed, must_compare=True)
         return OffsetsCheck(findings=findings, is_partial=bool(unreadable))
 
 
@@ -245,7 +246,8 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
             before, errors, frame_damage = {}, [error], 0
         if errors and not before and not request.force:
             raise errors[0]
-        findings, _ = _findings(resources, before, must_compare=not errors and not request.set_offset)
+        must_compare = not errors and not request.set_offset
+        findings, _ = _findings(resources, path, before, must_compare=must_compare)
     after, steps = _plan(request, findings, before)
     kinds = ["rewrite"] * frame_damage + ["drop_line"] * (len(errors) - frame_damage)
     steps[:0] = [
@@ -320,10 +322,14 @@ def _partition_and_offset(text: str) -> tuple[int, int]:
 
 
 def _findings(
-    resources: Resources, committed: Mapping[int, int], *, must_compare: bool
+    resources: Resources, path: Path, committed: Mapping[int, int], *, must_compare: bool
 ) -> tuple[list[Finding], list[Path]]:
-    """Return the offsets that are too high, and the caches that can't be read: they may lack any event."""
-    caches, unreadable = _caches(resources)
+    """Return the offsets that are too high, and the caches that can't be read: they may lack any event.
+
+    `committed` are the offsets of the file `path`.
+    """
+    dirs = _dirs_of_its_broker(resources, path)
+    caches, unreadable = _caches(resources, dirs)
     is_comparable = any(f.form is Form.SNAPSHOT and f.metadata_partition in committed for f in caches)
     if resources.request.metadata is None and not is_comparable and must_compare:
         raise UsageError(
@@ -339,25 +345,42 @@ def _findings(
         if flat_files or any(path.suffix == SUFFIX for path in unreadable):
             held = held_by_flat_files(flat_files)
             findings += against_caches(topic, held, committed, _find_missing(resources))
-        if without_snapshot := _without_snapshot(resources, caches, unreadable):
+        if without_snapshot := _without_snapshot(dirs, caches, unreadable):
             held = held_except(without_snapshot)
             findings += against_caches(topic, held, committed, _find_missing(resources))
     return sorted(findings, key=lambda finding: finding.metadata_partition), unreadable
 
 
-def _without_snapshot(
-    resources: Resources, caches: Sequence[CacheCoverage], unreadable: Sequence[Path]
-) -> list[TopicIdPartition]:
-    """Return the partitions in the log directories whose snapshot of Kafka 3 is missing, empty or unreadable.
+def _dirs_of_its_broker(resources: Resources, path: Path) -> list[Path]:
+    """Return the log directories without those of other brokers than the one whose file `path` is.
 
-    There are none where no folder has a snapshot: its broker keeps none.
+    What others have in their caches, this one may lack. Without meta.properties, a directory is any broker's.
+    """
+    node = locallog.node_of(path.parent)
+    if node is None:
+        return list(resources.request.log_dir)
+    dirs = []
+    for folder in resources.request.log_dir:
+        if (other := locallog.node_of(folder)) in {None, node}:
+            dirs.append(folder)
+        else:
+            resources.progress.note(f"{folder} is not compared with {path}: it is of {other}, not of {node}")
+    return dirs
+
+
+def _without_snapshot(
+    dirs: Sequence[Path], caches: Sequence[CacheCoverage], unreadable: Sequence[Path]
+) -> list[TopicIdPartition]:
+    """Return the partitions in a broker's log directories whose snapshot of Kafka 3 is missing or not read.
+
+    The snapshots of all partitions are in the first directory, in folders of the partitions' names. There are
+    none where no folder has a snapshot: its broker keeps none.
     """
     snapshots = [cache for cache in caches if cache.form is Form.SNAPSHOT]
     if not snapshots and all(path.name != SNAPSHOT_NAME for path in unreadable):
         return []
     read = {Path(cache.source).parent.name for cache in snapshots if cache.metadata_partition is not None}
-    partitions = locallog.list_partitions(resources.request.log_dir)
-    return [each for each in partitions if str(each.topic_partition) not in read]
+    return [each for each in locallog.list_partitions(dirs) if str(each.topic_partition) not in read]
 
 
 def _find_missing(resources: Resources) -> FindMissing | None:
@@ -367,9 +390,9 @@ def _find_missing(resources: Resources) -> FindMissing | None:
     return partial(spark_files.find_missing, resources.executors, resources.metadata_location)
 
 
-def _caches(resources: Resources) -> tuple[list[CacheCoverage], list[Path]]:
+def _caches(resources: Resources, dirs: Sequence[Path]) -> tuple[list[CacheCoverage], list[Path]]:
     """Read the caches in the log directories; report and return those that can't be read."""
-    paths = [path for folder in resources.request.log_dir for path in cache_files(folder)]
+    paths = [path for folder in dirs for path in cache_files(folder)]
     caches, unreadable = [], []
     read = each_file(resources, "reading caches", coverage_of, paths)
     for path, found in zip(paths, read, strict=True):

@@ -10,6 +10,7 @@ from tierctl.locallog.folders import (
     is_locked,
     is_log_dir,
     left_out_folders,
+    node_of,
     read_log_dir_facts,
     require_folder,
     require_log_dirs,

@@ -235,7 +235,7 @@ def without_duplicates(
     because a running broker renames the old folder after it has moved a partition.
     """
     owned: dict[tuple[TopicIdPartition, str], list[LocalLog]] = {}
-    nodes = {directory: _node_of(directory) for directory in {log.directory.parent for log in logs}}
+    nodes = {directory: node_of(directory) for directory in {log.directory.parent for log in logs}}
     for log in logs:
         node = nodes[log.directory.parent]
         if node is not None:
@@ -261,7 +261,7 @@ def _duplicates_error(partition: TopicIdPartition, node: str, logs: Sequence[Loc
     )
 
 
-def _node_of(directory: Path) -> str | None:
+def node_of(directory: Path) -> str | None:
     """Return the broker and the cluster of a log directory as text; None if they are unknown."""
     try:
         data = read_if_exists(directory / META_PROPERTIES)
