@@ -510,17 +510,21 @@ _ROOT = 0
 _ACCESS_LIST = "system.posix_acl_access"
 
 
-def why_distrusted(path: Path, *, sticky_folder: bool = False) -> str | None:
+def why_distrusted(path: Path, *, sticky_folder: bool = False, fd: int | None = None) -> str | None:
     """Return why somebody other than this user and root may change the file at `path`; None if nobody may.
 
     Nobody else may write the file or its folder, and both belong to this user or root. For a link, its target
     and the target's folder are judged, too. With `sticky_folder`, others may write a folder in which they
-    can't replace a file of this user, such as /tmp. Raise OSError if a folder can't be examined.
+    can't replace a file of this user, such as /tmp. To read the file, open it before, and judge it as `fd`:
+    the path may name another file later. Raise OSError if a folder can't be examined.
     """
     for each in dict.fromkeys((path.absolute(), path.resolve())):
         found = each.lstat()
         if stat.S_ISLNK(found.st_mode):
             reason = _of_owner(found)
+        elif fd is not None:
+            found = os.fstat(fd)
+            reason = _of_owner(found) or _of_writers(fd, found)
         elif stat.S_ISREG(found.st_mode):
             reason = _of_owner(found) or _of_writers(each, found)
         else:

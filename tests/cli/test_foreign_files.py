@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl import files
 from tierctl.cli.app import leaves
 from tierctl.cli.profiles import option_key
 
@@ -245,6 +246,34 @@ def test_a_plan_that_others_can_change_is_not_applied(case: Change, plan: Path, 
         assert (ran.code, ran.out) == (4, "")
         assert f"plan {plan} is not read: " in ran.err
         assert why in ran.err
+
+
+@as_root
+@pytest.mark.parametrize("what", ["settings", "plan"])
+def test_the_file_that_is_judged_is_the_one_that_is_read(
+    what: str, plan: Path, tier: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who can replace the file until its folder is judged puts another one in its place."""
+    file = plan
+    if what == "settings":
+        file = plan.with_name("tierctl.toml")
+        file.write_text('[profiles.default]\nmetadata = "/mine"\n')
+    judge = files.why_folder_distrusted
+
+    def replacing(folder: Path, *, sticky: bool = False) -> str | None:
+        if not (foreign := file.with_name("foreign")).exists():
+            foreign.write_text('[profiles.default]\nmetadata = "/planted"\n')
+            os.chown(foreign, OTHER, OTHER)
+            os.link(foreign, file.with_name("second name"))
+            file.with_name("second name").replace(file)
+        return judge(folder, sticky=sticky)
+
+    monkeypatch.setattr(files, "why_folder_distrusted", replacing)
+    if what == "settings":
+        assert "/mine" in tierctl("segments", "--config-file", file).err
+    else:
+        ran = tierctl("apply", file, *tier, *_logs(tier))
+        assert ran.code == 0, ran.err
 
 
 def test_a_plan_has_a_digest_that_apply_compares(plan: Path, tier: list[str]) -> None:

@@ -12,6 +12,7 @@ The keys of a profile are option names, with - or _. The command line and the en
 """
 
 import difflib
+import os
 import re
 import time
 import tomllib
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierctl.errors import UsageError
-from tierctl.files import why_distrusted
+from tierctl.files import open_regular, why_distrusted
 from tierctl.model.location import require_no_credentials
 from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean, is_secret
 from tierctl.model.settings.scopes import Origin, SettingSource
@@ -156,16 +157,20 @@ class ProfilesFile:
 def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
     """Read tierctl.toml to its end; `keys` states what a profile may have.
 
-    Raise UsageError if the file can't be read, or is another kind of settings file.
+    Raise UsageError if the file can't be read, if somebody else can change it, or for another kind of file.
     """
     try:
-        size = file.stat().st_size
-        if size > _FILE_BYTES_MAX:
-            raise UsageError(
-                f"{file}: expected at most {_FILE_BYTES_MAX} bytes, found {size}",
-                hint="a file of settings has some KiB: take out what is none",
-            )
-        text = file.read_text(encoding="utf-8")
+        with os.fdopen(open_regular(file), encoding="utf-8") as opened:
+            distrusted = why_distrusted(file, fd=opened.fileno())
+            if distrusted is not None:
+                raise UsageError(f"{file} is not read: {distrusted}", hint=OWN_FILE_HINT)
+            size = os.fstat(opened.fileno()).st_size
+            if size > _FILE_BYTES_MAX:
+                raise UsageError(
+                    f"{file}: expected at most {_FILE_BYTES_MAX} bytes, found {size}",
+                    hint="a file of settings has some KiB: take out what is none",
+                )
+            text = opened.read()
     except UnicodeDecodeError as e:
         raise UsageError(f"{file}: not TOML: {e}") from e
     except OSError as e:
@@ -529,12 +534,6 @@ class RunSettings:
                     hint="name one with --config-file",
                 )
             return {}
-        try:
-            distrusted = why_distrusted(file)
-        except OSError as e:
-            raise UsageError(f"{file}: {e.strerror}") from e
-        if distrusted is not None:
-            raise UsageError(f"{file} is not read: {distrusted}", hint=OWN_FILE_HINT)
         self._file = read_profiles(file, self.keys)
         return self._file.profile(self.profile)
 

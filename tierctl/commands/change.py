@@ -1,5 +1,6 @@
 """The one protocol of commands that change something: decide a plan, check it, act, measure; saved plans."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,7 +33,7 @@ from tierctl.errors import (
     UsageError,
     output_error,
 )
-from tierctl.files import read_regular, why_distrusted, write_durably
+from tierctl.files import open_regular, why_distrusted, write_durably
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
@@ -444,10 +445,11 @@ def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
     may write, that was edited, that has another version, or whose digest is not `digest`.
     """
     try:
-        distrusted = why_distrusted(file, sticky_folder=True) if file.is_file() else None
-        if distrusted is not None:
-            raise SafetyRefusal(f"plan {file} is not read: {distrusted}", hint=_OWN_PLAN)
-        text = read_regular(file).decode()
+        with os.fdopen(open_regular(file), encoding="utf-8", newline="") as opened:
+            distrusted = why_distrusted(file, sticky_folder=True, fd=opened.fileno())
+            if distrusted is not None:
+                raise SafetyRefusal(f"plan {file} is not read: {distrusted}", hint=_OWN_PLAN)
+            text = opened.read()
     except OSError as e:
         raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
     except UnicodeDecodeError as e:
