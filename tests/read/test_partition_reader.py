@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.commands.fetch import find_range
 from tierctl.errors import NotFoundError
 from tierctl.model import IsolationLevel, RemoteLogSegmentState
+from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 
+from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.tier import Tier, as_answers, metadata_values, state_of
 
@@ -245,6 +248,44 @@ def test_a_replica_that_lags_behind_the_tier_hides_nothing_silently(
     for _ in range(2):
         assert reader.offset_for_time(1 << 60) is None
     assert [type(each) for each in tier.problems] == [NotFoundError], "once"
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_seek_by_time_tells_of_the_offsets_that_may_have_an_earlier_record(
+    capture: Capture, number: int
+) -> None:
+    """A segment in the middle, or the last one, was deleted."""
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "after", root / "after-remote", *([] if number == 2 else [root / "after"]))
+    segments = tier.segments("orders")
+    before, gone = segments[number - 1], segments[number]
+    assert number == 2 or gone is segments[-1]
+    for state in (
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    ):
+        fold_event(update_of(gone, state), tier.state, metadata_partition=0, metadata_offset=1_000_000)
+    log, reader = tier.view("orders"), tier.reader("orders")
+    first, end = gone.start_offset, gone.end_offset + 1
+    following = segments[number + 1].end_offset if number == 2 else log.end_offset
+    told = set()
+    for time_ms in sorted({each.max_timestamp_ms + more for each in segments for more in (0, 1)}):
+        found = reader.offset_for_time(time_ms)
+        assert tier.problems == []
+        is_told = before.max_timestamp_ms < time_ms and found is not None and found.offset <= following
+        for until, upto in ((None, end), (first + 2, first + 2), (first, first)):
+            tier.problems.clear()
+            find_range(log, reader, from_time_ms=time_ms, until_offset=until)
+            expected = [f"offsets {first} to {upto - 1} "] if is_told and upto > first else []
+            assert [text for each in tier.problems for text in expected if text in each.message] == expected
+            assert len(tier.problems) == len(expected)
+            told |= {*expected}
+        tier.problems.clear()
+    assert len(told) == 2
+    reader.offset_for_time(before.max_timestamp_ms + 1, read_in=(first + 3, first + 5))
+    assert [each.message.split(" of ")[0] for each in tier.problems] == [
+        f"offsets {first + 3} to {first + 4}"
+    ]
 
 
 def test_a_leader_that_was_elected_below_the_end_of_the_tier_has_all_its_records(

@@ -108,7 +108,8 @@ def find_range(
     if from_time_ms is None:
         start = resolve_offset(offset, log)
     else:
-        found = reader.offset_for_time(from_time_ms)
+        end = reader.end_offset if until_offset is None else until_offset
+        found = reader.offset_for_time(from_time_ms, read_in=(0, end))
         if found is None:
             return None
         start = found.offset

@@ -379,16 +379,39 @@ class PartitionReader:
         else:
             self._report_lost(log.unread_offsets(), log.end_offset, end - 1)
 
-    def offset_for_time(self, timestamp_ms: int, from_offset: int | None = None) -> TimestampAndOffset | None:
+    def offset_for_time(
+        self, timestamp_ms: int, from_offset: int | None = None, *, read_in: tuple[int, int] = (0, 0)
+    ) -> TimestampAndOffset | None:
         """Return the first record from `from_offset` on that is not earlier than `timestamp_ms`, or None.
 
-        This is Kafka's ListOffsets by timestamp: in offset order, control records included.
+        This is Kafka's ListOffsets by timestamp: in offset order, control records included. Offsets from the
+        first of `read_in` to its end (exclusive) are reported if they are in no segment and may have an
+        earlier such record: they lie after the last segment whose records are all earlier.
         """
         start = self._log.log_start_offset if from_offset is None else from_offset
+        holes: list[tuple[int, int]] = []
+        found = self._sought(timestamp_ms, start, holes)
+        for first, end in holes:
+            missing = range(max(first, read_in[0]), min(end, read_in[1]))
+            if missing:
+                self._report_missing(missing.start, missing.stop)
+        if found is None:
+            self.report_unread()
+        return found
+
+    def _sought(
+        self, timestamp_ms: int, start: int, holes: list[tuple[int, int]]
+    ) -> TimestampAndOffset | None:
+        """Return what `offset_for_time` does; `holes` receives the offsets that may have an earlier one."""
+        expected = start
         for segment_range in self._log.segment_ranges(start):
             if segment_range.from_offset >= self.end_offset:
                 break
+            if segment_range.from_offset > expected:
+                holes.append((expected, segment_range.from_offset))
+            expected = segment_range.to_offset + 1
             if segment_range.max_timestamp_ms is not None and segment_range.max_timestamp_ms < timestamp_ms:
+                holes.clear()
                 continue
             last = min(segment_range.to_offset, self.end_offset - 1)
             for batch in self._range_reader.batches(
@@ -402,8 +425,16 @@ class PartitionReader:
                         and segment_range.from_offset <= record.offset <= last
                     ):
                         return TimestampAndOffset(record.timestamp_ms, record.offset)
-        self.report_unread()
+        holes.append((expected, self.end_offset))
         return None
+
+    def _report_missing(self, first: int, end: int) -> None:
+        """Report offsets over which a seek passes: no segment has them."""
+        error = self._log.missing_offsets(first, end)
+        if self._report_lost is None:
+            self._report(error)
+        else:
+            self._report_lost(error, first, end - 1)
 
     def _aborted_in(self, ranges: SegmentRanges) -> AbortedTransactions:
         return AbortedTransactions(ranges, self._indexes, self._report, self._report_lost)

@@ -604,7 +604,7 @@ class LogPlan:
         if start >= end:
             return 0, 0
         if self._scan.options.from_time_ms is not None:
-            found = reader.offset_for_time(self._scan.options.from_time_ms)
+            found = reader.offset_for_time(self._scan.options.from_time_ms, read_in=(start, end))
             if found is None:
                 return 0, 0
             start = max(start, found.offset)
