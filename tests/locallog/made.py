@@ -107,3 +107,9 @@ def damage_last_batch(folder: Path) -> int:
     data[int(heads.positions[-1]) + HEAD_SIZE + 5] ^= 4
     log.write_bytes(bytes(data))
     return int(heads.base_offsets[-1])
+
+
+def cut_last_batch(folder: Path) -> None:
+    """Cut the last batch off the log in a partition's folder, as a disk does that lost a write."""
+    log = max(folder.glob("*.log"))
+    os.truncate(log, int(scan_heads(log.read_bytes()).positions[-1]))

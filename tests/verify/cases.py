@@ -16,7 +16,7 @@ from tierctl.model import (
     Uuid,
 )
 
-from tests.locallog.made import damage_last_batch, raise_log_start
+from tests.locallog.made import cut_last_batch, damage_last_batch, raise_log_start
 from tests.metadata.events import deletion_of, update_of
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -251,6 +251,10 @@ def _log_end_damaged(tier: Spoilt) -> None:
     damage_last_batch(tier.metadata / "clicks-1")
 
 
+def _log_cut(tier: Spoilt) -> None:
+    cut_last_batch(tier.metadata / "clicks-1")
+
+
 def _high_watermark_too_low(tier: Spoilt) -> None:
     path = tier.metadata / "replication-offset-checkpoint"
     path.write_text(path.read_text().replace("clicks 0 5500", "clicks 0 4600"))
@@ -356,6 +360,7 @@ OF_TIERS = {
     "topic recreated": Case(_log_of_another_topic, [(W, "recreated_topic")] * 2, says=OTHER),
     "log directory damaged": Case(_log_unreadable, [(E, "unreadable_log")]),
     "end of a log damaged": Case(_log_end_damaged, [(E, "damaged_log_end")], says="the log ends at offset"),
+    "end of a log lost": Case(_log_cut, [(E, "cut_log")], says="and its high watermark was 5"),
     "leader epochs are a pipe": Case(
         _pipe_in_log("clicks-1/leader-epoch-checkpoint"), [(E, "unreadable_log")], says="no plain file"
     ),

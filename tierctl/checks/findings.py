@@ -378,6 +378,14 @@ class FindingKind(CheckTable):
         "at the damage",
         is_corruption=True,
     )
+    CUT_LOG = FindingRow(
+        "cut_log",
+        Severity.ERROR,
+        "A log in --log-dir ends below its high watermark in replication-offset-checkpoint: the log lost "
+        "committed records at its end, or the checkpoint was copied later than the log.",
+        "compare the log with the other replicas before its broker starts: if it becomes the leader, the "
+        "others cut their logs, too",
+    )
     UNSEEN_LEADER = FindingRow(
         "unseen_leader",
         Severity.WARNING,
@@ -529,6 +537,16 @@ def damaged_log_ends(logs: Iterable[LocalLog]) -> Iterator[Finding]:
             found = f"{log.damaged_end.message}; the log ends at offset {log.log_end_offset}"
             finding = finding_of(log.topic_id_partition, FindingKind.DAMAGED_LOG_END, Severity.ERROR, found)
             yield replace(finding, own_fix=log.damaged_end.hint)
+
+
+def cut_logs(logs: Iterable[LocalLog]) -> Iterator[Finding]:
+    """Yield a finding for each log that lacks records below its high watermark, and has no damaged end."""
+    for log in logs:
+        end, committed = log.log_end_offset, log.checkpointed_high_watermark
+        if log.damaged_end is None and end < committed:
+            found = f"{log.directory} ends at offset {end}, and its high watermark was {committed}"
+            finding = finding_of(log.topic_id_partition, FindingKind.CUT_LOG, Severity.ERROR, found)
+            yield replace(finding, start_offset=end, end_offset=committed - 1)
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:

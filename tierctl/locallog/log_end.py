@@ -564,7 +564,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
     segments: tuple[SegmentFiles, ...] = files.segments
     epochs = _parsed(folder / LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint) if files.has_epochs else ()
     end_offset = log_start = checkpointed_start or 0
-    high_watermark = checkpoints.high_watermark.get(partition, 0)
+    high_watermark = checkpointed_end = checkpoints.high_watermark.get(partition, 0)
     stable_offset, newest_ms, damage = end_offset, -1, None
     if segments:
         log_start = segments[0].base_offset if checkpointed_start is None else checkpointed_start
@@ -596,6 +596,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         log_end_offset=end_offset,
         is_log_start_known=checkpointed_start is not None,
         is_high_watermark_known=partition in checkpoints.high_watermark,
+        checkpointed_high_watermark=checkpointed_end,
         is_log_start_doubtful=bool(epochs) and epochs[0].start_offset < (checkpointed_start or 0),
         open_transaction=open_transaction_at(segments, stable_offset, high_watermark),
         damaged_end=damage,

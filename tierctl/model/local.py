@@ -80,6 +80,8 @@ class LocalLog:
     """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local start."""
     is_high_watermark_known: bool = True
     """Whether replication-offset-checkpoint has the partition; else no record above the log start counts."""
+    checkpointed_high_watermark: int = 0
+    """What replication-offset-checkpoint states: above `log_end_offset` if the log lost its last records."""
     is_log_start_doubtful: bool = False
     """Whether leader-epoch-checkpoint begins below the log start: brokers that raise it cut that file first.
 

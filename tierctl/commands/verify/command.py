@@ -20,6 +20,7 @@ from tierctl.checks.findings import (
     Finding,
     FindingKind,
     Needs,
+    cut_logs,
     damaged_log_ends,
     unreadable_log,
 )
@@ -486,7 +487,9 @@ def _findings(
             unseen=histories.unseen,
         )
         yield from unreadable
-        yield from damaged_log_ends(log for log in logs if log.topic_id_partition in selection)
+        selected = [log for log in logs if log.topic_id_partition in selection]
+        yield from damaged_log_ends(selected)
+        yield from cut_logs(selected)
         if not resources.selection_request.narrows:
             yield from unsafe_offsets(request, progress)
         yield from verification.findings()
