@@ -74,11 +74,16 @@ def _partitions(draw: st.DrawFn) -> tuple[RemoteLogMetadataCache, LogFacts]:
     ]
     start, end = draw(st.integers(0, 60)), draw(st.one_of(st.integers(0, 200), st.just(1 << 50)))
     local_start = draw(st.one_of(st.none(), st.integers(0, 200)))
+    log_start = draw(st.sampled_from([0, start]))
     log = LogFacts(
+        partition=ORDERS,
+        segments=PartitionSegments.of_cache(cache),
         lineage=draw(st.sampled_from(changes))(lineage),
-        log_start_offset=draw(st.sampled_from([0, start])),
+        known_log_start_offset=log_start,
+        log_start_offset=log_start,
         log_end_offset=end,
-        local_log_start_offset=local_start,
+        local_only_bytes=None,
+        local_start_offset=local_start,
     )
     return cache, log
 
@@ -209,7 +214,7 @@ def _expected(cache: RemoteLogMetadataCache, log: LogFacts | None) -> Iterator[F
             known,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            local_start_offset=log.local_log_start_offset,
+            local_start_offset=log.local_start_offset,
         )
     current = []
     for segment in segments:

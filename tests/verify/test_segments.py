@@ -1,8 +1,12 @@
 """`segments --check` finds each problem, stalled retention as `sweep` decides it, and nothing else."""
 
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import (
     LogFacts,
@@ -12,31 +16,48 @@ from tierctl.checks.segments import (
     check_partition,
     check_segments,
 )
-from tierctl.model import LocalLog, MetadataEvent, RemoteLogSegmentMetadata, TopicConfig
+from tierctl.model import (
+    EpochEntry,
+    IndexType,
+    LocalLog,
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    TopicConfig,
+)
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
+from tierctl.plan.breaches import view_of_log
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.steps import Action
 from tierctl.read.partition_reader import ReadablePartition, tiered_partitions
-from tierctl.state.lineage import Lineage
+from tierctl.read.readable_log import lineage_from_segments
+from tierctl.state.lineage import Lineage, RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import TierState
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata.values import encode
 
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, local_log, segment, tier
 from tests.state.folding import cache_of, folded
-from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
+from tests.state.histories import (
+    ORDERS,
+    S,
+    finished,
+    segment_id,
+    started,
+    updated,
+)
+from tests.support.amounts import examples
 
 K = FindingKind
-FINE = LogFacts(
-    lineage=Lineage([(0, 0)]),
-    log_start_offset=0,
-    log_end_offset=100,
-    local_log_start_offset=50,
-    last_stable_offset=90,
+NOTHING = view_of_log(
+    ORDERS,
+    PartitionSegments.of_cache(RemoteLogMetadataCache.empty()),
+    local_log([50], 100, partition=ORDERS),
 )
+FINE = LogFacts.of(NOTHING, last_stable_offset=90)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +67,7 @@ FINE = LogFacts(
         ({}, (None, None), []),
         ({"last_stable_offset": 100}, (10, 100), []),
         ({"last_stable_offset": 101}, (10, 80), ["Lz (local log end) 100 is below Ly"]),
-        ({"local_log_start_offset": 91}, (10, 80), ["Ly (last stable offset) 90 is below Lx"]),
+        ({"local_start_offset": 91}, (10, 80), ["Ly (last stable offset) 90 is below Lx"]),
         ({}, (10, 91), ["Ly (last stable offset) 90 is below Ry"]),
         ({}, (81, 80), ["Ry (remote log end) 80 is below Rx"]),
     ],
@@ -76,9 +97,7 @@ def test_latest_tiered(latest_tiered: int, copied: int, log_start: int, severity
     assert [(f.check, f.severity) for f in found] == ([(K.OFFSETS, severity)] if severity else [])
 
 
-LOG = LogFacts(
-    lineage=Lineage([(0, 0), (2, 50)]), log_start_offset=0, log_end_offset=100, local_log_start_offset=60
-)
+LOG = replace(FINE, lineage=Lineage([(0, 0), (2, 50)]), local_start_offset=60)
 WHOLE = [*finished(1, 0, 49), *finished(2, 50, 69, ((2, 50),))]
 
 
@@ -94,15 +113,15 @@ E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
     ("events", "log", "gaps"),
     [
         (WHOLE, LOG, []),
-        ([], replace(LOG, local_log_start_offset=0), []),
+        ([], replace(LOG, local_start_offset=0), []),
         ([], None, []),
         (WHOLE[:2], LOG, [(50, 59)]),
         (WHOLE[2:], LOG, [(0, 49)]),
-        (WHOLE[2:], replace(LOG, local_log_start_offset=None), []),
+        (WHOLE[2:], replace(LOG, local_start_offset=None), []),
         ([*finished(1, 0, 19), *finished(2, 30, 69, ((0, 30), (2, 50)))], LOG, [(20, 29)]),
         (
             [*finished(1, 0, 19), *finished(2, 30, 49), *finished(3, 80, 89, ((2, 80),))],
-            replace(LOG, local_log_start_offset=None),
+            replace(LOG, local_start_offset=None),
             [(20, 29), (50, 79)],
         ),
     ],
@@ -113,7 +132,8 @@ E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
 )
 def test_gaps(events: list[MetadataEvent], log: LogFacts | None, gaps: list[tuple[int, int]]) -> None:
     """test_columns.py compares the other findings with those of a plain loop."""
-    findings = list(check_segments(ORDERS, PartitionSegments.of_cache(cache_of(events)), log))
+    known = PartitionSegments.of_cache(cache_of(events))
+    findings = list(check_segments(ORDERS, known, log and replace(log, segments=known)))
     assert [told(finding) for finding in findings] == [(K.GAP, E, None, *gap) for gap in gaps]
 
 
@@ -196,15 +216,6 @@ DOUBLED = [
 ALWAYS = {"", "--unreferenced-epochs", "--off-lineage"}
 
 
-def facts_of(own: LocalLog) -> LogFacts:
-    return LogFacts(
-        lineage=Lineage(own.leader_epochs),
-        log_start_offset=own.log_start_offset,
-        log_end_offset=own.log_end_offset,
-        local_log_start_offset=own.local_log_start_offset,
-    )
-
-
 def deleting(state: TierState, own: LocalLog) -> set[str]:
     """Return the options of `sweep`, "" for none, with which it plans to delete segment 1."""
     found = set()
@@ -237,7 +248,7 @@ def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
     state = folded([encode(event) for event in DOUBLED])
     (part,) = state
     own = local_log([10, 70], 90, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    log = facts_of(own)
+    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
     found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
     assert found.command == (None if option is None else f"sweep {option}".rstrip())
     assert deleting(state, own) == enough
@@ -271,7 +282,7 @@ def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
     state = folded([encode(event) for event in DIVERGED])
     (part,) = state
     own = local_log([110], 120, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    log = facts_of(own)
+    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
     found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
     assert (found.check, found.command) == (kind, None if option is None else f"sweep {option}".rstrip())
     assert ("now" in found.fix) is (option is not None)
@@ -302,6 +313,54 @@ def test_the_fix_of_a_doubled_segment_beside_a_cut_checkpoint(
     found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, facts_of(own))}[segment_id(1)]
     assert (found.check, found.fix) == (K.DOUBLED_SEGMENT, fix)
     assert deleting(state, own) == enough
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The leader-epoch index of every segment."""
+
+    entries: tuple[EpochEntry, ...]
+
+    def get(self, _metadata: RemoteLogSegmentMetadata, _kind: IndexType) -> bytes:
+        return write_leader_epoch_checkpoint(self.entries)
+
+
+def advised(state: TierState, entries: tuple[EpochEntry, ...]) -> Iterator[Finding]:
+    """Yield the findings without a log, each of whose commands of `sweep` deletes the segment now."""
+    (part,) = state
+    readable = ReadablePartition(ORDERS, part.cache, ())
+    for finding in check_partition(readable, Checkpoint(entries), lambda _: None, now_ms=NOW_MS):
+        yield finding
+        if finding.command is not None and finding.command.startswith("sweep"):
+            asked = {option[2:].replace("-", "_"): True for option in finding.command.split()[1:]}
+            lineages = {ORDERS.key: entries}
+            plan = plan_retention(state, [], {}, now_ms=1 << 52, lineages=lineages, **asked)
+            assert finding.segment_id in {step.segment_id for step in plan.steps}
+
+
+def test_without_a_log_the_log_starts_where_sweep_starts_it() -> None:
+    """The index of the newest segment is that of a checkpoint which was cut."""
+    events = [*finished(1, 5, 9), *finished(2, 3, 9, ((1, 3),)), *finished(3, 10, 19, ((2, 10),))]
+    state = folded([encode(event) for event in events])
+    found = list(advised(state, (EpochEntry(2, 10),)))
+    assert [told(finding) for finding in found] == [(K.CUT_EPOCHS, E, None, 3, 9)]
+
+
+@examples(300)
+@given(st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 9)] * 2), min_size=1, max_size=5), st.data())
+def test_without_a_log_sweep_deletes_what_its_fix_says(
+    copied: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    """The index is that of a checkpoint which lost entries, or began with a raised log start."""
+    segments = [finished(n, at, at + more, ((epoch, at),)) for n, (epoch, at, more) in enumerate(copied)]
+    state = folded([encode(event) for events in segments for event in events])
+    (part,) = state
+    newest, known = part.segments.newest(), lineage_from_segments(part.segments)
+    without, start = data.draw(st.integers(0, len(known.entries) - 1)), data.draw(st.integers(0, 9))
+    entries = Lineage(known.entries[without:]).truncate_from_start(start).entries
+    # verify reads no index that is not of its segment.
+    assume(newest is not None and Lineage(entries).contains(newest, newest.end_offset + 1))
+    deque(advised(state, entries), maxlen=0)
 
 
 OWN_LOG = local_log([400], 410)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,9 +27,17 @@ from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
-from tierctl.plan.breaches import PartitionView, expire, local_only_bytes, sweep_option, swept_text
+from tierctl.plan.breaches import (
+    PartitionView,
+    expire,
+    sweep_option,
+    swept_text,
+    view_of_log,
+    view_of_tier,
+)
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Range, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
+from tierctl.plan.leader_views import LeaderView, view_of_leader
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
@@ -47,7 +55,7 @@ from tierctl.state.lineage import (
     find_highest_remote_offset,
     segments_in_lineage,
 )
-from tierctl.state.log_start import CutEpochs, cut_epochs, cut_epochs_of, is_start_unknown
+from tierctl.state.log_start import CutEpochs, cut_epochs_of, is_start_unknown
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.arrays import Bools, Int64s
@@ -58,20 +66,13 @@ DANGLING_AFTER_MS = DANGLING_AGE_MS_MIN
 """Age from which a deletion that was started, or a copy that a later one replaced, counts as abandoned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
-    """The offsets and the lineage of a partition's log, with which its remote segments are compared.
+@dataclass(frozen=True, kw_only=True)
+class LogFacts(PartitionView):
+    """The view that `sweep` has of a partition, with which its remote segments are compared.
 
-    `local_log_start_offset` is the base offset of the first local segment, None if no local log was read;
-    `log_end_offset` is exclusive. `latest_tiered_offset` is the last offset that a leader considers copied.
+    `latest_tiered_offset` is the last offset that a leader considers copied.
     """
 
-    lineage: Lineage
-    log_start_offset: int
-    log_end_offset: int
-    local_log_start_offset: int | None = None
-    local_only_bytes: int | None = None
-    """Size of the local segments above the tier, None if it is unknown."""
     source: str | None = None
     """Whose log it is: the leader, or a replica's log directory; None for a log that the tier implies."""
     last_stable_offset: int | None = None
@@ -80,17 +81,9 @@ class LogFacts:
     """Whether the log states where it starts; else `log_start_offset` is the first offset that is left."""
 
     @classmethod
-    def of_leader(cls, log: ClusterLog) -> Self:
-        """Return the facts about the log of a running leader."""
-        return cls(
-            lineage=Lineage(log.leader_epochs),
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            local_log_start_offset=log.local_log_start_offset,
-            source="the leader",
-            last_stable_offset=log.last_stable_offset,
-            latest_tiered_offset=log.latest_tiered_offset,
-        )
+    def of(cls, view: PartitionView, **own: Any) -> Self:
+        """Return `view` with the fields that only facts have."""
+        return cls(**{each.name: getattr(view, each.name) for each in fields(PartitionView)}, **own)
 
 
 def check_segments(
@@ -105,7 +98,7 @@ def check_segments(
     Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
     started copy or deletion is computed; without it each of them is a warning.
     """
-    cut = None if log is None else _cut(log, known)
+    cut = None if log is None else log.cut
     check = _Check(partition, known, log, now_ms, copy_limit_ms, cut)
     for segment in known.at(check.suspects()):
         yield from check.segment(segment)
@@ -121,16 +114,6 @@ def cut_finding(partition: TopicIdPartition, cut: CutEpochs, source: str | None)
     message = str(cut) if source is None else f"{source}: {cut}"
     found = finding_of(partition, FindingKind.CUT_EPOCHS, Severity.ERROR, message)
     return replace(found, start_offset=cut.lost[0].start_offset, end_offset=cut.end_offset)
-
-
-def _cut(log: LogFacts, segments: PartitionSegments) -> CutEpochs | None:
-    return cut_epochs(
-        log.lineage,
-        segments,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        local_start_offset=log.local_log_start_offset,
-    )
 
 
 def unfinished_finding(
@@ -234,7 +217,7 @@ class _Check:
         log = self.log
         if log is None:
             return []
-        local_start = log.log_end_offset if log.local_log_start_offset is None else log.local_log_start_offset
+        local_start = log.log_end_offset if log.local_start_offset is None else log.local_start_offset
         below = [(0, log.log_start_offset - 1)] if log.is_start_known else []
         served = served_ranges(self.known.cache, log.lineage)
         return [*below, *served, (local_start, log.log_end_offset - 1)]
@@ -285,7 +268,7 @@ class _Check:
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:
         """Yield a finding for each range of offsets between segments, or below the local log, without one."""
-        local_start = log.local_log_start_offset
+        local_start = log.local_start_offset
         expected = log.log_start_offset if local_start is not None else None
         for first, last in self.known.readable_ranges(log.lineage, log.log_start_offset):
             if expected is not None:
@@ -356,28 +339,17 @@ class Retention:
         return self.config is not None and (self.config.is_age_stated or self.config.retention_ms >= 0)
 
 
-def check_retention(
-    partition: TopicIdPartition, segments: PartitionSegments, log: LogFacts, retention: Retention
-) -> Iterator[Finding]:
+def check_retention(view: PartitionView, retention: Retention) -> Iterator[Finding]:
     """Yield a finding if a segment stalls retention.ms, as `sweep` decides it.
 
     Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
     Kafka's default is assumed, and the finding is information.
     """
-    if _have_ages(segments, retention.now_ms):
+    if _have_ages(view.segments, retention.now_ms):
         return
-    name = partition.topic
+    name = view.partition.topic
     if retention.config is not None and why_never_tiered(name, {name: retention.config}):
         return
-    view = PartitionView(
-        partition=partition,
-        segments=segments,
-        lineage=log.lineage,
-        known_log_start_offset=log.log_start_offset,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        local_only_bytes=log.local_only_bytes,
-    )
     config, default_ms = retention.config or TopicConfig(), topic.RETENTION_MS.kafka_default
     if not retention.is_age_known:
         config = replace(config, retention_ms=default_ms)
@@ -392,7 +364,7 @@ def check_retention(
     if not retention.is_age_known:
         severity = Severity.INFO
         message += f" ({topic.RETENTION_MS.name} is not stated: Kafka's default of {default_ms} is assumed)"
-    yield finding_of(partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment)
+    yield finding_of(view.partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment)
 
 
 def _have_ages(segments: PartitionSegments, now_ms: int) -> bool:
@@ -430,7 +402,7 @@ def check_offsets(
     named = {
         "Lz (local log end)": log.log_end_offset,
         "Ly (last stable offset)": log.last_stable_offset,
-        "Lx (local log start)": log.local_log_start_offset,
+        "Lx (local log start)": log.local_start_offset,
         "Ry (remote log end)": remote_end,
         "Rx (remote log start)": remote_start,
     }
@@ -482,7 +454,10 @@ def check_partition(
     if is_sound and leader is None and fetcher is None and not readable.logs:
         return
     partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
-    log = _facts(readable, segments, fetcher, report) if leader is None else LogFacts.of_leader(leader)
+    if leader is None:
+        log = _facts(readable, segments, fetcher, report)
+    else:
+        log = _of_leader(partition, segments, leader)
     if log is not None and log.last_stable_offset is not None:
         yield from _check_all_offsets(partition, readable.cache, log)
     yield from check_segments(partition, segments, log, now_ms, copy_limit_ms)
@@ -490,7 +465,7 @@ def check_partition(
     yield from check_failed_copies(partition, readable.failed_copies, log_start_offset)
     yield from _cut_replicas(readable, segments, None if log is None else log.source)
     if retention is not None and log is not None:
-        yield from check_retention(partition, segments, log, retention)
+        yield from check_retention(log, retention)
     if retention is not None and retention.config is not None:
         yield from check_local_retention(
             readable.cache, readable.logs, retention.config, now_ms, copy_limit_ms
@@ -566,19 +541,26 @@ def _facts(
     readable: ReadablePartition, segments: PartitionSegments, fetcher: IndexFetcher | None, report: Report
 ) -> LogFacts | None:
     """Return the facts about the newest replica's log; without one about the log that the tier implies."""
-    replica = choose_replica(readable.logs)
+    partition, replica = readable.topic_id_partition, choose_replica(readable.logs)
     if replica is None:
-        return _facts_of_tier(segments, _lineage_of_tier(segments, fetcher, report))
+        lineage = _lineage_of_tier(segments, fetcher, report)
+        view = view_of_tier(partition, segments, lineage.entries)
+        return LogFacts.of(view, is_start_known=False) if lineage else None
     log = replica.log
-    return LogFacts(
-        lineage=replica.lineage,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        local_log_start_offset=log.local_log_start_offset,
-        local_only_bytes=local_only_bytes(readable.cache, log),
+    return LogFacts.of(
+        view_of_log(partition, segments, log),
         source=_source(log),
         last_stable_offset=replica.last_stable_offset,
         is_start_known=not is_start_unknown(log),
+    )
+
+
+def _of_leader(partition: TopicIdPartition, segments: PartitionSegments, log: ClusterLog) -> LogFacts:
+    return LogFacts.of(
+        view_of_leader(partition, segments, LeaderView(log=log)),
+        source="the leader",
+        last_stable_offset=log.last_stable_offset,
+        latest_tiered_offset=log.latest_tiered_offset,
     )
 
 
@@ -594,18 +576,6 @@ def _lineage_of_tier(segments: PartitionSegments, fetcher: IndexFetcher | None, 
     if fetcher is not None:
         return tier_lineage(segments.cache, fetcher, report)
     return lineage_from_segments(segments)
-
-
-def _facts_of_tier(segments: PartitionSegments, lineage: Lineage) -> LogFacts | None:
-    first, newest = next(segments_in_lineage(segments.cache, lineage), None), segments.newest()
-    if first is None or newest is None:
-        return None
-    return LogFacts(
-        lineage=lineage,
-        log_start_offset=first.from_offset,
-        log_end_offset=newest.end_offset + 1,
-        is_start_known=False,
-    )
 
 
 _K = FindingKind

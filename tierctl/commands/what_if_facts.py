@@ -193,12 +193,13 @@ class _FactsDigest:
         )
 
     def _local_only_bytes(self, part: PartitionState) -> int | None:
-        key = part.topic_id_partition.key
+        partition = part.topic_id_partition
+        key = partition.key
         if self.views is not None:
             view = self.views.get(key)
             return None if view is None else view.local_only_bytes
         log = newest_replicas(self.logs.get(key, ())).get(key)
-        return None if log is None else view_of_log(part, log).local_only_bytes
+        return None if log is None else view_of_log(partition, part.segments, log).local_only_bytes
 
     def _local(self, part: PartitionState) -> LocalFacts | None:
         """Return what local retention with the settings leaves of the partition's replicas."""

@@ -43,7 +43,6 @@ from tierctl.state.log_start import (
 )
 from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.table_arrays import STATES
-from tierctl.state.tier_state import PartitionState
 from tierctl.wire.arrays import Bools, Int64s
 
 COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -174,12 +173,11 @@ def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
 
-def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
+def view_of_log(partition: TopicIdPartition, segments: PartitionSegments, log: LocalLog) -> PartitionView:
     """Return the view of a partition with a known local log."""
-    segments = part.segments
     log = with_tier_start(log, segments)
     return PartitionView(
-        partition=part.topic_id_partition,
+        partition=partition,
         segments=segments,
         lineage=Lineage(log.leader_epochs),
         known_log_start_offset=log.log_start_offset,
@@ -190,19 +188,20 @@ def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
     )
 
 
-def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
+def view_of_tier(
+    partition: TopicIdPartition, segments: PartitionSegments, entries: Sequence[EpochEntry]
+) -> PartitionView:
     """Return the view of a partition without a log, from `entries` of the newest leader-epoch index.
 
     The index proves no log start: it may be a copy of a checkpoint that had lost its first entries. The log
     therefore begins at the first finished segment, and what is below the start of `entries` only retention
     deletes, or a log start that the operator states.
     """
-    segments = part.segments
     lineage = Lineage(extended_below(entries, segments))
     finished = segments.finished_range()
     start = log_start_in_force((), KnownTier(segments, lineage.entries)).offset
     return PartitionView(
-        partition=part.topic_id_partition,
+        partition=partition,
         segments=segments,
         lineage=lineage,
         known_log_start_offset=start,

@@ -507,11 +507,14 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> Partitio
 
 
 def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
-    key = part.topic_id_partition.key
+    partition, segments = part.topic_id_partition, part.segments
+    key = partition.key
     if inputs.cluster is not None:
-        return view_of_leader(part, inputs.cluster.views[key]).raised_to(inputs.log_starts.get(key, 0))
-    log = inputs.logs.get(key)
-    view = view_of_log(part, log) if log else view_of_tier(part, inputs.lineages.get(key, ()))
+        view = view_of_leader(partition, segments, inputs.cluster.views[key])
+    elif log := inputs.logs.get(key):
+        view = view_of_log(partition, segments, log)
+    else:
+        view = view_of_tier(partition, segments, inputs.lineages.get(key, ()))
     return view.raised_to(inputs.log_starts.get(key, 0))
 
 

@@ -12,6 +12,7 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState, TierState
 
 
@@ -142,17 +143,18 @@ def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> 
     return Lineage((*below, *rest))
 
 
-def view_of_leader(part: PartitionState, leader: LeaderView) -> PartitionView:
+def view_of_leader(
+    partition: TopicIdPartition, segments: PartitionSegments, leader: LeaderView
+) -> PartitionView:
     """Return the view of a partition from its leader's log."""
     log, tier_entries = leader.log, leader.tier_entries
     lineage = Lineage(log.leader_epochs)
-    segments = part.segments
     if tier_entries is not None:
         lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
     tier = KnownTier(segments, None if tier_entries is None else lineage.entries)
     start = log_start_in_force([log], tier).offset
     return PartitionView(
-        partition=part.topic_id_partition,
+        partition=partition,
         segments=segments,
         lineage=lineage,
         known_log_start_offset=start,
@@ -182,7 +184,8 @@ def leader_bytes(part: PartitionState, leader: LeaderView, limit_bytes: int) -> 
     """
     if limit_bytes < 0:
         return LeaderBytes()
-    view, local_bytes = view_of_leader(part, leader), leader.log.local_log_bytes
+    view = view_of_leader(part.topic_id_partition, part.segments, leader)
+    local_bytes = leader.log.local_log_bytes
     copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
     if copied < 0:
         return LeaderBytes()

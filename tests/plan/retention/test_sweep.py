@@ -157,8 +157,9 @@ def test_the_size_is_not_known_when_it_is_not_known_what_is_copied() -> None:
     """KAFKA-20732: every local segment would count as not copied."""
     state = tier(segment(1, 0, 99, (3, 0)))
     [part] = state
-    assert view_of_log(part, LOG).local_only_bytes is None
-    assert view_of_log(part, replace(LOG, leader_epochs=(EpochEntry(3, 0),))).local_only_bytes == 100
+    epoch_3 = replace(LOG, leader_epochs=(EpochEntry(3, 0),))
+    assert view_of_log(PARTITION, part.segments, LOG).local_only_bytes is None
+    assert view_of_log(PARTITION, part.segments, epoch_3).local_only_bytes == 100
 
 
 @pytest.mark.parametrize(
