@@ -1,11 +1,14 @@
 """A cluster for tests without brokers: it answers as `Cluster` from facts that a test sets."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
+from tierctl.errors import AuthenticationError
+from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.state.lineage import Lineage
 
 
 def topic_facts(name: str, topic_id: Uuid, leaders: Sequence[int | None]) -> TopicFacts:
@@ -59,3 +62,47 @@ class FakeCluster:
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
         default = TopicConfig(remote_storage_enable=True)
         return {name: self.configs.get(name, default) for name in names}
+
+
+class LoggedCluster(FakeCluster):
+    """Implement the calls of `Cluster` that a plan of sweep uses, over the logs of log directories.
+
+    Leaders report the local log start as the log start if `forgets`, as brokers do that no longer tier.
+    """
+
+    def __init__(self, found: Sequence[LocalLog], configs: dict[str, TopicConfig], *, forgets: bool) -> None:
+        ids = {log.topic_id_partition.topic: log.topic_id_partition.topic_id for log in found}
+        counts = Counter(log.topic_id_partition.topic for log in found)
+        facts = {name: topic_facts(name, ids[name], [1] * counts[name]) for name in ids}
+        super().__init__(facts=facts, tiering=[] if forgets else [1], configs=configs)
+        self.found, self.forgets = found, forgets
+        self.measured: list[tuple[TopicPartition, int]] = []
+
+    def logs(self, partitions: Collection[TopicIdPartition]) -> list[ClusterLog]:
+        return [self._log(log) for log in self.found if log.topic_id_partition in partitions]
+
+    def _log(self, log: LocalLog) -> ClusterLog:
+        start, entries = log.log_start_offset, log.leader_epochs
+        if self.forgets:
+            start = log.local_log_start_offset
+            entries = tuple(EpochEntry(*each) for each in Lineage(entries).truncate_from_start(start).entries)
+        return cluster_log(
+            log.topic_id_partition,
+            leader_epochs=entries,
+            log_start_offset=start,
+            local_log_start_offset=log.local_log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_end_offset=log.high_watermark,
+            latest_tiered_offset=None,
+            local_log_bytes=sum(each.size_bytes for each in log.segments),
+        )
+
+    def partition_offsets(self, _partitions: Collection[TopicPartition]) -> None:
+        raise AuthenticationError("offsets are not shown to this user", hint="ask for the right")
+
+    def batch_bytes(self, partition: TopicPartition, first: int, end: int, *, bytes_max: int) -> int:
+        self.measured.append((partition, first))
+        log = next(each for each in self.found if each.topic_partition == partition)
+        sizes = [each.size_bytes for each in log.segments if first <= each.base_offset < end]
+        return min(sum(sizes), bytes_max + 1)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tierctl.errors import TierctlError
@@ -10,9 +10,11 @@ from tierctl.locallog import (
     FolderKind,
     LeftOutFolder,
     left_out_folders,
+    list_partitions,
     read_log_dirs,
     require_log_dirs,
 )
+from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.state_dir import Journal
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
@@ -51,6 +53,27 @@ def read_local_logs(
     for note in notes:
         progress.note(note)
     return logs
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadLogs:
+    """The partitions whose logs can't be read, and the error of each folder; each is reported."""
+
+    progress: Progress
+    partitions: set[TopicPartition] = field(default_factory=set)
+    errors: dict[Path, TierctlError] = field(default_factory=dict)
+
+    def others(self, dirs: Sequence[Path], select: Select) -> list[LocalLog]:
+        """Read the other logs of the partitions in `select`, as `read_local_logs` does."""
+        return read_local_logs(dirs, self.progress, select=select, on_error=self._add)
+
+    def _add(self, folder: Path, error: TierctlError) -> None:
+        self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
+        self.errors[folder] = error
+        named = parse_partition_folder(folder.name)
+        # An error of a checkpoint concerns every partition of its log directory.
+        found = {p.topic_partition for p in list_partitions([folder])} if named is None else {named}
+        self.partitions.update(found)
 
 
 def missing_log_note(partitions: Collection[TopicIdPartition]) -> str:

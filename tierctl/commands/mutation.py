@@ -9,15 +9,14 @@ from pathlib import Path
 
 from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
-from tierctl.commands.local_logs import read_local_logs
+from tierctl.commands.local_logs import UnreadLogs
 from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import TierctlError
 from tierctl.files import broker_kept_out
-from tierctl.locallog import is_locked, list_partitions
-from tierctl.locallog.folders import parse_partition_folder
+from tierctl.locallog import is_locked
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import Journal
@@ -104,17 +103,11 @@ class Mutation:
 
     def read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
         """Read the present logs of the partitions for which `select` is true, as `logs` does."""
-
-        def report(folder: Path, error: TierctlError) -> None:
-            self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
-            self.log_errors[folder] = error
-            named = parse_partition_folder(folder.name)
-            # An error of a checkpoint concerns every partition of its log directory.
-            self.unreadable |= (
-                {p.topic_partition for p in list_partitions([folder])} if named is None else {named}
-            )
-
-        return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=report)
+        unread = UnreadLogs(self.progress)
+        logs = unread.others(self.request.log_dir, select)
+        self.log_errors |= unread.errors
+        self.unreadable |= unread.partitions
+        return logs
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the selection among the `known` partitions and those of the log directories."""

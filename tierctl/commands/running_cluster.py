@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Self
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
@@ -51,6 +52,129 @@ SizeLimit = Callable[[str, int], int]
 def own_limit(_topic: str, retention_bytes: int) -> int:
     """Measure the logs of a topic up to its own retention.bytes."""
     return retention_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLeaders:
+    """The logs of the leaders of some partitions and the settings of their topics, or why they are `unseen`.
+
+    Partitions of topics that the cluster does not have are in neither. The leaders of those in `forgetful` do
+    not know the log start (`knows_log_start`).
+    """
+
+    topics: CurrentTopics
+    configs: Mapping[str, TopicConfig]
+    logs: Mapping[TopicIdPartition, ClusterLog]
+    forgetful: frozenset[_Key]
+    unseen: Mapping[_Key, str]
+
+    @classmethod
+    def of(cls, cluster: Cluster, partitions: Collection[TopicIdPartition]) -> Self:
+        """Ask the leaders; AuthenticationError if the login may read the settings of none of the topics."""
+        names = {partition.topic for partition in partitions}
+        current = CurrentTopics.of_cluster(cluster.topics(set(filter(is_legal_topic_name, names))))
+        there = [partition for partition in partitions if current.why_not_current(partition) is None]
+        configs, unread = _read_configs(cluster, {partition.topic for partition in there})
+        logs, silent = leader_logs(cluster, [each for each in there if each.topic in configs])
+        asked = {log.leader for log in logs.values()}
+        brokers = {each.broker_id: each for each in cluster.brokers(asked)} if asked else {}
+        return cls(
+            topics=current,
+            configs=configs,
+            logs=logs,
+            forgetful=frozenset(
+                partition.key
+                for partition, log in logs.items()
+                if not knows_log_start(brokers.get(log.leader), configs[partition.topic])
+            ),
+            unseen={each.key: unread[each.topic] for each in there if each.topic in unread}
+            | {partition.key: reason for partition, reason in silent.items()},
+        )
+
+    def among(self, keys: Collection[_Key]) -> Self:
+        """Return what is seen of the partitions in `keys`."""
+        logs = {partition: log for partition, log in self.logs.items() if partition.key in keys}
+        return replace(self, logs=logs, forgetful=self.forgetful & set(keys))
+
+    def views(
+        self,
+        state: TierState,
+        tier_epochs: Callable[[Collection[_Key]], Iterable[EpochsRead]],
+        size_limit: SizeLimit,
+        measured: Callable[[ClusterLog, int, int], int] | None = None,
+    ) -> ClusterViews:
+        """Return what retention needs of the partitions; `state` has their segments.
+
+        `tier_epochs` is called for the partitions whose leader does not know the log start. The bytes that
+        only a leader's log has are counted up to `size_limit`; those from an offset on are `measured`, which
+        gets the log, the limit and the offset, and unknown without it.
+        """
+        unseen = dict(self.unseen)
+        views = {partition.key: LeaderView(log=log) for partition, log in self.logs.items()}
+        for partition, entries in tier_epochs(self.forgetful) if self.forgetful else ():
+            if isinstance(entries, TierctlError):
+                del views[partition.key]
+                unseen[partition.key] = entries.message
+            else:
+                views[partition.key] = replace(views[partition.key], tier_entries=entries)
+        limits_bytes = {
+            partition.key: size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
+            for partition in self.logs
+        }
+        for key, found in _local_bytes(state, views, limits_bytes, measured):
+            if isinstance(found, str):
+                del views[key]
+                unseen[key] = found
+            else:
+                views[key] = replace(views[key], local_only_bytes=found)
+        return ClusterViews(topics=self.topics, views=views, unseen=unseen)
+
+
+def _read_configs(cluster: Cluster, topics: Collection[str]) -> tuple[dict[str, TopicConfig], dict[str, str]]:
+    """Return the settings of each topic, or the reason why they can't be read.
+
+    AuthenticationError if the login may read those of none of the topics.
+    """
+    configs: dict[str, TopicConfig] = {}
+    errors: dict[str, TierctlError] = {}
+    for topic in sorted(topics):
+        try:
+            configs |= cluster.topic_configs([topic])
+        except TierctlError as e:
+            errors[topic] = e
+    refused = [e for e in errors.values() if isinstance(e, AuthenticationError)]
+    if refused and not configs:
+        raise refused[0]
+    return configs, {topic: f"its settings can't be read: {e.message}" for topic, e in errors.items()}
+
+
+def _local_bytes(
+    state: TierState,
+    views: Mapping[_Key, LeaderView],
+    limits_bytes: Mapping[_Key, int],
+    measured: Callable[[ClusterLog, int, int], int] | None,
+) -> Iterator[tuple[_Key, int | str | None]]:
+    """Yield the bytes that only the leaders' logs have, up to the limits, or the message of the error.
+
+    Partitions without a limit are left out, unless their lineage is that of the tier.
+    """
+    asked = {
+        key: leader
+        for key, leader in views.items()
+        if limits_bytes[key] >= 0 or leader.tier_entries is not None
+    }
+    question = LeaderBytesOf(views=asked, limits_bytes=limits_bytes)
+    for partition, found in state.map_parts(question, asked) if asked else ():
+        key = partition.key
+        if isinstance(found, str):
+            yield key, found
+        elif found.from_offset is None or measured is None:
+            yield key, found.size_bytes
+        else:
+            try:
+                yield key, measured(views[key].log, limits_bytes[key], found.from_offset)
+            except TierctlError as e:
+                yield key, e.message
 
 
 @dataclass(kw_only=True)
@@ -196,41 +320,14 @@ class RunningCluster:
         tier_epochs: Callable[[Collection[_Key]], Iterable[EpochsRead]],
         size_limit: SizeLimit = own_limit,
     ) -> ClusterViews:
-        """Return what retention needs of these partitions from their leaders; store settings in `configs`.
+        """Return the `SeenLeaders.views` of these partitions; store settings in `configs`."""
+        seen = self.seen(partitions)
+        self.configs |= seen.configs
+        return seen.views(state, tier_epochs, size_limit, self._measured)
 
-        `tier_epochs` is called for the partitions whose leader does not know the log start. The bytes that
-        only a leader's log has are counted up to `size_limit`; `state` has the segments.
-        """
-        current = self.current_topics(partition.topic for partition in partitions)
-        there = [partition for partition in partitions if current.why_not_current(partition) is None]
-        unseen = self._read_configs(there)
-        asked = [partition for partition in there if partition.key not in unseen]
-        logs, silent = leader_logs(self.cluster, asked)
-        unseen |= {partition.key: reason for partition, reason in silent.items()}
-        views = {partition.key: LeaderView(log=log) for partition, log in logs.items()}
-        brokers = self.brokers({log.leader for log in logs.values()})
-        forgetful = {
-            partition.key
-            for partition, log in logs.items()
-            if not knows_log_start(brokers.get(log.leader), self.configs[partition.topic])
-        }
-        for partition, entries in tier_epochs(forgetful) if forgetful else ():
-            if isinstance(entries, TierctlError):
-                del views[partition.key]
-                unseen[partition.key] = entries.message
-            else:
-                views[partition.key] = replace(views[partition.key], tier_entries=entries)
-        limits_bytes = {
-            partition.key: size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
-            for partition in logs
-        }
-        for key, found in self._local_bytes(state, views, limits_bytes):
-            if isinstance(found, str):
-                del views[key]
-                unseen[key] = found
-            else:
-                views[key] = replace(views[key], local_only_bytes=found)
-        return ClusterViews(topics=current, views=views, unseen=unseen)
+    def seen(self, partitions: Collection[TopicIdPartition]) -> SeenLeaders:
+        """Return what the leaders of these partitions say now."""
+        return SeenLeaders.of(self.cluster, partitions)
 
     def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
         """Return the leaders' logs of these partitions, and the ids and settings of their topics."""
@@ -243,52 +340,6 @@ class RunningCluster:
             logs={partition.key: log for partition, log in logs.items()},
             broker_ids=self.cluster.broker_ids(),
         )
-
-    def _read_configs(self, partitions: Collection[TopicIdPartition]) -> dict[_Key, str]:
-        """Store the settings of the partitions' topics; return a reason per partition without settings.
-
-        AuthenticationError if the login may not read the settings of any of the topics.
-        """
-        topics = {partition.topic for partition in partitions}
-        errors: dict[str, TierctlError] = {}
-        for topic in sorted(topics):
-            try:
-                self.configs |= self.cluster.topic_configs([topic])
-            except TierctlError as e:
-                errors[topic] = e
-        refused = [e for e in errors.values() if isinstance(e, AuthenticationError)]
-        if refused and len(errors) == len(topics):
-            raise refused[0]
-        return {
-            partition.key: f"its settings can't be read: {errors[partition.topic].message}"
-            for partition in partitions
-            if partition.topic in errors
-        }
-
-    def _local_bytes(
-        self, state: TierState, views: Mapping[_Key, LeaderView], limits_bytes: Mapping[_Key, int]
-    ) -> Iterator[tuple[_Key, int | str | None]]:
-        """Yield the bytes that only the leaders' logs have, up to the limits, or the message of the error.
-
-        Partitions without a limit are left out, unless their lineage is that of the tier.
-        """
-        asked = {
-            key: leader
-            for key, leader in views.items()
-            if limits_bytes[key] >= 0 or leader.tier_entries is not None
-        }
-        question = LeaderBytesOf(views=asked, limits_bytes=limits_bytes)
-        for partition, found in state.map_parts(question, asked) if asked else ():
-            key = partition.key
-            if isinstance(found, str):
-                yield key, found
-            elif found.from_offset is None:
-                yield key, found.size_bytes
-            else:
-                try:
-                    yield key, self._measured(views[key].log, limits_bytes[key], found.from_offset)
-                except TierctlError as e:
-                    yield key, e.message
 
     def _measured(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
         """Return the bytes of the batches that a leader's log has from an offset on, up to the limit."""

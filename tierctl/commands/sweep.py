@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Self
 
 import typer
@@ -240,8 +241,9 @@ def retention_inputs(
     run.inspect_tier()
     views = _views(run, state, size_limit)
     topics = CurrentTopics.of(logs) if views is None else views.topics
-    current = {name: meant[0] for name, meant in topics.named(state, logs).items() if len(meant) == 1}
-    log_starts = asked | _kept_log_starts(run, current, logs, asked)
+    current = partitions_by_name(topics, state, logs)
+    kept = {} if run.journal is None else run.journal.log_starts()
+    log_starts = asked | kept_log_starts(kept, current, logs, asked)
     raised = {current[named]: start for named, start in log_starts.items() if named in current}
     run.histories.examine(state, lambda: logs, log_starts=raised)
     if run.cluster is not None:
@@ -340,7 +342,7 @@ def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterVie
     selected = [part.topic_id_partition for part in selected_parts(run, state)]
 
     def tier_epochs(partitions: Collection[_Key]) -> Iterator[EpochsRead]:
-        return _read_lineages(run, list(state.map_parts(partial(_newest_segments, partitions), partitions)))
+        return _read_lineages(run, list(state.map_parts(partial(newest_segments, partitions), partitions)))
 
     return run.cluster.views(state, selected, tier_epochs, size_limit)
 
@@ -355,16 +357,20 @@ def _log_start(text: str) -> tuple[TopicPartition, int]:
     return TopicPartition.parse(partition), number
 
 
-def _kept_log_starts(
-    run: Mutation,
+def partitions_by_name(
+    topics: CurrentTopics, state: TierState, logs: Collection[LocalLog]
+) -> dict[TopicPartition, TopicIdPartition]:
+    """Return the partitions that alone may have their name now."""
+    return {name: meant[0] for name, meant in topics.named(state, logs).items() if len(meant) == 1}
+
+
+def kept_log_starts(
+    kept: Mapping[_Key, int],
     current: Mapping[TopicPartition, TopicIdPartition],
     logs: Collection[LocalLog],
-    asked: Mapping[TopicPartition, int],
+    asked: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> dict[TopicPartition, int]:
-    """Return the log starts that earlier sweeps raised, up to the end of each newest log."""
-    if run.journal is None:
-        return {}
-    kept = run.journal.log_starts()
+    """Return the log starts `kept` that earlier sweeps raised, up to the end of each newest log."""
     ends = {key: log.high_watermark for key, log in newest_replicas(logs).items()}
     starts = {named: kept.get(partition.key, 0) for named, partition in current.items()}
     return {
@@ -386,7 +392,7 @@ def _lineages(
         and part.topic_id_partition in run.resources.selection
         and part.delete_state is None
     }
-    newest = list(state.map_parts(partial(_newest_segments, wanted), wanted))
+    newest = list(state.map_parts(partial(newest_segments, wanted), wanted))
     missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
     if run.request.log_dir and missing:
         run.progress.note(missing_log_note(missing))
@@ -406,7 +412,7 @@ def _lineages(
     return found
 
 
-def _newest_segments(
+def newest_segments(
     partitions: Collection[_Key], state: TierState
 ) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata | None]]:
     """Yield the most recent finished segment of each of `partitions` that `state` has."""

@@ -1,27 +1,33 @@
 """The facts of each partition under the present and the changed settings, as plans of a sweep have them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from tierctl.commands.resources import Resources
-from tierctl.commands.sweep import Changes, RetentionInputs, stored_lineage
-from tierctl.errors import (
-    TierctlError,
+from tierctl.commands.local_logs import UnreadLogs
+from tierctl.commands.resources import Resources, required
+from tierctl.commands.running_cluster import EpochsRead, SeenLeaders
+from tierctl.commands.sweep import (
+    Changes,
+    RetentionInputs,
+    kept_log_starts,
+    newest_segments,
+    partitions_by_name,
+    stored_lineage,
 )
+from tierctl.errors import TierctlError
+from tierctl.metadata.state_dir import Journal
 from tierctl.model import (
     EpochEntry,
     LocalLog,
     LocalSegment,
     Selection,
     TopicConfig,
-    TopicIdPartition,
     TopicPartition,
     Uuid,
 )
-from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
@@ -40,10 +46,9 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
-from tierctl.plan.leader_views import ClusterViews, LeaderView, knows_log_start, leader_bytes
+from tierctl.plan.leader_views import ClusterViews, LeaderView
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.steps import Skip
-from tierctl.read.readable_log import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState
@@ -239,30 +244,24 @@ def _size(logs: Iterable[Sequence[LocalSegment]]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Leaders:
-    """The logs of the cluster's leaders that know their log start, and the reasons why others are unknown."""
-
-    topics: CurrentTopics
-    configs: Mapping[str, TopicConfig]
-    logs: Mapping[_Key, ClusterLog]
-    knowing: frozenset[_Key]
-    unseen: Mapping[_Key, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSpec:
-    """The inputs that all buckets of the tables share; picklable, and without secrets."""
+    """The inputs that all buckets of the tables share; picklable, and without secrets.
+
+    `log_starts` are those that earlier sweeps raised.
+    """
 
     warehouse: WarehouseSpec
     contents: WarehouseContents
     logs: tuple[LocalLog, ...]
+    unreadable: frozenset[TopicPartition]
+    log_starts: Mapping[_Key, int]
     tier: TierSpec | None
     changes: Changes
     configs: Mapping[str, TopicConfig]
     changed: Mapping[str, TopicConfig]
     selection: Selection
     topics: CurrentTopics
-    leaders: _Leaders | None
+    leaders: SeenLeaders | None
     objects: ObjectCounts | None
     now_ms: int
     accepts_missing: bool
@@ -284,14 +283,22 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     live = sorted(partition for partition in contents.live if partition in selection)
     topics = {partition.topic for partition in live}
     changes.require_topics(topics)
-    leaders = _leaders(resources, live)
-    configs = _configs(resources, contents, topics) if leaders is None else leaders.configs
-    logs = resources.logs_if_given()
+    leaders = None if resources.cluster is None else SeenLeaders.of(resources.cluster, live)
+    if leaders is None:
+        configs = _configs(resources, contents, topics)
+    else:
+        configs = dict(leaders.configs)
+        resources.note_unused(configs)
+    unread = UnreadLogs(resources.progress)
+    logs = unread.others(resources.request.log_dir, resources.selection_request.may_select)
+    state_dir = resources.request.state_dir
     tier = None if resources.request.remote is None else resources.tier_spec().resolved(resources.remote)
     common = TablesSpec(
         warehouse=spec,
         contents=contents,
         logs=tuple(logs),
+        unreadable=frozenset(unread.partitions),
+        log_starts={} if state_dir is None else Journal(state_dir).log_starts(),
         tier=tier,
         changes=changes,
         configs=configs,
@@ -315,7 +322,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         facts=tuple(facts for each in found for facts in each.facts),
         skipped=tuple(skip for each in found for skip in each.skipped),
         removed=sum(each.removed for each in found),
-        damaged=sum(each.damaged for each in found),
+        damaged=sum(each.damaged for each in found) + len(unread.partitions),
         counts_objects=common.objects is not None,
     )
 
@@ -331,29 +338,6 @@ def _configs(
     return configs
 
 
-def _leaders(resources: Resources, partitions: Sequence[TopicIdPartition]) -> _Leaders | None:
-    """Return the logs and settings of these partitions on the cluster; None without one."""
-    cluster = resources.cluster
-    if cluster is None:
-        return None
-    current = CurrentTopics.of_cluster(cluster.topics({partition.topic for partition in partitions}))
-    there = [partition for partition in partitions if current.why_not_current(partition) is None]
-    configs = cluster.topic_configs({partition.topic for partition in there})
-    logs, unseen = leader_logs(cluster, there)
-    brokers = {each.broker_id: each for each in cluster.brokers({log.leader for log in logs.values()})}
-    return _Leaders(
-        topics=current,
-        configs=configs,
-        logs={partition.key: log for partition, log in logs.items()},
-        knowing=frozenset(
-            partition.key
-            for partition, log in logs.items()
-            if knows_log_start(brokers.get(log.leader), configs[partition.topic])
-        ),
-        unseen={partition.key: reason for partition, reason in unseen.items()},
-    )
-
-
 def facts_of(spec: TablesSpec, bucket: int, remote: RemoteStorageManager | None = None) -> GatheredFacts:
     """Return the facts of the user partitions of a bucket; `remote` is the tier, opened here without it.
 
@@ -366,6 +350,7 @@ def facts_of(spec: TablesSpec, bucket: int, remote: RemoteStorageManager | None 
     if remote is None and spec.tier is not None:
         remote = shared_tier(spec.tier)
     views = None if spec.leaders is None else _views(spec, spec.leaders, state, remote)
+    current = partitions_by_name(spec.topics, state, logs)
     inputs = RetentionInputs(
         state=state,
         logs=logs,
@@ -374,8 +359,12 @@ def facts_of(spec: TablesSpec, bucket: int, remote: RemoteStorageManager | None 
         topics=spec.topics,
         cluster=views,
         lineages=_lineages(spec, logs, state, remote) if views is None else None,
+        log_starts=kept_log_starts(spec.log_starts, current, logs),
+        current=current,
     )
-    asked = FactsRequest(changed=spec.changed, selection=spec.selection, objects=spec.objects)
+    asked = FactsRequest(
+        changed=spec.changed, selection=spec.selection, objects=spec.objects, unreadable=spec.unreadable
+    )
     found = gather_facts(inputs, asked)
     # Executors return a reason as text only, so the result has texts on both engines.
     return replace(found, skipped=tuple(replace(skip, reason=str(skip.reason)) for skip in found.skipped))
@@ -396,33 +385,23 @@ def _lineages(
     if remote is None:
         return {}
     known = {log.topic_id_partition.key for log in logs}
-    parts = [part for part in _selected(spec, state) if part.topic_id_partition.key not in known]
-    return {part.topic_id_partition.key: _lineage(part, remote) for part in parts}
-
-
-def _lineage(part: PartitionState, remote: RemoteStorageManager) -> tuple[EpochEntry, ...]:
-    found = stored_lineage(lambda: remote, part.segments.newest())
+    keys = {part.topic_id_partition.key for part in _selected(spec, state)} - known
+    found = {partition.key: entries for partition, entries in _stored_lineages(state, keys, remote)}
     # Without a lineage the partition is undecided, and the plan states that.
-    return () if isinstance(found, TierctlError) else found
+    return {key: entries for key, entries in found.items() if not isinstance(entries, TierctlError)}
+
+
+def _stored_lineages(
+    state: TierState, keys: Collection[_Key], remote: RemoteStorageManager | None
+) -> Iterator[EpochsRead]:
+    """Yield the leader epochs that the tier has of these partitions, or the error, as for `sweep`."""
+    for partition, newest in newest_segments(keys, state):
+        yield partition, stored_lineage(lambda: required("--remote", remote), newest)
 
 
 def _views(
-    spec: TablesSpec, leaders: _Leaders, state: TierState, remote: RemoteStorageManager | None
+    spec: TablesSpec, leaders: SeenLeaders, state: TierState, remote: RemoteStorageManager | None
 ) -> ClusterViews:
-    parts = {part.topic_id_partition.key: part for part in _selected(spec, state)}
-    views = {key: _view(spec, part, leaders, remote) for key, part in parts.items() if key in leaders.logs}
-    return ClusterViews(topics=leaders.topics, views=views, unseen=leaders.unseen)
-
-
-def _view(
-    spec: TablesSpec, part: PartitionState, leaders: _Leaders, remote: RemoteStorageManager | None
-) -> LeaderView:
-    key, name = part.topic_id_partition.key, part.topic_id_partition.topic
-    log = leaders.logs[key]
-    entries = None
-    if key not in leaders.knowing:
-        entries = () if remote is None else _lineage(part, remote)
-    view = LeaderView(log=log, tier_entries=entries)
-    limit_bytes = spec.changes.size_limit(name, spec.configs[name].retention_bytes)
-    # Executors can't ask a broker for more than the size of its log.
-    return replace(view, local_only_bytes=leader_bytes(part, view, limit_bytes).size_bytes)
+    """Return the leaders' views; executors can't ask a broker for more than the size of its log."""
+    seen = leaders.among({part.topic_id_partition.key for part in _selected(spec, state)})
+    return seen.views(state, lambda keys: _stored_lineages(state, keys, remote), spec.changes.size_limit)

@@ -112,8 +112,8 @@ class PartitionFacts:
 class GatheredFacts:
     """The facts by partition, the reasons for partitions without a decision, and those being deleted.
 
-    `damaged` counts the metadata records that could not be used, and the gaps of missing events. Unless
-    `counts_objects`, the object counts in the facts are meaningless.
+    `damaged` counts the metadata records that could not be used, the gaps of missing events, and the logs
+    that could not be read. Unless `counts_objects`, the object counts in the facts are meaningless.
     """
 
     facts: tuple[PartitionFacts, ...]

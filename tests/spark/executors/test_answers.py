@@ -1,8 +1,7 @@
 """The driver receives facts and answers instead of segments, and commands print the same on both engines."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from csv import DictReader
 from dataclasses import replace
 from pathlib import Path
@@ -13,21 +12,14 @@ from tierctl.checks.deep import Candidates
 from tierctl.checks.objects import Audit
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
-from tierctl.errors import AuthenticationError
 from tierctl.locallog import read_log_dirs
 from tierctl.model import (
-    EpochEntry,
     ListedSet,
-    LocalLog,
     ObjectSet,
     RemoteLogSegmentState,
     TopicConfig,
-    TopicIdPartition,
-    TopicPartition,
 )
-from tierctl.model.local import ClusterLog
 from tierctl.spark.executors.checked_segments import SparkRunner
-from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import TierState
 
 from tests.cli.shell import Ran, tierctl
@@ -43,7 +35,7 @@ from tests.spark.executors.bulk import (
     within,
 )
 from tests.spark.worlds import NOW_MS as PAST_MS
-from tests.support.fake_cluster import FakeCluster, cluster_log, topic_facts
+from tests.support.fake_cluster import LoggedCluster
 from tests.verify.cases import CASES, OTHER, update
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -226,50 +218,6 @@ def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Pat
         *("--now", PAST_MS, "-o", "csv"),
     )
     assert not more or len(said.lines) > 1
-
-
-class LoggedCluster(FakeCluster):
-    """Implement the calls of `Cluster` that a plan of sweep uses, over the logs of log directories.
-
-    Leaders report the local log start as the log start if `forgets`, as brokers do that no longer tier.
-    """
-
-    def __init__(self, found: Sequence[LocalLog], configs: dict[str, TopicConfig], *, forgets: bool) -> None:
-        ids = {log.topic_id_partition.topic: log.topic_id_partition.topic_id for log in found}
-        counts = Counter(log.topic_id_partition.topic for log in found)
-        facts = {name: topic_facts(name, ids[name], [1] * counts[name]) for name in ids}
-        super().__init__(facts=facts, tiering=[] if forgets else [1], configs=configs)
-        self.found, self.forgets = found, forgets
-        self.measured: list[tuple[TopicPartition, int]] = []
-
-    def logs(self, partitions: Collection[TopicIdPartition]) -> list[ClusterLog]:
-        return [self._log(log) for log in self.found if log.topic_id_partition in partitions]
-
-    def _log(self, log: LocalLog) -> ClusterLog:
-        start, entries = log.log_start_offset, log.leader_epochs
-        if self.forgets:
-            start = log.local_log_start_offset
-            entries = tuple(EpochEntry(*each) for each in Lineage(entries).truncate_from_start(start).entries)
-        return cluster_log(
-            log.topic_id_partition,
-            leader_epochs=entries,
-            log_start_offset=start,
-            local_log_start_offset=log.local_log_start_offset,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_end_offset=log.high_watermark,
-            latest_tiered_offset=None,
-            local_log_bytes=sum(each.size_bytes for each in log.segments),
-        )
-
-    def partition_offsets(self, _partitions: Collection[TopicPartition]) -> None:
-        raise AuthenticationError("offsets are not shown to this user", hint="ask for the right")
-
-    def batch_bytes(self, partition: TopicPartition, first: int, end: int, *, bytes_max: int) -> int:
-        self.measured.append((partition, first))
-        log = next(each for each in self.found if each.topic_partition == partition)
-        sizes = [each.size_bytes for each in log.segments if first <= each.base_offset < end]
-        return min(sum(sizes), bytes_max + 1)
 
 
 BESIDE = {

@@ -46,10 +46,8 @@ from tierctl.model import (
 from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX, ZERO_UUID
-from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.partition_choice import decide_partition
 from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -422,14 +420,8 @@ def _unexamined(
     """Return, per partition whose objects can't be judged because its log start is unknown, the reason."""
     if run.cluster is None:
         return {} if run.request.log_dir else dict.fromkeys((each.key for each in partitions), _NO_LOGS)
-    configs = run.cluster.cluster.topic_configs({each.topic for each in deciding.leaders})
-    logs = {each: log for each, log in deciding.leaders.items() if isinstance(log, ClusterLog)}
-    brokers = run.cluster.brokers({log.leader for log in logs.values()})
-    return {
-        each.key: _FORGOTTEN
-        for each, log in logs.items()
-        if not knows_log_start(brokers.get(log.leader), configs[each.topic])
-    }
+    seen = run.cluster.seen(deciding.leaders)
+    return {**seen.unseen, **dict.fromkeys(seen.forgetful, _FORGOTTEN)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,99 @@
+"""`report --what-if` decides by the pipeline's tables as `sweep` does, and as without them."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tierctl.commands.resources import Resources
+from tierctl.errors import AuthenticationError, ExitCode
+from tierctl.locallog import read_log_dirs
+from tierctl.metadata.state_dir import Journal
+from tierctl.model import TopicConfig
+
+from tests.cli.shell import Ran, tierctl
+from tests.pipeline.tables import run
+from tests.support.fake_cluster import LoggedCluster
+
+Options = tuple[object, ...]
+CONFIGS = {name: TopicConfig(remote_storage_enable=True) for name in ("clicks", "metrics", "orders")}
+
+
+class WithoutRights(LoggedCluster):
+    """The settings of one topic may not be read."""
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        asked = set(names)
+        if "metrics" in asked:
+            raise AuthenticationError("the settings of metrics are not shown to this user", hint="ask")
+        return super().topic_configs(asked)
+
+
+FORGETFUL = partial(LoggedCluster, forgets=True)
+
+
+def kept_log_starts(metadata: Path, _remote: Path) -> Options:
+    state_dir = metadata.with_name("state")
+    state_dir.mkdir(mode=0o700)
+    logs = (log for log in read_log_dirs([metadata]) if log.topic_id_partition.topic == "orders")
+    starts = {log.topic_id_partition: log.local_log_start_offset for log in logs}
+    Journal(state_dir).raise_log_starts(starts)
+    return ("--log-dir", metadata, "--state-dir", state_dir)
+
+
+def unreadable_log(metadata: Path, _remote: Path) -> Options:
+    (metadata / "orders-0" / "leader-epoch-checkpoint").write_text("?")
+    return ("--log-dir", metadata)
+
+
+def unreadable_index(_metadata: Path, remote: Path) -> Options:
+    for index in remote.glob("**/metrics-*/*leader_epoch_checkpoint*"):
+        index.write_text("?")
+    return ("--remote", remote)
+
+
+def tier(_metadata: Path, remote: Path) -> Options:
+    return ("--remote", remote)
+
+
+def no_tier(_metadata: Path, _remote: Path) -> Options:
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("made", "brokers", "code"),
+    [
+        (kept_log_starts, None, ExitCode.OK),
+        (unreadable_log, None, ExitCode.CORRUPT),
+        (tier, None, ExitCode.OK),
+        (tier, FORGETFUL, ExitCode.PARTIAL),
+        (no_tier, FORGETFUL, ExitCode.PARTIAL),
+        (unreadable_index, FORGETFUL, ExitCode.PARTIAL),
+        (no_tier, partial(WithoutRights, forgets=False), ExitCode.PARTIAL),
+    ],
+)
+def test_tables_decide_as_the_topic(
+    made: Callable[[Path, Path], Options],
+    brokers: partial[LoggedCluster] | None,
+    code: ExitCode,
+    writable: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metadata, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    tables, configs = metadata.with_name("tables"), metadata.with_name("configs")
+    run(metadata, tables)
+    configs.write_text("orders.retention.ms=604800000\nmetrics.retention.ms=864000000\n")
+    where = (*made(metadata, remote), "--topic-configs", configs, "--kafka-version", "4.3")
+    if brokers is not None:
+        monkeypatch.setattr(Resources, "cluster", brokers(read_log_dirs([metadata]), CONFIGS))
+        where += ("--bootstrap-server", "broker1:9092")
+
+    def ran(*source: object) -> Ran:
+        asked = ("report", "--what-if", "metrics.retention.ms=36h", "--now", "2026-11-25T12:00:00Z")
+        return tierctl(*asked, *where, "-o", "json", *source)
+
+    of_topic, of_tables = ran("--metadata", metadata), ran("--warehouse", tables)
+    assert (of_tables.out, of_tables.code) == (of_topic.out, of_topic.code)
+    assert of_topic.code == code, of_topic.err
+    for told in (of_topic, of_tables):
+        assert ("--topic-configs: not used" in told.err) is (brokers is not None)
