@@ -2,12 +2,17 @@
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
+from tierctl.commands.resources import Resources
 from tierctl.commands.segments import SEGMENTS
-from tierctl.model import RemoteLogSegmentState, TopicPartition
+from tierctl.errors import NotFoundError
+from tierctl.locallog import read_log_dirs
+from tierctl.model import RemoteLogSegmentState, TopicIdPartition, TopicPartition
+from tierctl.model.local import ClusterLog
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.cli.shell import rows, tierctl
@@ -15,6 +20,7 @@ from tests.locallog.made import raise_log_start
 from tests.metadata.events import update_of
 from tests.metadata.topics import topic_in
 from tests.plan.tier import segment as made
+from tests.support.fake_cluster import LoggedCluster
 
 Capture = Callable[[str], Path]
 
@@ -175,6 +181,52 @@ def test_offsets_name_what_is_still_to_be_copied(capture: Capture, tmp_path: Pat
     raise_log_start(tmp_path / "log", TopicPartition("clicks", 0), 5000)
     [row] = rows(*command, "--partition", "0")
     assert (row["earliest"], row["earliest_pending_upload"]) == (5000, 5000)
+
+
+def test_offsets_of_an_empty_replica_are_those_of_the_tier(capture: Capture, tmp_path: Path) -> None:
+    """A log without leader epochs never contained a record: fetch reads the tier."""
+    root, log_dir = capture("tiered-cluster"), tmp_path / "log"
+    shutil.copytree(root / "before", log_dir)
+    for file in (log_dir / "clicks-0").glob("*0*"):
+        file.unlink()
+    (log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    command = [*of(root, "before"), "--topic", "clicks", "--partition", "0"]
+    [expected] = rows(*command, "--offsets")
+    assert (expected["earliest"], expected["latest_tiered"]) == (2400, 4799)
+    assert rows(*command, "--offsets", "--log-dir", log_dir) == [expected]
+    [segment] = rows(*command, "--offset", 4000)
+    assert rows(*command, "--offset", 4000, "--log-dir", log_dir) == [segment]
+
+
+def test_offsets_begin_where_fetch_does(writable: Capture) -> None:
+    """Records were deleted before the newest segment was copied: its leader-epoch index has the log start."""
+    metadata, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    where = ["--metadata", metadata, "--remote", remote, "--topic", "clicks", "--partition", "0"]
+    newest = max(rows("segments", *where), key=lambda each: int(each["end_offset"]))
+    [index] = remote.glob(f"*/*/*{newest['segment_id']}*leader_epoch_checkpoint")
+    index.write_text(re.sub(r"\A0\n(\d+)\n(\d+) \d+", r"0\n\1\n\2 2450", index.read_text()))
+    [offsets] = rows("segments", *where, "--offsets")
+    assert offsets["earliest"] == rows("fetch", *where, "--limit", 1)[0]["offset"] == 2450
+
+
+def test_a_partition_that_is_deleted_meanwhile_takes_no_other_along(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Racing(LoggedCluster):
+        def kafka_version(self) -> KafkaVersion:
+            return KafkaVersion(4, 1)
+
+        def logs(self, partitions: Collection[TopicIdPartition]) -> list[ClusterLog]:
+            if any(each.topic == "clicks" for each in partitions):
+                raise NotFoundError("it was deleted")
+            return super().logs(partitions)
+
+    root = capture("tiered-cluster")
+    monkeypatch.setattr(Resources, "cluster", Racing(read_log_dirs([root / "before"]), {}, forgets=False))
+    brokers = ("--bootstrap-server", "broker1:9092")
+    offsets = {each["topic"]: each["latest"] for each in rows(*of(root, "before"), "--offsets", *brokers)}
+    assert offsets["clicks"] is None
+    assert None not in {latest for topic, latest in offsets.items() if topic != "clicks"}
 
 
 def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path) -> None:

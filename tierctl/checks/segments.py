@@ -43,7 +43,6 @@ from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
     LeaderLogs,
     choose_replica,
-    lineage_from_segments,
     reliable_leader_logs,
     tier_lineage,
 )
@@ -543,7 +542,7 @@ def _facts(
     """Return the facts about the newest replica's log; without one about the log that the tier implies."""
     partition, replica = readable.topic_id_partition, choose_replica(readable.logs)
     if replica is None:
-        lineage = _lineage_of_tier(segments, fetcher, report)
+        lineage = tier_lineage(readable.cache, fetcher, report)
         view = view_of_tier(partition, segments, lineage.entries)
         return LogFacts.of(view, is_start_known=False) if lineage else None
     log = replica.log
@@ -562,20 +561,6 @@ def _of_leader(partition: TopicIdPartition, segments: PartitionSegments, log: Cl
         last_stable_offset=log.last_stable_offset,
         latest_tiered_offset=log.latest_tiered_offset,
     )
-
-
-def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
-    """Return the lineage of the logs; without logs that of the tier, see `check_partition`."""
-    replica = choose_replica(readable.logs)
-    if replica is not None:
-        return replica.lineage
-    return _lineage_of_tier(PartitionSegments.of_cache(readable.cache), fetcher, report)
-
-
-def _lineage_of_tier(segments: PartitionSegments, fetcher: IndexFetcher | None, report: Report) -> Lineage:
-    if fetcher is not None:
-        return tier_lineage(segments.cache, fetcher, report)
-    return lineage_from_segments(segments)
 
 
 _K = FindingKind

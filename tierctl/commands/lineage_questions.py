@@ -4,17 +4,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tierctl.checks.findings import Finding
-from tierctl.checks.segments import check_partition, current_lineage, sound_partitions
+from tierctl.checks.segments import check_partition, sound_partitions
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierctl.model.local import ClusterLog
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
-from tierctl.read.readable_log import choose_replica, lineage_from_segments, reliable_leader_logs
+from tierctl.read.readable_log import (
+    Replica,
+    chosen_lineage,
+    leader_logs,
+    reliable_leader_logs,
+    tier_range,
+)
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import TierState
 
 _FourOffsets = tuple[int | None, int | None, int | None, int | None]
@@ -24,7 +29,7 @@ _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSegmentMetadata | None]:
     """Yield for each partition the first segment of its lineage with a record of `time_ms` or later."""
     for readable in _partitions(resources):
-        lineage = current_lineage(readable, _indexes(resources, readable), resources.problems.report)
+        _, lineage = _chosen(resources, readable)
         spans = segments_in_lineage(readable.cache, lineage)
         yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
 
@@ -32,7 +37,7 @@ def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSe
 def segments_by_offset(resources: Resources, offset: int) -> Iterator[RemoteLogSegmentMetadata | None]:
     """Yield for each partition the segment from which a broker with its lineage reads `offset`."""
     for readable in _partitions(resources):
-        lineage = current_lineage(readable, _indexes(resources, readable), resources.problems.report)
+        _, lineage = _chosen(resources, readable)
         spans = segments_in_lineage(readable.cache, lineage, offset, offset)
         yield next((span.segment for span in spans), None)
 
@@ -59,7 +64,9 @@ def partition_offsets(resources: Resources) -> Iterator[tuple[TopicIdPartition, 
     for partition in sorted(partitions, key=lambda p: (p.topic, p.topic_id, p.partition)):
         log = leader_logs.get(partition)
         if log is None:
-            earliest, earliest_local, latest_tiered, latest = _offsets_of_logs(known[partition])
+            readable = known[partition]
+            found = _offsets_of_logs(readable, *_chosen(resources, readable))
+            earliest, earliest_local, latest_tiered, latest = found
             upload = _pending_upload(earliest, earliest_local, latest_tiered)
         else:
             earliest, earliest_local, latest_tiered, latest = _offsets_of_leader(known.get(partition), log)
@@ -106,6 +113,11 @@ def _indexes(resources: Resources, readable: ReadablePartition) -> IndexFetcher 
     return resources.indexes if has_tier else None
 
 
+def _chosen(resources: Resources, readable: ReadablePartition) -> tuple[Replica | None, Lineage]:
+    indexes, report = _indexes(resources, readable), resources.problems.report
+    return chosen_lineage(readable.cache, readable.logs, indexes, report)
+
+
 def _leader_logs(
     resources: Resources, known: Iterable[TopicIdPartition]
 ) -> dict[TopicIdPartition, ClusterLog]:
@@ -119,7 +131,7 @@ def _leader_logs(
         for partition in topic.topic_id_partitions
         if partition in resources.selection
     ]
-    return {log.topic_id_partition: log for log in cluster.logs(partitions)}
+    return leader_logs(cluster, partitions)[0]
 
 
 def _pending_uploads(
@@ -157,22 +169,21 @@ def _offsets_of_leader(readable: ReadablePartition | None, log: ClusterLog) -> _
     )
 
 
-def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
-    """Return the offsets of the partition's logs or, without a log, the offsets that the metadata imply."""
-    replica = choose_replica(readable.logs)
+def _offsets_of_logs(readable: ReadablePartition, replica: Replica | None, lineage: Lineage) -> _FourOffsets:
+    """Return the offsets of the partition's logs or, without a log, the offsets that the tier implies."""
     if replica is not None:
         log = replica.log
         return (
             log.log_start_offset,
             max(log.local_log_start_offset, log.log_start_offset),
-            _latest_tiered(readable, replica.lineage, log.log_end_offset),
+            _latest_tiered(readable, lineage, log.log_end_offset),
             replica.high_watermark,
         )
-    segments = PartitionSegments.of_cache(readable.cache)
-    lineage, newest = lineage_from_segments(segments), segments.newest()
-    first = next(segments_in_lineage(readable.cache, lineage), None)
-    tiered = None if newest is None else _latest_tiered(readable, lineage, newest.end_offset + 1)
-    return None if first is None else first.from_offset, None, tiered, None
+    found = tier_range(readable.cache, lineage)
+    if found is None:
+        return None, None, None, None
+    earliest, end = found
+    return earliest, None, _latest_tiered(readable, lineage, end), None
 
 
 def _latest_tiered(readable: ReadablePartition, lineage: Lineage, log_end_offset: int) -> int | None:

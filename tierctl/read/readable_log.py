@@ -105,17 +105,28 @@ def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
     return max(lineage.end_offset_for(latest_epoch, log_end_offset).end_offset, 0)
 
 
-def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
+def chosen_lineage(
+    cache: RemoteLogMetadataCache, logs: Sequence[LocalLog], fetcher: IndexFetcher | None, report: Report
+) -> tuple[Replica | None, Lineage]:
+    """Return the replica to read and its lineage; None and the `tier_lineage` without one."""
+    replica = choose_replica(logs)
+    if replica is not None and replica.lineage:
+        return replica, replica.lineage
+    # A log without leader epochs never contained a record.
+    return None, tier_lineage(cache, fetcher, report)
+
+
+def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher | None, report: Report) -> Lineage:
     """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
-    If that index is missing, damaged or may not be read, or the segment's name is illegal, the lineage is
-    built from the epochs of the segments; damage and refusals are reported. The lineage begins with the first
-    segment, also if the index begins above it (`start_within`).
+    If that index is missing, damaged or may not be read, if the segment's name is illegal, or without
+    `fetcher`, the lineage is built from the epochs of the segments; damage and refusals are reported. The
+    lineage begins with the first segment, also if the index begins above it (`start_within`).
     """
     segments = PartitionSegments.of_cache(cache)
     newest = segments.newest()
-    if newest is None:
-        return Lineage()
+    if newest is None or fetcher is None:
+        return lineage_from_segments(segments)
     source = f"the leader-epoch index of remote segment {newest.segment_id}"
     try:
         data = fetcher.get(newest, IndexType.LEADER_EPOCH)
@@ -295,16 +306,16 @@ class ReadableLog:
         `log_start_offset` is the log start offset of a running leader; it takes precedence over that of a log
         on disk. Damaged indexes go to `report`.
         """
-        replica = choose_replica(logs)
-        if replica is not None and replica.lineage:
-            lineage = replica.lineage
-            if log_start_offset is not None and log_start_offset < replica.log.log_start_offset:
+        replica, lineage = chosen_lineage(cache, logs, fetcher, report)
+        if replica is None:
+            start, end = tier_range(cache, lineage) or (0, 0)
+            log_end = end
+        else:
+            log = replica.log
+            start, end, log_end = log.log_start_offset, replica.high_watermark, log.log_end_offset
+            if log_start_offset is not None and log_start_offset < start:
                 # A running broker checkpoints its log start offset only now and then.
                 lineage = joined_lineage(tier_lineage(cache, fetcher, report).entries, lineage.entries)
-        else:
-            # A log without leader epochs never contained a record.
-            replica, lineage = None, tier_lineage(cache, fetcher, report)
-        start, end, log_end = _tier_range(cache, lineage) if replica is None else _log_range(replica)
         start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset
         stable = end if replica is None else replica.last_stable_offset
@@ -325,11 +336,6 @@ class ReadableLog:
         )
 
 
-def _log_range(replica: Replica) -> tuple[int, int, int]:
-    """Return log start offset, high watermark and log end offset of a replica."""
-    return replica.log.log_start_offset, replica.high_watermark, replica.log.log_end_offset
-
-
 def _end_above(
     replica: Replica | None, cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report
 ) -> int:
@@ -346,13 +352,13 @@ def _end_above(
     return newest.end_offset + 1 if is_continued else -1
 
 
-def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:
-    """Return the first readable offset of the tier, and the end of its newest segment twice."""
+def tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int] | None:
+    """Return the first readable offset of the tier, and the end of its newest segment; None without any."""
     first = next(segments_in_lineage(cache, lineage), None)
     newest = PartitionSegments.of_cache(cache).newest()
     if first is None or newest is None:
-        return 0, 0, 0
-    return first.from_offset, newest.end_offset + 1, newest.end_offset + 1
+        return None
+    return first.from_offset, newest.end_offset + 1
 
 
 ReportLost = Callable[[TierctlError, int, int], None]
@@ -603,7 +609,8 @@ def examine_histories(
     if sources.remote is None or not reasons:
         return reasons
     stored = _stored_ids(state, sources.remote(), reasons)
-    return decide_histories(state, {p: _with(evidence[p], stored.get(p.key)) for p in reasons})
+    found = {p: replace(evidence[p], stored_ids=stored.get(p.key)) for p in reasons}
+    return decide_histories(state, found)
 
 
 def unseen_partitions(state: TierState, sources: EvidenceSources) -> list[MissingEvents]:
@@ -629,14 +636,6 @@ def missing_events_error(partition: TopicIdPartition, reason: str) -> MissingEve
 def unseen_error(missing: MissingEvents) -> MissingEventsError:
     """Return the error about missing events of unknown user partitions."""
     return MissingEventsError(f"{missing}, and no later event names a user partition", hint=_HINT)
-
-
-def _with(evidence: Evidence, stored_ids: frozenset[Uuid] | None) -> Evidence:
-    return Evidence(
-        log_start_offset=evidence.log_start_offset,
-        local_log_start_offset=evidence.local_log_start_offset,
-        stored_ids=stored_ids,
-    )
 
 
 def _evidence_of_logs(state: TierState, sources: EvidenceSources) -> dict[TopicIdPartition, Evidence]:
