@@ -13,11 +13,16 @@ import pytest
 from tierctl import commands
 from tierctl.checks.findings import Finding
 from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
+from tierctl.model import Uuid
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.remote_log import rows_of, schema_of
+from tierctl.wire.files.checkpoints import write_partition_metadata
+from tierctl.wire.metadata.values import metadata_partition
+
+from tests.cli.shell import tierctl
 
 Capture = Callable[..., Path]
 
@@ -321,6 +326,23 @@ def test_a_tier_whose_events_are_all_gone_is_no_foreign_one(root: Path, gone: Pa
     assert (kinds, found.exit_code) == ({"leaked", "incomplete_history"}, ExitCode.CORRUPT)
     request = commands.SweepRequest(metadata=str(gone), remote=str(remote), log_dir=[root / "before"])
     assert commands.sweep(request).exit_code == ExitCode.CORRUPT
+
+
+@pytest.mark.parametrize("command", ["status", "report", "explain"])
+def test_an_untiered_topic_has_no_history_to_lack(root: Path, command: str, tmp_path: Path) -> None:
+    """No broker copied anything of it, so the metadata topic lost none of its events."""
+    log_dir = Path(shutil.copytree(root / "after", tmp_path / "after"))
+    shutil.copytree(log_dir / "orders-0", log_dir / "plain-0")
+    ids = (Uuid.from_bytes(bytes(15) + bytes([n])) for n in range(1, 256))
+    lost = next(each for each in ids if metadata_partition(each, 0, 3) == 2)
+    (log_dir / "plain-0" / "partition.metadata").write_bytes(write_partition_metadata(lost))
+    configs = root / "topics-next.properties"
+    where = ("--metadata", log_dir, "--log-dir", log_dir, "--topic-configs", configs)
+    selected = ("plain", "0") if command == "explain" else ("--topic", "plain", "--topic", "orders")
+    ran = tierctl(command, *selected, *where)
+    # verify, whose findings a report has, does not know what a copy does with the topic.
+    code = ExitCode.CORRUPT if command == "report" else ExitCode.OK
+    assert (ran.code, "not known to be complete" in ran.err) == (code, False)
 
 
 def test_format_notes_the_events_that_are_gone(root: Path) -> None:

@@ -465,7 +465,6 @@ def _add_copies(request: StatusRequest, run: Mutation, state: TierState, topics:
     """Add what `copy` and local retention would do to `topics`, and measure it; return the plan."""
     plan = explained_copy(run, state)
     topics.add_lag(plan, run.logs)
-    run.histories.ignore_untiered(state, plan.skipped)
     if run.resources.cluster is None:
         _note_unknown_settings(plan, run)
     if request.meter is not None:

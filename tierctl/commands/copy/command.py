@@ -149,6 +149,7 @@ def explained_copy(run: Mutation, state: TierState, *, custom_metadata_max_bytes
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs)
     plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))
+    run.histories.ignore_untiered(state, plan.skipped)
     return without_breaches(run, plan, custom_metadata_limit(run, custom_metadata_max_bytes))
 
 
