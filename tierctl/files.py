@@ -17,15 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
-from tierctl.errors import LockedError, SafetyRefusal, UsageError
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
 BROKER_LOCK = ".lock"
 OWN_LOCK = ".tierctl.lock"
 _LOCK_POLL_S = 0.05
+
+T = TypeVar("T")
 
 Observer = Callable[[str, Path], None]
 
@@ -153,6 +155,19 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a regular file; raise OSError as `open_regular`."""
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read()
+
+
+def read_decoded(path: Path, decode: Callable[[bytes], T]) -> T | None:
+    """Return what `decode` makes of a file's content; None if there is no such file.
+
+    A CorruptInputError that `decode` raises gets the path; raise OSError as `open_regular`.
+    """
+    try:
+        return decode(read_regular(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
 
 
 def require_no_file(option: str, folder: Path) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 from tierctl.apply.tier_check import read_identity
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
-from tierctl.files import read_regular
+from tierctl.errors import RemoteTierMissing, SafetyRefusal
+from tierctl.files import read_decoded
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
@@ -376,11 +376,7 @@ def _distinct(folders: Iterable[Path]) -> list[Path]:
 
 
 def _directory_id(log_dir: Path) -> Uuid | None:
-    path = log_dir / META_PROPERTIES
-    try:
-        return read_directory_id(read_regular(path)) if path.is_file() else None
-    except CorruptInputError as e:
-        raise e.within(str(path)) from None
+    return read_decoded(log_dir / META_PROPERTIES, read_directory_id)
 
 
 def registered(folders: Iterable[Path]) -> TopicRegistration | None:
@@ -449,11 +445,7 @@ def brokers_of_all_hosts(request: MutationRequest) -> tuple[int, ...]:
 
 def node_of(folder: Path) -> str:
     """Return the id of the broker of a log directory; its path if it states none."""
-    path = folder / META_PROPERTIES
-    try:
-        node = read_node(read_regular(path)) if path.is_file() else None
-    except CorruptInputError as e:
-        raise e.within(str(path)) from None
+    node = read_decoded(folder / META_PROPERTIES, read_node)
     return str(folder) if node is None else node.node_id
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
-from tierctl.files import BROKER_LOCK
-from tierctl.locallog.folders import distinct_dirs, list_log_files, opened, read_if_exists
+from tierctl.files import BROKER_LOCK, read_decoded
+from tierctl.locallog.folders import distinct_dirs, list_log_files, opened
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
 from tierctl.wire.batches.batch_head import Record
@@ -156,13 +156,10 @@ class _Facts:
 def _facts(folder: Path) -> _Facts:
     """Return the ids in meta.properties of a directory; raise SafetyRefusal if one of them is missing."""
     path = folder / META_PROPERTIES
-    data = read_if_exists(path)
-    if data is None:
+    found = read_decoded(path, lambda data: (read_node(data), read_directory_id(data)))
+    if found is None:
         raise SafetyRefusal(f"{folder} has no {META_PROPERTIES}: it is not formatted", hint=_FORMAT)
-    try:
-        node, directory_id = read_node(data), read_directory_id(data)
-    except CorruptInputError as e:
-        raise e.within(str(path)) from None
+    node, directory_id = found
     node_id = None if node is None else natural_number(node.node_id)
     if node is None or node.cluster_id is None or directory_id is None or node_id is None:
         raise SafetyRefusal(
@@ -196,15 +193,8 @@ def _bootstrap(folder: Path) -> tuple[Path, BootstrapFile]:
     """
     found: dict[Path, BootstrapFile] = {}
     for path in (folder / name for name in _BOOTSTRAP):
-        data = read_if_exists(path)
-        if data is None:
-            continue
-        try:
-            file = BootstrapFile.decode(data)
-            levels = [metadata_version(value) for value in file.values]
-        except CorruptInputError as e:
-            raise e.within(str(path)) from None
-        if any(level is not None for level in levels):
+        file = read_decoded(path, _bootstrap_with_level)
+        if file is not None:
             found[path] = file
     if len(found) != 1:
         both = " and ".join(map(str, found)) or "neither of its bootstrap files"
@@ -213,6 +203,13 @@ def _bootstrap(folder: Path) -> tuple[Path, BootstrapFile]:
             hint=f"DIR takes metadata.log.dir of a controller, or its first log.dirs entry; {_FORMAT}",
         )
     return next(iter(found.items()))
+
+
+def _bootstrap_with_level(data: bytes) -> BootstrapFile | None:
+    """Return the decoded file; None if it does not state metadata.version."""
+    file = BootstrapFile.decode(data)
+    levels = [metadata_version(value) for value in file.values]
+    return file if any(level is not None for level in levels) else None
 
 
 # What a node's copy of KRaft's cluster metadata (`__cluster_metadata-0`) says about one topic.

@@ -28,6 +28,7 @@ from tierctl.files import (
     TEMP_SUFFIX,
     FileSystem,
     exclusive,
+    read_decoded,
     read_regular,
     replace_durably,
     why_folder_distrusted,
@@ -576,12 +577,7 @@ class Journal:
         """
         path = self._folder / LOG_STARTS_FILE
         require_private(self._folder)
-        try:
-            found = read_offset_checkpoint(read_regular(path))
-        except FileNotFoundError:
-            return {}
-        except CorruptInputError as e:
-            raise e.within(str(path)) from None
+        found = read_decoded(path, read_offset_checkpoint) or {}
         try:
             return {(Uuid.parse(key.topic), key.partition): offset for key, offset in found.items()}
         except UsageError as e:

@@ -1,13 +1,17 @@
 """Damage of a metadata log: readers continue after it, writers keep it; failing disks, killed writers."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tierctl.commands.restore.hosts import LogContent
+from tierctl.commands.restore.new_logs import merge_offsets
 from tierctl.errors import CorruptInputError, MetadataError
-from tierctl.files import FileSystem
+from tierctl.files import PLAIN, FileSystem
+from tierctl.metadata.topic.base import PartitionLog
+from tierctl.metadata.topic.folder_writer import drop_stale_entries, known_id
 
 from tests.metadata.topic.test_folder import VALUES, bad_of, chunks_of, folder, open_log, segment, values_of
 from tests.metadata.topics import topic_in
@@ -61,6 +65,34 @@ def batch_ends(data: bytes) -> Iterator[int]:
     while at < len(data):
         at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         yield at
+
+
+FIRST = "__remote_log_metadata-0"
+SMALL_FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "known id": (f"{FIRST}/partition.metadata", lambda folder: known_id(folder, [0])),
+    "id of the topic": (
+        f"{FIRST}/partition.metadata",
+        lambda folder: open_log(folder, writable=False).topic_id,
+    ),
+    "stale entries": ("recovery-point-offset-checkpoint", lambda f: drop_stale_entries(f, {}, fs=PLAIN)),
+    "new entries": (
+        "replication-offset-checkpoint",
+        lambda folder: merge_offsets(folder / "replication-offset-checkpoint", {}),
+    ),
+    "base of a plan": (
+        f"{FIRST}/leader-epoch-checkpoint",
+        lambda folder: LogContent(PartitionLog(folder / FIRST, 0)).base(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_the_error_of_a_damaged_small_file_names_it(folder: Path, name: str) -> None:
+    file, read = SMALL_FILES[name]
+    (folder / file).write_bytes(b"0\nx\n")
+    with pytest.raises(CorruptInputError) as caught:
+        read(folder)
+    assert caught.value.source == str(folder / file)
 
 
 class TestDamage:

@@ -27,7 +27,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.restore.inventory import TierSets, require_read_logs
 from tierctl.commands.restore.new_logs import attempted_by_dir, merge_offsets, refusal_of, replace_changed
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
-from tierctl.files import FileBytes, read_regular
+from tierctl.files import FileBytes, read_decoded
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import PartitionLog, translated
@@ -157,7 +157,7 @@ class LogContent:
     def base(self) -> PartitionBase:
         """Return what a plan states about the partition as it is now."""
         path = self._folder / LEADER_EPOCHS_FILE
-        entries = read_leader_epoch_checkpoint(read_regular(path)) if path.is_file() else ()
+        entries = read_decoded(path, read_leader_epoch_checkpoint)
         return PartitionBase(
             begin_offset=self.begin_offset,
             end_offset=self.end_offset,

@@ -19,9 +19,9 @@ from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
-from tierctl.files import PLAIN, make_like, read_regular, replace_durably
+from tierctl.files import PLAIN, make_like, read_decoded, read_regular, replace_durably
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.folders import list_log_files, read_if_exists
+from tierctl.locallog.folders import list_log_files
 from tierctl.model import (
     EpochEntry,
     ListedSet,
@@ -108,8 +108,7 @@ class TargetFolder:
     def latest_epoch(self) -> int | None:
         """Return the last leader epoch of the folder; None if its files state none."""
         path = (self.found or self.path) / LEADER_EPOCHS_FILE
-        data = read_if_exists(path)
-        entries = () if data is None else _decoded(path, data, read_leader_epoch_checkpoint)
+        entries = read_decoded(path, read_leader_epoch_checkpoint)
         return entries[-1].epoch if entries else None
 
 
@@ -120,22 +119,13 @@ def target_folders(log_dirs: Iterable[Path], name: TopicPartition) -> list[Targe
 
 
 def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetFolder:
-    path = folder / PARTITION_METADATA_FILE
-    data = read_if_exists(path)
     return TargetFolder(
         log_dir=log_dir,
         name=name,
         found=folder,
-        topic_id=None if data is None else _decoded(path, data, read_partition_metadata),
+        topic_id=read_decoded(folder / PARTITION_METADATA_FILE, read_partition_metadata),
         segments=[(each.base_offset, each.log.stat().st_size) for each in list_log_files(folder).segments],
     )
-
-
-def _decoded(path: Path, data: bytes, decode: Callable[[bytes], T]) -> T:
-    try:
-        return decode(data)
-    except CorruptInputError as e:
-        raise e.within(str(path)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -474,7 +464,7 @@ def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, in
 
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
-    present = read_offset_checkpoint(read_regular(path)) if path.exists() else {}
+    present = read_decoded(path, read_offset_checkpoint) or {}
     replace_changed(path, write_offset_checkpoint({**present, **offsets}))
 
 

@@ -22,8 +22,8 @@ from tierctl.locallog import FormattedNode
 from tierctl.metadata.manager import RemoteLogMetadataManager, no_op, open_metadata
 from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
-from tierctl.metadata.topic.folder import partition_folder, partitions_in
-from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
 from tierctl.model import ClusterIdentity, MetadataEvent, TopicIdPartition, Uuid
 from tierctl.model.location import canonical_uri
 from tierctl.model.settings import topic
@@ -34,7 +34,6 @@ from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
-from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.kraft import PartitionRegistration, config_record, partition_record, topic_record
 from tierctl.wire.metadata.values import metadata_partition
 
@@ -153,17 +152,13 @@ class NewNodeMetadata:
         derived from the node. Raise SafetyRefusal if a killed run made another number of partitions.
         """
         made, count = partitions_in(self._folder), self._settings.num_partitions
-        if made:
-            if made[-1] + 1 != count:
-                raise SafetyRefusal(
-                    f"{self._folder} has {made[-1] + 1} partitions of {METADATA_TOPIC}, expected are {count}",
-                    hint="name the server.properties of the node with --broker-config, the same as in the "
-                    "first run",
-                )
-            path = partition_folder(self._folder, made[-1]) / PARTITION_METADATA_FILE
-            self._topic_id = read_partition_metadata(read_regular(path))
-        else:
-            self._topic_id = known_topic_id(remote) or _derived_id(node)
+        if made and made[-1] + 1 != count:
+            raise SafetyRefusal(
+                f"{self._folder} has {made[-1] + 1} partitions of {METADATA_TOPIC}, expected are {count}",
+                hint="name the server.properties of the node with --broker-config, the same as in the "
+                "first run",
+            )
+        self._topic_id = known_id(self._folder, made) or known_topic_id(remote) or _derived_id(node)
         settings = self._settings
         return NewTopic(
             topic=METADATA_TOPIC,

@@ -11,10 +11,10 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError
-from tierctl.files import FileSystem, exclusive, read_regular, write_durably
+from tierctl.files import FileSystem, exclusive, read_decoded, read_regular, write_durably
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
     FIRST_SEGMENT,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tierctl.metadata.topic.folder_writer import FolderWriter
 
 _FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
+
+T = TypeVar("T")
 
 
 class FolderTopic:
@@ -98,20 +100,17 @@ class FolderTopic:
             return self._placement.topic_id
         with translated(f"reading {self._name}"):
             for log in self._logs.values():
-                data = self._files.content(log.folder / PARTITION_METADATA_FILE)
-                if data is not None:
-                    return read_partition_metadata(data)
+                path = log.folder / PARTITION_METADATA_FILE
+                topic_id = _decoded(self._files, path, read_partition_metadata)
+                if topic_id is not None:
+                    return topic_id
         return None
 
     def identity(self) -> ClusterIdentity:
         """Implement `MetadataTopic.identity`."""
         path = self._folder / META_PROPERTIES
         with translated(f"reading {self._name}"):
-            data = self._files.content(path)
-        try:
-            cluster_id = None if data is None else read_cluster_id(data)
-        except CorruptInputError as e:
-            raise e.within(self._files.name_of(path)) from None
+            cluster_id = _decoded(self._files, path, read_cluster_id)
         return ClusterIdentity(cluster_id=cluster_id, metadata_topic_id=self.topic_id)
 
     def beginning_offsets(self) -> dict[int, int]:
@@ -225,11 +224,7 @@ def on_several_disks(folder: Path, others: Iterable[Path]) -> TopicPlacement | N
 
 
 def _node_of(log_dir: Path) -> Node | None:
-    path = log_dir / META_PROPERTIES
-    try:
-        return read_node(read_regular(path)) if path.is_file() else None
-    except CorruptInputError as e:
-        raise e.within(str(path)) from None
+    return read_decoded(log_dir / META_PROPERTIES, read_node)
 
 
 def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:
@@ -300,16 +295,18 @@ def _require_all(name: str, numbers: Sequence[int]) -> None:
         )
 
 
-def _log_starts(folder: Path, files: LogFiles) -> dict[int, int]:
-    """Return the log start offsets in `log-start-offset-checkpoint` by metadata partition."""
-    path = folder / LOG_STARTS_FILE
+def _decoded(files: LogFiles, path: Path, decode: Callable[[bytes], T]) -> T | None:
+    """Return what `read_decoded` returns, of a file among `files`."""
     data = files.content(path)
-    if data is None:
-        return {}
     try:
-        offsets = read_offset_checkpoint(data)
+        return None if data is None else decode(data)
     except CorruptInputError as e:
         raise e.within(files.name_of(path)) from None
+
+
+def _log_starts(folder: Path, files: LogFiles) -> dict[int, int]:
+    """Return the log start offsets in `log-start-offset-checkpoint` by metadata partition."""
+    offsets = _decoded(files, folder / LOG_STARTS_FILE, read_offset_checkpoint) or {}
     return {key.partition: offset for key, offset in offsets.items() if key.topic == METADATA_TOPIC}
 
 

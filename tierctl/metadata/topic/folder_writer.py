@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, SafetyRefusal
+from tierctl.errors import SafetyRefusal
 from tierctl.files import (
     BACKUP_SUFFIX,
     PLAIN,
@@ -16,6 +16,7 @@ from tierctl.files import (
     FileSystem,
     broker_kept_out,
     exclusive,
+    read_decoded,
     read_regular,
     replace_durably,
     write_durably,
@@ -54,12 +55,13 @@ def make_partitions(folder: Path, numbers: Iterable[int], topic_id: Uuid, *, fs:
 
 
 def known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
-    """Return the topic id that one of the partitions `found` states; None if none does. Raises OSError."""
-    for partition in found:
-        path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA_FILE
-        if path.is_file():
-            return read_partition_metadata(read_regular(path))
-    return None
+    """Return the topic id that one of the partitions `found` states; None if none does.
+
+    Raises OSError, and CorruptInputError for a damaged file.
+    """
+    folders = (folder / f"{METADATA_TOPIC}-{partition}" for partition in found)
+    ids = (read_decoded(each / PARTITION_METADATA_FILE, read_partition_metadata) for each in folders)
+    return next((topic_id for topic_id in ids if topic_id is not None), None)
 
 
 def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
@@ -156,12 +158,7 @@ class PartitionWriter:
     def _latest_epoch(self) -> int:
         """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
         path = self._log.folder / LEADER_EPOCHS_FILE
-        try:
-            entries = read_leader_epoch_checkpoint(read_regular(path))
-        except FileNotFoundError:
-            entries = ()
-        except CorruptInputError as e:
-            raise e.within(str(path)) from None
+        entries = read_decoded(path, read_leader_epoch_checkpoint)
         if not entries:
             first = EpochEntry(0, self._log.end_offset())
             write_durably(path, [write_leader_epoch_checkpoint([first])], fs=self._fs)
@@ -245,9 +242,7 @@ def drop_stale_entries(folder: Path, end_offsets: Mapping[int, int], *, fs: File
     """
     for name in CHECKPOINTS:
         path = folder / name
-        if not path.is_file():
-            continue
-        offsets = read_offset_checkpoint(read_regular(path))
+        offsets = read_decoded(path, read_offset_checkpoint) or {}
         kept = {
             key: offset
             for key, offset in offsets.items()
