@@ -88,6 +88,24 @@ class Log:
         record = Record(marker, marker + self.marker_ahead_ms, key, value)
         self._append([record], producer_id=producer, producer_epoch=0, transactional=True, control=True)
 
+    def empty(self, producer: int) -> None:
+        """Write the batch of a marker that compaction removed: to Kafka, it ends no transaction."""
+        at = self.next_offset
+        batch = encode_batch(
+            [],
+            base_offset=at,
+            last_offset=at,
+            max_timestamp_ms=at,
+            partition_leader_epoch=self.epoch,
+            producer_id=producer,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+        self.batches.append((at, batch))
+        self.data += batch
+        self.next_offset += 1
+
     def roll(self) -> None:
         if not self.data:
             return
@@ -101,7 +119,7 @@ class Log:
 
     def random_step(self, rng: random.Random) -> None:
         producer = rng.randrange(4)
-        match rng.randrange(12):
+        match rng.randrange(13):
             case 0 | 1 | 2 | 3:
                 self.write(producer, rng.randint(1, 3))
             case 4 | 5 | 6:
@@ -110,6 +128,8 @@ class Log:
                 self.end(producer, ControlType.COMMIT)
             case 8:
                 self.plain()
+            case 9:
+                self.empty(producer)
             case _:
                 self.roll()
 

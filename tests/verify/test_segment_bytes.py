@@ -178,6 +178,26 @@ def test_an_abort_of_a_transaction_that_began_before_the_segment_needs_an_entry_
     assert problems(only_marker, {T: None}) == []
 
 
+def test_a_marker_that_compaction_removed_ends_no_transaction() -> None:
+    empty = encode_batch(
+        [],
+        base_offset=9,
+        last_offset=9,
+        max_timestamp_ms=1009,
+        producer_id=7,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    snapshot = {
+        IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([ProducerEntry(7, 0, 3, 8, 3, 1, 0, -1)])
+    }
+    log = (batch(0), batch(5, 4, producer=7), empty, marker(10, ControlType.ABORT), batch(11, 9))
+    assert problems(log, snapshot) == []
+    missing = problems(log, {**snapshot, T: None})
+    assert [kind for kind, _ in missing] == ["missing_object"], missing
+
+
 def test_a_log_cut_anywhere_is_told_and_never_an_exception() -> None:
     metadata, log, indexes = made()
     for size in range(len(log)):

@@ -237,6 +237,9 @@ def scan_transactions(
             if not head.is_control:
                 still_open.setdefault(head.producer_id, head.base_offset)
                 continue
+            # Compaction may remove the marker from its batch; an empty batch ends no transaction.
+            if not head.record_count:
+                continue
             first = still_open.pop(head.producer_id, None)
             if first is not None and _may_be_abort(batch, segment_range, first, report_lost):
                 stable = min([head.next_offset, *still_open.values()])

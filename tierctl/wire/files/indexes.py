@@ -297,6 +297,9 @@ class SegmentTransactions:
         if not head.is_control:
             self._begun.setdefault(head.producer_id, head.base_offset)
             return
+        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
+        if not head.record_count:
+            return
         first = self._begun.pop(head.producer_id, None)
         try:
             kinds = [control_record(record).type for record in batch_at(data, head).records()]
