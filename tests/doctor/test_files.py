@@ -14,7 +14,15 @@ from tierctl.checks.check import Examination, Result, exit_code_of, fault, not_c
 from tierctl.checks.environment import check_event_clock
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, OwnSettings, doctor
-from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    ExitCode,
+    MetadataError,
+    SafetyRefusal,
+    UsageError,
+)
+from tierctl.metadata.state_dir import require_private
 from tierctl.model.choices import Severity
 from tierctl.model.settings.scopes import KafkaFault, KafkaVersion
 
@@ -22,6 +30,8 @@ from tests.cli.shell import tierctl
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
 
 Capture = Callable[[str], Path]
+OTHER = 12345
+"""The number of a user and of a group that no system has."""
 
 
 @pytest.fixture
@@ -177,9 +187,9 @@ def test_a_file_that_another_owner_can_change_is_a_warning(what: str, folder: Pa
     assert examined(DoctorCheck.SECRETS, command_config=file).severity is OK
     if what == "group of the folder":
         folder.chmod(0o775)
-        os.chown(folder, 0, 12345)
+        os.chown(folder, 0, OTHER)
     else:
-        os.chown(file if what == "file" else folder, 12345, 0)
+        os.chown(file if what == "file" else folder, OTHER, 0)
     found = examined(DoctorCheck.SECRETS, command_config=file)
     assert (found.severity, "others may change it" in found.found) == (WARNING, True)
 
@@ -226,8 +236,6 @@ def test_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     own.mkdir(0o700)
     written(own / "file", "x")
     assert (severity(), severity(DoctorCheck.STATE_DIR_SPACE)) == (OK, OK)
-    own.chmod(0o770)
-    assert severity() is WARNING
     own.chmod(0o777)
     assert severity() is PROBLEM
     own.chmod(0o700)
@@ -240,6 +248,25 @@ def test_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     own.rmdir()
     (tmp_path / "plain").rename(own)
     assert severity() is PROBLEM
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
+@pytest.mark.parametrize("group", [0, OTHER])
+@pytest.mark.parametrize("owner", [0, OTHER])
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o770, 0o777, 0o1777])
+def test_a_state_directory_has_a_fault_if_commands_refuse_it(
+    mode: int, owner: int, group: int, tmp_path: Path
+) -> None:
+    own = tmp_path / "state"
+    own.mkdir()
+    own.chmod(mode)
+    os.chown(own, owner, group)
+    try:
+        require_private(own)
+        expected = OK
+    except SafetyRefusal:
+        expected = PROBLEM
+    assert examined(DoctorCheck.STATE_DIR_ACCESS, state_dir=own).severity is expected
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tierctl.checks.check import Result, fault, not_checked, ok, prevented
 from tierctl.checks.registry import DoctorCheck
 from tierctl.checks.settings import some_of
 from tierctl.errors import AuthenticationError, TierctlError
-from tierctl.files import why_distrusted
+from tierctl.files import why_distrusted, why_folder_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_log_files, parse_partition_folder
@@ -345,14 +345,9 @@ def _faults(folder: Path) -> Iterator[Result]:
         found = f"can't be read and written by this user; its owner is {owner_of(folder)}"
         yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, found)
         return
-    mode = folder.stat().st_mode
-    if mode & stat.S_IWOTH:
-        yield fault(
-            DoctorCheck.STATE_DIR_ACCESS, subject, f"every user may write it: mode {stat.S_IMODE(mode):04o}"
-        )
-    elif mode & stat.S_IWGRP:
-        found = f"its group may write it: mode {stat.S_IMODE(mode):04o}"
-        yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, found, severity=Severity.WARNING)
+    why = why_folder_distrusted(folder)
+    if why is not None:
+        yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, f"others may change it, so it is not used: {why}")
     for file in sorted(folder.iterdir()):
         if file.is_file() and not os.access(file, os.R_OK | os.W_OK):
             found = f"can't be read and written by this user; its owner is {owner_of(file)}"
