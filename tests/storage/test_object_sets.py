@@ -19,7 +19,7 @@ from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each, with_lineage
-from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, detect_layouts, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
 from tierctl.wire.files.checkpoints import (
@@ -387,6 +387,21 @@ def test_parts_of_a_set_are_listed_whatever_the_topic_is_called(
     assert ("a-1-22.b_-3", 17) in named
     every = ObjectPart.LOG | ObjectPart.OFFSET | ObjectPart.TIMESTAMP
     assert all(each.parts & every == every for each in list_object_sets(remote))
+
+
+@pytest.mark.parametrize("changed", ["topic id", "segment id", "partition", "none"])
+def test_a_tier_is_detected_by_keys_that_are_listed_as_sets(changed: str, tmp_path: Path) -> None:
+    """The last character of an id in Kafka's form is one of A, Q, g and w."""
+    topic, segment = (Uuid.from_bytes(bytes([number] * 16)) for number in (1, 2))
+    topic, segment = (
+        Uuid(f"{each[:-1]}B") if changed == name else each
+        for name, each in (("topic id", topic), ("segment id", segment))
+    )
+    partition = "00" if changed == "partition" else "0"
+    store = MemoryStore()
+    store.put_all({f"x/orders-{topic}/{partition}/{7:020d}-{segment}.log": b"x"})
+    found = list_object_sets(RemoteStorageManager(store, AivenLayout(key_prefix="x/")))
+    assert bool(detect_layouts(store)) == bool(found) == (changed == "none")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from tierctl.model import (
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.layouts.kafka import (
+    UUID_PATTERN,
     LogFacts,
     SegmentStem,
     not_understood,
@@ -95,8 +96,8 @@ def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: s
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-\d{1,10}-[A-Za-z0-9_-]{22}/")
-_AIVEN_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-[A-Za-z0-9_-]{22}/")
+_KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-\d{1,10}-" + UUID_PATTERN + "/")
+_AIVEN_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-" + UUID_PATTERN + "/")
 _WAITING_PER_THREAD = 4
 
 

@@ -18,7 +18,7 @@ from tierctl.files import PLAIN, FileSystem
 from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout, SegmentLayout
+from tierctl.storage.layouts.kafka import AIVEN_PATTERN, ROOT_FOLDER, KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
     FILE,
@@ -34,10 +34,7 @@ from tierctl.wire.aiven import iceberg
 OBJECTS_MAX = 1000
 """Number of keys examined: as many as one request to S3 lists."""
 
-_AIVEN = re.compile(
-    r"(?P<prefix>(?:[^/]+/)*)[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}"
-    r"\.(?:log|indexes|rsm-manifest)\Z"
-)
+_AIVEN = re.compile(r"(?P<prefix>(?:[^/]+/)*)" + AIVEN_PATTERN + r"\.(?:log|indexes|rsm-manifest)\Z")
 _ICEBERG = re.compile(r".*/metadata/[A-Za-z0-9_-]{22}\.puffin\Z")
 
 

@@ -558,15 +558,18 @@ def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:
 # `kafka`: `…/<topic>-<partition>-<topicId>/<start %020d>-<segmentId><suffix>`;
 # `aiven`: `{prefix}<topic>-<topicId>/<partition>/<start %020d>-<segmentId>.{log|indexes|rsm-manifest}`.
 
-_UUID = r"([A-Za-z0-9_-]{21}[AQgw])"
+UUID_PATTERN = r"([A-Za-z0-9_-]{21}[AQgw])"
 """22 characters of base64url have four bits more than 16 bytes; in Kafka's form these are 0."""
 _NUMBER = r"(0|[1-9][0-9]{0,9})"
-_FILE = r"/([0-9]{20})-" + _UUID + r"\Z"
-_KAFKA = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + _UUID + _FILE)
-_AIVEN = re.compile(r".*[a-zA-Z0-9._-]-" + _UUID + "/" + _NUMBER + _FILE)
+_START = r"/([0-9]{20})-" + UUID_PATTERN
+_FILE = _START + r"\Z"
+AIVEN_PATTERN = r"[a-zA-Z0-9._-]{1,249}-" + UUID_PATTERN + "/" + _NUMBER + _START
+"""The stem of a key in layout `aiven`, without the prefix."""
+_KAFKA = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + UUID_PATTERN + _FILE)
+_AIVEN = re.compile(r".*[a-zA-Z0-9._-]-" + UUID_PATTERN + "/" + _NUMBER + _FILE)
 
-_KAFKA_FOLDER = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + _UUID + r"/\Z")
-_AIVEN_FOLDER = re.compile(r".*[a-zA-Z0-9._-]-" + _UUID + "/(?:" + _NUMBER + r"/)?\Z")
+_KAFKA_FOLDER = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-" + _NUMBER + "-" + UUID_PATTERN + r"/\Z")
+_AIVEN_FOLDER = re.compile(r".*[a-zA-Z0-9._-]-" + UUID_PATTERN + "/(?:" + _NUMBER + r"/)?\Z")
 
 _KAFKA_PARTS: Mapping[str, int] = {
     LOG_SUFFIX: int(ObjectPart.LOG),

@@ -43,6 +43,7 @@ from tierctl.model.settings.scopes import StatedSettings
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.kafka import (
+    AIVEN_PATTERN,
     Encoded,
     incomplete,
     index_sources,
@@ -242,7 +243,7 @@ LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 MANIFEST_CACHE_SIZE = 64
 """Number of manifests in the cache: a reader of records reads many ranges of the same segment."""
 
-_MAIN = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}\Z")
+_MAIN = re.compile(AIVEN_PATTERN + r"\Z")
 _LARGEST_ID, _LARGEST_PARTITION, _LARGEST_SEGMENT_BYTES = Uuid.from_bytes(b"\xff" * 16), 99_999, 1 << 33
 _BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7
 
