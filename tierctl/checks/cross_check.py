@@ -242,7 +242,7 @@ class Verification:
     advance: Advance = no_op
     progress: Progress = field(default_factory=SilentProgress)
     incomplete: Mapping[TopicIdPartition, str] = field(default_factory=dict)
-    """Partitions with missing events that matter, and the reasons; see `plan.history`."""
+    """Partitions with missing events that matter, and the reasons; see `plan.preconditions`."""
     unseen: Sequence[MissingEvents] = ()
     """Missing events of metadata partitions in which no later event names a user partition."""
     _suspects: set[Uuid] = field(default_factory=set)

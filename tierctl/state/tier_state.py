@@ -259,7 +259,7 @@ class TierState:
     complete: set[tuple[Uuid, int]] = field(default_factory=set)
     """User partitions with a complete history although their metadata partition has `missing` events.
 
-    `plan.history` decides that.
+    `plan.preconditions` decides that.
     """
     accepts_missing: bool = False
     """Whether the remaining events decide, as on a broker, for the partitions that are not in `complete`."""
@@ -434,7 +434,7 @@ class TierState:
         return [missing for missing in self.missing if missing.metadata_partition == metadata_partition]
 
     def add_missing(self, missing: MissingEvents) -> None:
-        """Add missing events; no history is known to be complete then, until `plan.history` decides again."""
+        """Add missing events; no history counts as complete until `plan.preconditions` decides again."""
         self.missing.append(missing)
         self.complete.clear()
 

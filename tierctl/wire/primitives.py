@@ -1,4 +1,4 @@
-"""Kafka's variable-length integers, CRC-32C, Arrow's arrays as NumPy's, and bounds on what input may cost."""
+"""Kafka's variable-length integers, CRC-32C, kernels that read numbers, and bounds on what input may cost."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
@@ -51,8 +51,6 @@ from tierctl.wire.files.checkpoints import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
-
-T = TypeVar("T")
 
 _SHOWN_MAX = 5
 

@@ -234,7 +234,7 @@ _NO_SETTINGS = (
 
 
 def read_saved_topics(path: str | None) -> SavedTopics:
-    """Return the topics in the `backup-config` file at `path`; None if `path` is None."""
+    """Return the topics in the `backup-config` file at `path`; none if `path` is None."""
     if path is None:
         return SavedTopics(topics={})
     try:

@@ -251,7 +251,7 @@ KIP405_RECORDS = (
 METADATA_RECORDS = {Dialect.KAFKA: KAFKA_RECORDS, Dialect.KIP405: KIP405_RECORDS}
 EVENT_TYPES: tuple[type[Any], ...] = tuple(record.event for record in KAFKA_RECORDS)
 
-# The entry types of the flat-file store: 0 and 1 are the KIP's, 100 is tierctl's own.
+# The entry types of the flat-file store, as in the KIP.
 STORED_RECORDS = (
     RecordSchema(
         api_key=0,
