@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 from tierctl.model import (
     EpochEntry,
@@ -27,32 +26,12 @@ from tierctl.model import (
     RemoteLogSegmentState,
     Uuid,
 )
+from tierctl.model.local import ClusterLog
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
 from tierctl.state.queries import PartitionSegments
 
-
-class Log(Protocol):
-    """The attributes of a replica's log that LocalLog and ClusterLog share."""
-
-    @property
-    def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """The leader-epoch checkpoint."""
-        ...
-
-    @property
-    def log_start_offset(self) -> int:
-        """The log start offset."""
-        ...
-
-    @property
-    def local_log_start_offset(self) -> int:
-        """The base offset of the first local segment."""
-        ...
-
-    @property
-    def log_end_offset(self) -> int:
-        """The next offset to be written, or the high watermark."""
-        ...
+Log = LocalLog | ClusterLog
+"""A replica's log; of a ClusterLog, `log_end_offset` is the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
