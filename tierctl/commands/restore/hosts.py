@@ -92,9 +92,7 @@ def write_checkpoints(steps: Sequence[Step]) -> list[Outcome]:
     The caller holds the brokers' locks on the directories.
     Every file is replaced atomically, and keeps its former content as `.bak`. Return one outcome per step.
     """
-    return attempted_by_dir(
-        steps, _write, lambda at, e: MetadataError(f"writing checkpoints in {at}: {e.strerror or e}")
-    )
+    return attempted_by_dir(steps, _write)
 
 
 def _write(folder: Path, steps: Sequence[Step]) -> None:

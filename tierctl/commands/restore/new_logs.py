@@ -536,20 +536,12 @@ def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
     return all(read_regular(folder / name) == data for name, data in files.items())
 
 
-def attempted_by_dir(
-    steps: Sequence[Step],
-    do: Callable[[Path, Sequence[Step]], None],
-    failure: Callable[[Path, OSError], TierctlError] | None = None,
-) -> list[Outcome]:
-    """Call `do` once for each log directory, with its steps; return one outcome per step.
-
-    `failure` returns the error that is reported for an OSError.
-    """
+def attempted_by_dir(steps: Sequence[Step], do: Callable[[Path, Sequence[Step]], None]) -> list[Outcome]:
+    """Call `do` once for each log directory, with its steps; return one outcome per step."""
     outcomes: list[Outcome] = []
     for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
         own = list(group)
-        told = _node_failure if failure is None else partial(failure, Path(log_dir))
-        outcomes += attempted(own, partial(do, Path(log_dir), own), told)
+        outcomes += attempted(own, partial(do, Path(log_dir), own))
     return outcomes
 
 
@@ -557,25 +549,14 @@ def _log_dir(step: Step) -> str:
     return str(step.details[LOG_DIR])
 
 
-def _node_failure(error: OSError) -> TierctlError:
-    return SpoolError(f"writing {error.filename or 'the node'}: {error.strerror or error}", hint="run again")
-
-
-def attempted(
-    steps: Sequence[Step],
-    do: Callable[[], None],
-    failure: Callable[[OSError], TierctlError] = _node_failure,
-) -> list[Outcome]:
-    """Call `do` once for all of `steps`; return one outcome per step, all with the same status.
-
-    `failure` returns the error that is reported for an OSError.
-    """
+def attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
+    """Call `do` once for all of `steps`; return one outcome per step, all with the same status."""
     error: TierctlError | None = None
     try:
         do()
     except TierctlError as e:
         error = e
     except OSError as e:
-        error = failure(e)
+        error = SpoolError(f"writing {e.filename or 'a log directory'}: {e.strerror or e}", hint="run again")
     status = Status.DONE if error is None else Status.FAILED
     return [Outcome(step=step, status=status, error=error) for step in steps]
