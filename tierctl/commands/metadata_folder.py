@@ -12,6 +12,7 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import RemoteTierMissing, SafetyRefusal
 from tierctl.files import read_decoded
 from tierctl.locallog import list_partitions, read_registration
+from tierctl.locallog.folders import distinct_dirs
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
 from tierctl.metadata.topic.base import Tail, translated
@@ -153,7 +154,7 @@ class _Known:
     def of(
         cls, request: MutationRequest, folder: Path, base: FolderSettings, broker_settings: StatedSettings
     ) -> Self:
-        dirs = _distinct([folder, *(each for each in base.replicas if each.is_dir())])
+        dirs = distinct_dirs([folder, *(each for each in base.replicas if each.is_dir())])
         found: dict[int, list[Path]] = {}
         for each in dirs:
             for number in partitions_in(each):
@@ -365,14 +366,6 @@ def is_untraceable(request: MutationRequest) -> bool:
     registration = registered(dirs)
     is_registered = registration is not None and registration.topic_id is not None
     return not is_registered and not any(map(partitions_in, dirs))
-
-
-def _distinct(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders without other spellings of one, in their order; the first one as it is given."""
-    by_path: dict[Path, Path] = {}
-    for each in folders:
-        by_path.setdefault(each.resolve(), each)
-    return list(by_path.values())
 
 
 def _directory_id(log_dir: Path) -> Uuid | None:
