@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.location import TopicLocation, is_uri, require_no_credentials
 from tierctl.storage import stores
+from tierctl.storage.layouts.kafka import StoredLog
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
@@ -57,7 +58,7 @@ class StoreFiles:
         size_bytes = self._sizes_bytes(path.parent).get(path.name)
         if size_bytes is None:
             raise RemoteResourceNotFound(f"{self.name_of(path)} does not exist")
-        return _StoredBytes(self._store, path.as_posix(), size_bytes)
+        return StoredLog(partial(self._store.open, path.as_posix()), size_bytes)
 
     def content(self, path: Path) -> bytes | None:
         """Implement `LogFiles.content`."""
@@ -93,29 +94,6 @@ class StoreFiles:
         for found in plain_objects(self._store.list_objects(prefix)):
             path = Path(found.key)
             self._listed.setdefault(path.parent, {})[path.name] = found.size_bytes
-
-
-class _StoredBytes:
-    """Read an object; its size is the one that was listed."""
-
-    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
-        self._store = store
-        self._key = key
-        self._size_bytes = size_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def read(self, position: int, size_bytes: int) -> bytes:
-        end = min(position + size_bytes, self._size_bytes)
-        if position >= end:
-            return b""
-        with self._store.open(self._key, position, end) as stream:
-            return stream.read()
-
-    def close(self) -> None:
-        """Do nothing: each read opens its own stream."""
 
 
 _BASE_OFFSET = struct.Struct(">q")

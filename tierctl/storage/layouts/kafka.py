@@ -198,8 +198,8 @@ OpenRange = Callable[[int, int], BinaryIO]
 """Opens the bytes of a log from a position to another one, exclusive."""
 
 
-class _StoredLog:
-    """A log in a tier as LogBytes: one request for each range."""
+class StoredLog:
+    """A log in a store as LogBytes: one request for each range."""
 
     def __init__(self, open_range: OpenRange, size_bytes: int) -> None:
         self._open_range = open_range
@@ -255,7 +255,7 @@ def read_log_facts(
 
 
 def _windows(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[Window]:
-    log = _StoredLog(open_range, size_bytes)
+    log = StoredLog(open_range, size_bytes)
     for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES):
         heads = window.heads
         if heads.bad:
