@@ -101,7 +101,7 @@ def opened(buf: Buffer, head: BatchHead) -> BatchHead | CorruptInputError:
     if head.compression is CompressionType.NONE:
         return head
     try:
-        data = _opened_messages(head, buf[head.payload_position : head.end])
+        data = _decompressed(head, buf[head.payload_position : head.end], None)
         offsets = _offsets(head, data)
     except CorruptInputError as error:
         return CorruptInputError(error.what, expected=error.expected, found=error.found, at=head.position)
@@ -122,7 +122,7 @@ def records(head: BatchHead, payload: bytes, max_bytes: int | None) -> Iterator[
     if head.compression is CompressionType.NONE:
         yield Record(head.base_offset, head.base_timestamp_ms, *_content(payload, 0, len(payload)))
         return
-    data = _messages(head, payload, max_bytes)
+    data = _decompressed(head, payload, max_bytes)
     offsets = _offsets(head._replace(base_offset=head.last_offset), data)
     appended_ms = head.max_timestamp_ms if head.is_log_append_time else None
     at = 0
@@ -169,32 +169,6 @@ def candidates(buf: Buffer, start: int, stop: int) -> Iterator[int]:
         for match in _CANDIDATE.finditer(buf, low, min(high + _ENTRY.size - 1, len(buf))):
             if match.start() < high and is_message(buf, match.start()):
                 yield match.start()
-
-
-_Wrapper = tuple[int, int, bytes]
-_last_opened: tuple[_Wrapper, bytes] | None = None
-"""The payload and the messages of the wrapper that `opened` saw last: its records are mostly read next.
-
-Threads share it: each compares the whole payload, and decompresses again if it is that of another wrapper.
-"""
-
-
-def _opened_messages(head: BatchHead, payload: bytes) -> bytes:
-    """Return the messages in a wrapper, and keep them until its records, or another wrapper, are read."""
-    global _last_opened  # noqa: PLW0603
-    _last_opened = None
-    data = _decompressed(head, payload, None)
-    _last_opened = (head.magic, head.attributes, payload), data
-    return data
-
-
-def _messages(head: BatchHead, payload: bytes, max_bytes: int | None) -> bytes:
-    """Return the messages in a wrapper that `opened` may have decompressed just before."""
-    global _last_opened
-    last, _last_opened = _last_opened, None
-    if max_bytes is None and last is not None and last[0] == (head.magic, head.attributes, payload):
-        return last[1]
-    return _decompressed(head, payload, max_bytes)
 
 
 def _decompressed(head: BatchHead, payload: bytes, max_bytes: int | None) -> bytes:
