@@ -55,7 +55,7 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.properties import unknown_topic_setting
 
@@ -449,8 +449,7 @@ def stored_lineage(
     if newest is None:
         return ()
     try:
-        with remote().fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
-            return read_leader_epoch_checkpoint(stream.read())
+        return read_leader_epoch_checkpoint(index_bytes(remote(), newest, IndexType.LEADER_EPOCH))
     except RemoteTierMissing:
         raise
     except TierctlError as e:

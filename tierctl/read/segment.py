@@ -20,7 +20,7 @@ from tierctl.errors import (
 )
 from tierctl.files import open_regular, read_regular
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
-from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader, index_bytes
 from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at
@@ -356,13 +356,7 @@ class UncachedIndexes:
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Implement `IndexFetcher.get`."""
-        try:
-            with self._remote.fetch_index(metadata, index_type) as stream:
-                return stream.read()
-        except RemoteResourceNotFound:
-            if index_type is IndexType.TRANSACTION:
-                return b""
-            raise
+        return index_bytes(self._remote, metadata, index_type)
 
 
 class Indexes:

@@ -24,7 +24,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.local import SegmentFiles
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
-from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader, index_bytes
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import INDEX_BYTES_MAX, OffsetIndex, TimeIndex, TransactionIndex
 
@@ -174,13 +174,7 @@ class RemoteIndexCache:
     def _fetch(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         with self._lock:
             self.fetches += 1
-        try:
-            with self._remote.fetch_index(metadata, index_type) as stream:
-                return stream.read()
-        except RemoteResourceNotFound:
-            if index_type is IndexType.TRANSACTION:
-                return b""
-            raise
+        return index_bytes(self._remote, metadata, index_type)
 
     def _write(self, name: str, data: bytes) -> None:
         if len(data) > self._size_bytes_max:

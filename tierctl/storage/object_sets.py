@@ -46,7 +46,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
-from tierctl.storage.remote_storage_manager import RemoteStorageManager, require_store
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes, require_store
 from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -254,8 +254,8 @@ def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
     if segment is None:
         return known
     try:
-        with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
-            return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
+        data = index_bytes(remote, segment, IndexType.LEADER_EPOCH)
+        return replace(known, lineage=read_leader_epoch_checkpoint(data))
     except (RemoteTierMissing, TransferStopped):
         raise
     except (CorruptInputError, AuthenticationError, SafetyRefusal):
@@ -268,8 +268,7 @@ def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
 def producer_snapshot(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bytes | None:
     """Return the producer snapshot of a segment; None if its private key is missing."""
     try:
-        with remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
-            return stream.read()
+        return index_bytes(remote, segment, IndexType.PRODUCER_SNAPSHOT)
     except UnsupportedFormatError:
         return None
 
@@ -366,8 +365,7 @@ def _with_hint(error: TierctlError) -> str:
 
 def _last_offset(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> int:
     """Return the offset of the last record of the log, found from the last entry of its offset index."""
-    with remote.fetch_index(segment, IndexType.OFFSET) as stream:
-        index = stream.read()
+    index = index_bytes(remote, segment, IndexType.OFFSET)
     position = 0
     if len(index) >= _ENTRY.size:
         position = max(0, _ENTRY.unpack_from(index, len(index) // _ENTRY.size * _ENTRY.size - _ENTRY.size)[1])

@@ -127,6 +127,20 @@ class SegmentReader(Protocol):
         ...
 
 
+def index_bytes(reader: SegmentReader, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+    """Return one whole index; a missing transaction index is empty, as in Kafka.
+
+    Raises as `fetch_index`.
+    """
+    try:
+        with reader.fetch_index(metadata, index_type) as stream:
+            return stream.read()
+    except RemoteResourceNotFound:
+        if index_type is IndexType.TRANSACTION:
+            return b""
+        raise
+
+
 class RemoteStorageManager:
     """Stores, reads and deletes remote segments and their indexes.
 
