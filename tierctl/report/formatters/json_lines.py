@@ -62,7 +62,7 @@ def _maker(field: Field) -> Callable[[ChosenRows], Text] | None:
     """Return the function that makes a field's column of JSON values; None if its plain text is JSON."""
     if field.kind is Variable.STRING:
         return lambda rows: mapped(rows.column(field.name), json_text)
-    if field.kind in {Variable.BYTES, Variable.NULLABLE_BYTES}:
+    if field.kind is Variable.NULLABLE_BYTES:
         return lambda rows: with_null(_hex, "null", rows.column(field.name))
     if isinstance(field.kind, Array):
         return lambda rows: _lists(rows.column(field.name))

@@ -85,10 +85,6 @@ COLUMNS: Final[dict[str, int]] = {
     "custom_metadata": CUSTOM,
     "state": STATE,
     "txn_index_empty": TXN_INDEX_EMPTY,
-    # Of an entry with the value of a metadata record.
-    "metadata_offset": START,
-    "timestamp_ms": EVENT_TIMESTAMP,
-    "value": CUSTOM,
 }
 """The first column of each field."""
 
@@ -135,8 +131,6 @@ def _operations(body: Struct, *, flexible: bool) -> Iterator[Operation]:
                 yield BYTES, column, 0 if flexible else 2 if is_string else 4
                 if is_string:
                     yield ASCII, column, 0
-                if field.kind is Variable.BYTES:
-                    yield NOT_EMPTY, column, 0
             case _:
                 yield FIXED, column, _WIDTHS[field.kind]
                 if field.states:

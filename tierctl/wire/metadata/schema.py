@@ -45,7 +45,6 @@ class Variable(Enum):
     """Types with a length before the payload; in flexible records the length is compact (length + 1)."""
 
     STRING = "string"
-    BYTES = "bytes"
     NULLABLE_BYTES = "nullable bytes"
 
 
@@ -359,7 +358,7 @@ def _json_converter(field: Field | None) -> Callable[[Any], Any]:
         return bool
     if isinstance(field.kind, Array):
         return lambda rows: [list(row) for row in rows]
-    if field.kind in {Variable.BYTES, Variable.NULLABLE_BYTES}:
+    if field.kind is Variable.NULLABLE_BYTES:
         return lambda value: None if value is None else value.hex()
     if field.kind in {Fixed.UUID, Variable.STRING} or field.states is not None:
         return str

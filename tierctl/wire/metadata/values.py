@@ -410,7 +410,6 @@ _TYPES: dict[Fixed | Variable, pa.DataType] = {
     Fixed.INT64: pa.int64(),
     Fixed.UUID: UUID,
     Variable.STRING: pa.string(),
-    Variable.BYTES: pa.binary(),
     Variable.NULLABLE_BYTES: pa.binary(),
 }
 
