@@ -3,7 +3,6 @@ each.
 """
 
 import re
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,6 +49,7 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_b
 from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import OffsetIndex
 
 _Key = tuple[Uuid, int]
 
@@ -295,7 +295,6 @@ def by_partition(sets: Iterable[ObjectSet]) -> dict[TopicIdPartition, list[Objec
     return found
 
 
-_ENTRY = struct.Struct(">ii")
 _TAIL_BYTES_MAX = 256 << 20
 
 
@@ -365,10 +364,8 @@ def _with_hint(error: TierctlError) -> str:
 
 def _last_offset(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> int:
     """Return the offset of the last record of the log, found from the last entry of its offset index."""
-    index = index_bytes(remote, segment, IndexType.OFFSET)
-    position = 0
-    if len(index) >= _ENTRY.size:
-        position = max(0, _ENTRY.unpack_from(index, len(index) // _ENTRY.size * _ENTRY.size - _ENTRY.size)[1])
+    index = OffsetIndex(segment.start_offset, index_bytes(remote, segment, IndexType.OFFSET))
+    position = max(0, index[-1].position) if len(index) else 0
     with remote.fetch_log_segment(segment, position) as stream:
         tail = stream.read(_TAIL_BYTES_MAX)
     heads = scan_heads(tail)

@@ -390,7 +390,7 @@ def _epoch(text: str) -> int:
 def _number(document: Mapping[str, Any], name: str, least: int = 0, most: int = (1 << 63) - 1) -> int:
     found = document.get(name)
     if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
-        raise _wrong(name, f"a number of at least {least} and at most {most}", found)
+        raise _wrong(name, f"a number from {least} to {most}", found)
     return found
 
 
@@ -432,10 +432,7 @@ def _member(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _size(document: Mapping[str, Any], name: str, least: int = 0) -> int:
-    found = document.get(name)
-    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= SIZE_MAX:
-        raise _wrong(name, f"a number from {least} to {SIZE_MAX}", found)
-    return found
+    return _number(document, name, least, SIZE_MAX)
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:

@@ -286,8 +286,6 @@ def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 _OFFSETS_VERSION = 0
 
-_MAX_PARTITION = 2**31 - 1
-_MAX_OFFSET = 2**63 - 1
 _OFFSET_NUMBER = re.compile(rb"[0-9]{1,19}")
 _OFFSET_ENTRY = re.compile(rb"([0-9]{1,19})[ \t]+([0-9]{1,19})")
 
@@ -414,6 +412,6 @@ def _entry(line: _Line) -> tuple[int, int]:
     if match is None:
         raise line.wrong("<partition> <offset>")
     partition, offset = int(match[1]), int(match[2])
-    if partition > _MAX_PARTITION or offset > _MAX_OFFSET:
+    if partition > INT32_MAX or offset > INT64_MAX:
         raise line.wrong("numbers of 32 and 64 bits")
     return partition, offset

@@ -21,7 +21,7 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import IndexType
 from tierctl.wire.batches.batch_head import CONTROL, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
-from tierctl.wire.batches.scan import HeadColumns
+from tierctl.wire.batches.scan import HeadColumns, Int64s
 from tierctl.wire.batches.segment_file import RELATIVE_OFFSET_MAX, Window
 from tierctl.wire.files.checkpoints import ProducerEntry
 
@@ -35,8 +35,6 @@ _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED = struct.Struct(">hqqqq")
 _OFFSET_DTYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_DTYPE = np.dtype([("timestamp_ms", ">i8"), ("offset", ">i4")])
-
-Int64s = npt.NDArray[np.int64]
 
 
 class OffsetPosition(NamedTuple):

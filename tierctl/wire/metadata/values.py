@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, Uuid, dialect_of, is_legal_topic_name
+from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.schema import (
     EVENT_FIELDS,
     METADATA_RECORDS,
@@ -329,8 +330,6 @@ def _is_cut_segment(value: bytes) -> bool:
 
 
 # The metadata partition of a user partition's events (RemoteLogMetadataTopicPartitioner).
-
-Int64s = npt.NDArray[np.int64]
 
 _MASK_32 = 0xFFFFFFFF
 _MURMUR2_SEED = 0x9747B28C
