@@ -2,11 +2,9 @@
 
 import os
 import platform
-import pwd
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +18,7 @@ from tierctl.checks.check import Result, fault, not_checked, ok, prevented
 from tierctl.checks.registry import DoctorCheck
 from tierctl.checks.settings import some_of
 from tierctl.errors import AuthenticationError, TierctlError
-from tierctl.files import why_distrusted, why_folder_distrusted
+from tierctl.files import user_name, why_distrusted, why_folder_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_log_files, parse_partition_folder
@@ -210,14 +208,6 @@ def check_topic_rights(operations: Mapping[str, frozenset[str] | TierctlError]) 
         yield ok(DoctorCheck.TOPIC_RIGHTS, "", f"{counted(len(known), 'topic')} allow {allowed_text}")
 
 
-def owner_of(path: Path) -> str:
-    """Return the name of the file's owner, or the number of one without a name."""
-    uid = path.stat().st_uid
-    with suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return str(uid)
-
-
 def is_reachable(path: Path) -> bool:
     """Return whether every user may enter all folders above `path`, a path without links."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
@@ -284,7 +274,7 @@ def _of_file(path: Path, holds: str | None) -> Iterator[Result]:
     elif holds and mode & stat.S_IROTH and is_open:
         yield fault(DoctorCheck.SECRETS, subject, f"every user may read it (mode {mode:04o}); {what}")
     elif not os.access(real, os.R_OK):
-        found = f"this user can't read it (mode {mode:04o}, owner {owner_of(real)}); {what}"
+        found = f"this user can't read it (mode {mode:04o}, owner {user_name(real.stat().st_uid)}); {what}"
         fix = "run the check as a user who may read the file, or correct its owner and mode"
         yield fault(DoctorCheck.SECRETS, subject, found, why="A run that needs the file fails.", fix=fix)
     elif mode & stat.S_IWGRP:
@@ -321,7 +311,7 @@ def check_state_dir_access(folder: Path) -> Iterator[Result]:
         yield ok(
             DoctorCheck.STATE_DIR_ACCESS,
             subject,
-            f"can be written, mode {mode:04o}, owner {owner_of(folder)}",
+            f"can be written, mode {mode:04o}, owner {user_name(folder.stat().st_uid)}",
         )
 
 
@@ -342,7 +332,7 @@ def _missing(folder: Path) -> Iterator[Result]:
 def _faults(folder: Path) -> Iterator[Result]:
     subject = str(folder)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        found = f"can't be read and written by this user; its owner is {owner_of(folder)}"
+        found = f"can't be read and written by this user; its owner is {user_name(folder.stat().st_uid)}"
         yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, found)
         return
     why = why_folder_distrusted(folder)
@@ -350,7 +340,7 @@ def _faults(folder: Path) -> Iterator[Result]:
         yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, f"others may change it, so it is not used: {why}")
     for file in sorted(folder.iterdir()):
         if file.is_file() and not os.access(file, os.R_OK | os.W_OK):
-            found = f"can't be read and written by this user; its owner is {owner_of(file)}"
+            found = f"can't be read and written by this user; its owner is {user_name(file.stat().st_uid)}"
             yield fault(DoctorCheck.STATE_DIR_ACCESS, str(file), found)
             return
 
