@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from tierctl.errors import SafetyRefusal
 from tierctl.model import (
-    EpochEntry,
     LocalLog,
     LocalSegment,
     RemoteLogSegmentMetadata,
@@ -434,7 +433,7 @@ def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> 
     rising = all(
         a.epoch < b.epoch and a.start_offset <= b.start_offset for a, b in pairwise(log.leader_epochs)
     )
-    epochs = segment_epochs(log.leader_epochs, base_offset, next_base_offset)
+    epochs = Lineage(log.leader_epochs).entries_in_range(base_offset, next_base_offset)
     needed_from = max(base_offset, log.log_start_offset)
     if not rising or not epochs or epochs[0].start_offset > needed_from:
         known = ", ".join(f"{epoch}@{start}" for epoch, start in log.leader_epochs) or "none"
@@ -442,17 +441,10 @@ def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> 
     return None
 
 
-def segment_epochs(
-    leader_epochs: Sequence[EpochEntry], base_offset: int, next_base_offset: int
-) -> tuple[EpochEntry, ...]:
-    """Return a segment's segmentLeaderEpochs: the epochs of [base, next base), the first raised to base."""
-    return Lineage(leader_epochs).entries_in_range(base_offset, next_base_offset)
-
-
 def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
-    epochs = segment_epochs(log.leader_epochs, segment.base_offset, next_base_offset)
+    epochs = lineage.entries_in_range(segment.base_offset, next_base_offset)
     checkpoint = lineage.truncate_from_end(next_base_offset).entries
     transaction_index = segment.transaction_index
     return Step(
