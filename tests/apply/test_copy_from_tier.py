@@ -263,7 +263,7 @@ def test_plan_leaves_a_target_that_a_later_leader_wrote() -> None:
 def test_plan_cleans_what_former_copies_left() -> None:
     there = tier(segment(7, 0, 9))
     advance(there, segment(8, 10, 19, event_timestamp_ms=TIER_NOW_MS - 2 * DAY_MS))
-    dangling = Dangling(now_ms=TIER_NOW_MS, after_ms=DAY_MS)
+    dangling = Dangling(now_ms=TIER_NOW_MS)
     plan = plan_copy_from_tier(tier(*THREE), there, LINEAGE, dangling=dangling)
     assert [s.segment_id for s in plan.steps if s.segment_id] == [segment_id(8)]
     assert [s.start_offset for s in plan.steps if not s.segment_id] == [10, 20]

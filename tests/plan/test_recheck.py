@@ -231,7 +231,7 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
         state,
         [local_log([0], 100)],
         {PARTITION.topic: ENABLED},
-        dangling=Dangling(now_ms=NOW_MS, after_ms=100_000_000),
+        dangling=Dangling(now_ms=NOW_MS),
     )
     assert len(plan.steps) == 1
     assert len(recheck(plan, state).plan.steps) == 1

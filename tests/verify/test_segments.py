@@ -28,7 +28,7 @@ from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import view_of_log
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.dangling import Dangling
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.steps import Action
 from tierctl.read.partition_reader import ReadablePartition, tiered_partitions
@@ -198,7 +198,7 @@ def test_the_fix_of_a_dangling_copy_is_the_one_that_copy_does_not_refuse(start: 
     (readable,) = tiered_partitions(state, [own], [ORDERS])
     found = check_partition(readable, None, pytest.fail, now_ms=now_ms)
     (advised,) = (each.command for each in found if each.check is K.DANGLING_COPY)
-    rule = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN)
+    rule = Dangling(now_ms=now_ms)
     plan = plan_copy(state, [own], {}, assumed_enabled={"orders"}, dangling=rule)
     is_deleted = any(step.action is Action.DELETE_SEGMENT for step in plan.steps)
     assert is_deleted is (not start)

@@ -9,7 +9,6 @@ tier shows that their run has ended.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import RESUMED
@@ -23,7 +22,7 @@ Range = tuple[int, int]
 """The first and the last offset of a range."""
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
+"""The age up to which no copy counts as dangling: a slow upload of a large segment may still be running."""
 
 DANGLING_REASON = "dangling copy"
 WITHDRAWN_REASON = "its copy was begun by a run of tierctl that was killed"
@@ -31,21 +30,10 @@ WITHDRAWN_REASON = "its copy was begun by a run of tierctl that was killed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dangling:
-    """The rule for dangling copies: older than `after_ms`, and written by a broker that is not in `alive`.
-
-    UsageError if `after_ms` is less than 24 hours.
-    """
+    """The rule for dangling copies: older than 24 hours, and written by a broker that is not in `alive`."""
 
     now_ms: int
-    after_ms: int
     alive: Collection[int] = ()
-
-    def __post_init__(self) -> None:
-        if self.after_ms < DANGLING_AGE_MS_MIN:
-            raise UsageError(
-                f"{self.after_ms} ms is too short: the copy may still be running",
-                hint=f"wait at least 24 hours ({DANGLING_AGE_MS_MIN} ms)",
-            )
 
     def clean(
         self, part: PartitionState, held: Iterable[Range] | None = None
@@ -75,7 +63,7 @@ class Dangling:
 
     def _why_not(self, segment: RemoteLogSegmentMetadata) -> str | None:
         age_ms = self.now_ms - segment.event_timestamp_ms
-        if segment.event_timestamp_ms <= 0 or age_ms <= self.after_ms:
+        if segment.event_timestamp_ms <= 0 or age_ms <= DANGLING_AGE_MS_MIN:
             return f"a copy was started at {iso_utc(segment.event_timestamp_ms)} and may still be running"
         if segment.broker_id in self.alive:
             return f"a copy was started by broker {segment.broker_id}, which is alive"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tierctl.errors import CorruptInputError, UsageError
+from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import WITHDRAWN_REASON, Dangling
@@ -256,7 +256,7 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     advance(state, segment(3, 100, 199, event_timestamp_ms=NOW_MS - age_ms))
     logs = [local_log([0, 100, 200], 250)]
     assert plan_copy(state, logs, CONFIGS).steps == ()
-    dangling = Dangling(now_ms=NOW_MS, after_ms=DAY_MS, alive=alive)
+    dangling = Dangling(now_ms=NOW_MS, alive=alive)
     plan = plan_copy(state, logs, CONFIGS, dangling=dangling)
     if reason is None:
         [step] = plan.steps
@@ -316,14 +316,9 @@ def test_a_dangling_copy_that_may_be_the_only_one_is_left(
     advance(state, replace(begun, event_timestamp_ms=NOW_MS - 2 * DAY_MS))
     epochs = ((0, 0), (1, 100)) if begun.segment_leader_epochs[0][0] else ((0, 0),)
     log = local_log(bases, bases[-1] + 50, log_start_offset=log_start, epochs=epochs)
-    plan = plan_copy(state, [log], CONFIGS, dangling=Dangling(now_ms=NOW_MS, after_ms=DAY_MS))
+    plan = plan_copy(state, [log], CONFIGS, dangling=Dangling(now_ms=NOW_MS))
     assert [s.segment_id for s in plan.steps if s.segment_id] == [begun.segment_id] * is_deleted
     assert ("verify --plan-out" in reasons(plan)) == (not is_deleted)
-
-
-def test_dangling_copies_need_a_day() -> None:
-    with pytest.raises(UsageError):
-        Dangling(now_ms=NOW_MS, after_ms=DAY_MS - 1)
 
 
 def test_details_carry_what_a_started_event_says() -> None:

@@ -55,7 +55,7 @@ from tierctl.plan.copy import (
     require_enabled,
     written_ms,
 )
-from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.dangling import Dangling
 from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import newest_replicas, require_known_names
 from tierctl.plan.reasons import Reason, abort_words, cleaned_text
@@ -308,7 +308,7 @@ def _plan(
     explained: Selection | None = None,
 ) -> Plan:
     now_ms = run.resources.now_ms
-    dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=inputs.live_broker_ids)
+    dangling = Dangling(now_ms=now_ms, alive=inputs.live_broker_ids)
     plan = plan_copy(
         state,
         inputs.logs,
@@ -375,7 +375,7 @@ def decide_from_tier(run: Mutation, source: MutationRequest, *, clean_dangling: 
         state,
         run.metadata.state,
         _lineages(run, sources),
-        dangling=Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None,
+        dangling=Dangling(now_ms=now_ms) if clean_dangling else None,
         ended_writer=_ended_writer(run),
     )
     return Copies(plan=run.narrowed(plan), sources=sources)

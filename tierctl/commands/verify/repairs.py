@@ -47,7 +47,7 @@ from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX, ZERO_UUID
 from tierctl.model.progress import Progress
-from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.dangling import Dangling
 from tierctl.plan.partition_choice import decide_partition
 from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -259,7 +259,7 @@ class Repair(Change[RepairRequest]):
         now_ms, alive = run.resources.now_ms, () if run.cluster is None else run.cluster.cluster.broker_ids()
         inputs = RepairInputs(
             topics=_topics(run, state),
-            dangling=Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=alive),
+            dangling=Dangling(now_ms=now_ms, alive=alive),
             orphans=rule,
             examined=examined,
             unexamined=unexamined,
