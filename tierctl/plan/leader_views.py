@@ -8,6 +8,7 @@ from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.plan.breaches import PartitionView
+from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -129,20 +130,6 @@ def knows_log_start(leader: BrokerFacts | None, config: TopicConfig) -> bool:
     return config.remote_storage_enable is not True or (leader is not None and leader.tiers is True)
 
 
-def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> Lineage:
-    """Return the leader's lineage, extended below its log start by the tier's.
-
-    Of the tier only the epochs up to the leader's first are used, so a contradiction is decided by the
-    leader.
-    """
-    if not leader:
-        return Lineage(tier)
-    first = leader[0]
-    below = [e for e in tier if e.epoch <= first.epoch and e.start_offset < first.start_offset]
-    rest = leader[1:] if below and below[-1].epoch == first.epoch else leader
-    return Lineage((*below, *rest))
-
-
 def view_of_leader(
     partition: TopicIdPartition, segments: PartitionSegments, leader: LeaderView
 ) -> PartitionView:
@@ -150,7 +137,7 @@ def view_of_leader(
     log, tier_entries = leader.log, leader.tier_entries
     lineage = Lineage(log.leader_epochs)
     if tier_entries is not None:
-        lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
+        lineage = merge_lineage(log.leader_epochs, [extended_below(tier_entries, segments)])
     tier = KnownTier(segments, None if tier_entries is None else lineage.entries)
     start = log_start_in_force([log], tier).offset
     return PartitionView(

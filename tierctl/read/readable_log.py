@@ -32,7 +32,8 @@ from tierctl.model import (
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
-from tierctl.plan.leader_views import joined_lineage, knows_log_start
+from tierctl.plan.choose_sets import merge_lineage
+from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.preconditions import (
     Evidence,
     decide_histories,
@@ -315,7 +316,7 @@ class ReadableLog:
             start, end, log_end = log.log_start_offset, replica.high_watermark, log.log_end_offset
             if log_start_offset is not None and log_start_offset < start:
                 # A running broker checkpoints its log start offset only now and then.
-                lineage = joined_lineage(tier_lineage(cache, fetcher, report).entries, lineage.entries)
+                lineage = merge_lineage(lineage.entries, [tier_lineage(cache, fetcher, report).entries])
         start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset
         stable = end if replica is None else replica.last_stable_offset

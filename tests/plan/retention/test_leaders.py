@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
+from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.leader_views import (
     ClusterViews,
@@ -13,7 +14,6 @@ from tierctl.plan.leader_views import (
     LeaderBytesOf,
     Leaders,
     LeaderView,
-    joined_lineage,
     knows_log_start,
 )
 from tierctl.plan.preconditions import CurrentTopics
@@ -61,7 +61,7 @@ def test_who_knows_where_the_log_starts(tiers: bool | None, enabled: bool | None
     ],
 )
 def test_joined_lineages(of_tier: Epochs, of_leader: Epochs, joined: Epochs) -> None:
-    found = joined_lineage([EpochEntry(*e) for e in of_tier], [EpochEntry(*e) for e in of_leader])
+    found = merge_lineage([EpochEntry(*e) for e in of_leader], [[EpochEntry(*e) for e in of_tier]])
     assert [tuple(entry) for entry in found.entries] == list(joined)
 
 
