@@ -208,10 +208,8 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         ("metdata = 1", "no option 'metdata'", '"metadata"'),
         ("apply = true", "apply = true: ", "--apply"),
         ("max_deletes = 1", "max-deletes = 1: ", "--max-deletes"),
-        ("plan-out = \n", "not TOML", "quotes"),
         ("no-header = {a = 1}", "no_header: expected text", "command line"),
         ("[profils.x]", "no key 'profils'", '"profiles"'),
-        ("[profiles.staging]\n", "staging", "remove"),
         ('no_header = true\n"no-header" = true', "no-header", "remove"),
     ],
 )
@@ -232,8 +230,28 @@ def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
     assert any("thread" in each["fix"] for each in found.values())
     assert len(found) == 3
     # Every other command ends with the problem, unless it concerns another profile.
-    if "apply" in line or "max_deletes" in line or "TOML" in words or "profils" in line:
+    if "apply" in line or "max_deletes" in line or "profils" in line:
         assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "hint"),
+    [
+        ("plan-out = \n", "not TOML: invalid value", "quotes"),
+        ("[profiles.staging]\n", "twice", "once"),
+        ("threads = 1\nthreads = 2\n", "overwrite", "once"),
+    ],
+)
+def test_what_is_not_toml_is_told_with_its_line(lines: str, words: str, hint: str, folder: Path) -> None:
+    file = folder / "tierctl.toml"
+    text = f"{file.read_text()}{lines}"
+    file.write_text(f"{text}[profiles.other]\nthread = 1\n")
+    results = checked("--profile", "none", cwd=folder, code=3)
+    (found,) = (each for each in results if each["severity"] == "error")
+    assert found["subject"] == f"tierctl.toml, line {text.count(chr(10))}"
+    assert (words in found["found"], hint in found["fix"]) == (True, True)
+    ran = tierctl("segments", "--metadata", folder, cwd=folder)
+    assert (ran.code, found["subject"] in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(("chosen", "line"), [("staging", ""), ("nob", ", line 1")])

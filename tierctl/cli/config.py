@@ -260,6 +260,8 @@ def _profile_problems(
 ) -> Iterator[SettingProblem]:
     """Yield every problem of tierctl.toml; `found` are contexts of all commands, whose options it states."""
     yield from file.problems
+    if any(each.kind is ProblemKind.MALFORMED for each in file.problems):
+        return  # No profile was read.
     for problems in file.problems_of.values():
         yield from problems
     if file.name_in_use(asked) not in file.profiles and (asked or file.chosen):

@@ -179,25 +179,25 @@ def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
     reader = _Reader(file, keys)
     for entry in parsed.entries:
         reader.take(entry)
-    if parsed.problems or reader.problems:
+    malformed = [] if parsed.problem is None else [_malformed(file, parsed.problem)]
+    if malformed or reader.problems:
         require_kind_of_file(text.encode(), FileKind.PROFILES, file)
     return ProfilesFile(
         path=file,
         chosen=reader.chosen,
         profiles=reader.profiles,
-        problems=(*(_of_toml(file, each) for each in parsed.problems), *reader.problems),
+        problems=(*malformed, *reader.problems),
         problems_of={name: tuple(found) for name, found in reader.problems_of.items()},
     )
 
 
-def _of_toml(file: Path, problem: TomlProblem) -> SettingProblem:
-    is_repeated = problem.first_line is not None
+def _malformed(file: Path, problem: TomlProblem) -> SettingProblem:
     return SettingProblem(
-        kind=ProblemKind.DUPLICATE if is_repeated else ProblemKind.MALFORMED,
+        kind=ProblemKind.MALFORMED,
         file=file,
         line=problem.line,
         message=problem.message,
-        hint="remove one of them" if is_repeated else 'write texts in quotes: key = "value"',
+        hint='write each key and table once, and texts in quotes: key = "value"',
     )
 
 
