@@ -84,6 +84,24 @@ Apply = Annotated[
     ),
     TYPED_ONLY,
 ]
+PlanOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the plan as JSON to this file, for 'tierctl apply'.",
+        rich_help_panel=APPLY,
+    ),
+]
+Threads = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=256,
+        help="Number of segments that are read, stored or deleted at the same time.",
+        rich_help_panel=HOW,
+    ),
+]
 SparkConf = Annotated[
     Sequence[str],
     typer.Option(
@@ -509,14 +527,7 @@ class MutationRequest(Request):
             rich_help_panel=HOW,
         ),
     ] = None
-    plan_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the plan as JSON to this file, for 'tierctl apply'.",
-            rich_help_panel=APPLY,
-        ),
-    ] = None
+    plan_out: PlanOut = None
     allow_live_brokers: Annotated[
         bool,
         typer.Option(
@@ -580,16 +591,7 @@ class MutationRequest(Request):
             rich_help_panel=HOW,
         ),
     ] = None
-    threads: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=256,
-            help="Number of segments that are read, stored or deleted at the same time.",
-            rich_help_panel=HOW,
-        ),
-    ] = THREADS
+    threads: Threads = THREADS
     attempts: Annotated[
         int,
         typer.Option(

@@ -29,7 +29,7 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
-from tierctl.commands.request import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE, Request
+from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, PlanOut, Request, Threads
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.verify.repairs import (
     Repair,
@@ -86,8 +86,8 @@ class VerifyRequest(Request):
     deep: Annotated[
         bool,
         typer.Option(
-            help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the "
-            "indexes, and compare the segment with the logs.",
+            help="Fetch every segment into a folder for temporary files (TMPDIR), check the CRC, offsets and "
+            "leader epochs of each batch and the indexes, and compare the segment with the logs.",
             rich_help_panel=DECIDE,
         ),
     ] = False
@@ -124,25 +124,8 @@ class VerifyRequest(Request):
             rich_help_panel=DECIDE,
         ),
     ] = None
-    threads: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=256,
-            help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
-            "(TMPDIR).",
-            rich_help_panel=HOW,
-        ),
-    ] = THREADS
-    plan_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
-            rich_help_panel=APPLY,
-        ),
-    ] = None
+    threads: Threads = THREADS
+    plan_out: PlanOut = None
     all_log_dirs: Annotated[
         bool,
         typer.Option(
