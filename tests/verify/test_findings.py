@@ -109,10 +109,18 @@ def test_objects_whose_events_were_lost_are_left_to_rebuild(capture: Callable[[s
         assert row["segment_id"] in rebuilt.out or f"skipped {row['subject']}: the log start" in rebuilt.err
 
 
-def test_an_unknown_kind_is_an_error() -> None:
-    ran = tierctl("verify", "--metadata", "/none", "--kind", "stuck_delet")
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("verify", "--kind", "stuck_delet"), "did you mean stuck_delete?"),
+        (("doctor", "--skip", "store_lst"), "did you mean store_list?"),
+        (("verify", "--kind", "'x' is not one of 'y'"), "see 'tierctl verify --help'"),
+    ],
+)
+def test_an_unknown_kind_is_an_error(words: tuple[str, ...], hint: str) -> None:
+    ran = tierctl(*words, "--metadata", "/none")
     assert ran.code == 2
-    assert "did you mean stuck_delete?" in ran.err
+    assert hint in ran.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import atexit
 import errno
 import os
+import re
 import shlex
 import signal
 import stat
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, Never
@@ -158,6 +160,7 @@ _EXPECTED = {
     "Input should be ": "expected a value ",
 }
 """Texts of the library that converts values, and what stands in their place."""
+_NOT_ONE_OF = re.compile(r"'(.*)' is not one of '(.*)'")
 
 
 def _usage_message(error: Any) -> str:
@@ -172,11 +175,17 @@ def _usage_message(error: Any) -> str:
 
 
 def _usage_hint(error: Any) -> str:
-    possibilities = sorted(getattr(error, "possibilities", None) or ())
+    possibilities = sorted(getattr(error, "possibilities", None) or _nearest_choice(str(error.message)))
     if possibilities:
         return f"did you mean {' or '.join(possibilities)}?"
     ctx = getattr(error, "ctx", None)
     return f"see '{_path(ctx) if ctx else 'tierctl'} --help'"
+
+
+def _nearest_choice(text: str) -> list[str]:
+    """Return the nearest of the values that an error of an option states instead of a wrong one; or none."""
+    wrong = _NOT_ONE_OF.search(text)
+    return [] if wrong is None else get_close_matches(wrong[1], wrong[2].split("', '"), n=1)
 
 
 def _path(ctx: Any) -> str:

@@ -196,16 +196,6 @@ def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     return result.exit_code
 
 
-_Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
-        autocompletion=completion.finding_kinds,
-        rich_help_panel=SHOW,
-    ),
-]
 _AllFindings = Annotated[
     bool,
     typer.Option(
@@ -228,7 +218,18 @@ _AllFindings = Annotated[
     rows=lambda: (commands.FINDINGS, *PLAN_ROWS),
 )
 def verify(
-    ctx: typer.Context, request: commands.VerifyRequest, kind: _Kinds = None, show_all: _AllFindings = False
+    ctx: typer.Context,
+    request: commands.VerifyRequest,
+    kind: Annotated[
+        list[commands.FindingKind] | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None,
+    show_all: _AllFindings = False,
 ) -> ExitCode:
     """Compare metadata, store and logs; --plan-out plans repairs.
 
@@ -248,11 +249,10 @@ def verify(
     printed. Give a cluster or the --log-dir of all replicas: the log decides which objects are needed.
     """
     printer = Printer.of(ctx)
-    kinds = commands.finding_kinds(kind or ())
     hidden: list[Any] = []
     with commands.verify(request, console_of(ctx)) as findings:
         grouped = partial(_grouped, show_all=show_all) if printer.may_group else None
-        printer.show(_of_kinds(findings, kinds, hidden), grouped)
+        printer.show(_of_kinds(findings, kind or (), hidden), grouped)
     text = f"{findings.examined}: {printer.text}"
     if findings.examined.reads is not None:
         text += f"; {findings.examined.reads.text}"

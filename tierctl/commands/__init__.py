@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "tierctl.checks.check": ("CHECKS",),
-    "tierctl.checks.findings": ("FINDINGS",),
+    "tierctl.checks.findings": ("FINDINGS", "FindingKind"),
     "tierctl.commands.apply": ("ApplyRequest", "apply"),
     "tierctl.commands.cache": (
         "CACHE_CHECKS",
@@ -135,7 +135,7 @@ _PUBLIC = {
     "tierctl.commands.status": ("STATUS_ROWS", "Status", "StatusRequest", "status"),
     "tierctl.commands.submit": ("SubmitLine", "SubmitRequest", "submit"),
     "tierctl.commands.sweep": ("SweepRequest", "sweep"),
-    "tierctl.commands.verify.command": ("VerifyRequest", "finding_kinds", "verify"),
+    "tierctl.commands.verify.command": ("VerifyRequest", "verify"),
     "tierctl.commands.what_if": (
         "CHANGE_ROWS",
         "GroupLoss",

@@ -35,13 +35,6 @@ def profiles(ctx: typer.Context, incomplete: str) -> list[str]:
     return _fitting(filter(_NAME.fullmatch, ctx.obj.profile_names), incomplete)
 
 
-def finding_kinds(incomplete: str) -> list[str]:
-    """Return the kinds of findings of `verify`."""
-    from tierctl.checks.findings import FindingKind
-
-    return _fitting(map(str, FindingKind), incomplete)
-
-
 def styles(incomplete: str) -> list[str]:
     """Return the styles of `format`, those of plugins included."""
     from tierctl.report.formatters.records import names

@@ -1,10 +1,9 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -397,19 +396,6 @@ def _counted(
         yield finding
     seen |= {ExitCode(each.exit_code) for each in planned if each.exit_code == ExitCode.CORRUPT}
     return combined_exit_code(seen, is_partly_done=True)
-
-
-def finding_kinds(names: Iterable[str]) -> frozenset[FindingKind]:
-    """Return the kinds of findings with these names; raise UsageError for an unknown name."""
-    known = {str(kind): kind for kind in FindingKind}
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise UsageError(
-                f"--kind {name}: verify has no findings of this kind",
-                hint=f"did you mean {near[0]}?" if near else "tierctl-verify(1) lists the kinds",
-            )
-    return frozenset(known[name] for name in names)
 
 
 def finding_exit_code(finding: Finding) -> ExitCode:
