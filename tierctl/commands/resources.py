@@ -6,7 +6,7 @@ module of `commands` reads such a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,7 +58,7 @@ from tierctl.model.settings.scopes import (
     without_unit,
 )
 from tierctl.model.settings.topic import BrokerDefaults
-from tierctl.plan.preconditions import TierContents, check_tier
+from tierctl.plan.preconditions import TierContents, check_tier, require_known_names
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -533,6 +533,17 @@ class Resources:
             self.progress.note(
                 f"--topic-configs: not used, because the cluster has other values: {names_text(unused)}"
             )
+
+    def check_topic_names(
+        self, stated: Collection[str], known: Collection[str], without_settings: Collection[str]
+    ) -> None:
+        """Note which topics in --topic-configs, `stated`, are not `known`; UsageError if they look mistyped.
+
+        `without_settings` are the selected topics that have no settings.
+        """
+        note = require_known_names(stated, known, without_settings)
+        if note is not None:
+            self.progress.note(note)
 
     def broker_defaults(self) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with the broker settings has."""

@@ -49,7 +49,6 @@ from tierctl.plan.preconditions import (
     CurrentTopics,
     check_limits,
     newest_replicas,
-    require_known_names,
     why_never_tiered,
 )
 from tierctl.plan.reasons import AGE_NOT_STATED
@@ -297,9 +296,7 @@ def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     configs = run.resources.topic_configs()
     topics = {part.topic_id_partition.topic for part in selected_parts(run, state)}
     known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
-    note = require_known_names(configs, known, topics - configs.keys())
-    if note is not None:
-        run.progress.note(note)
+    run.resources.check_topic_names(configs, known, topics - configs.keys())
     return configs
 
 
@@ -321,7 +318,7 @@ def note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
 
 
 def selected_parts(run: Mutation, state: TierState) -> list[PartitionState]:
-    """Return the selected partitions that have segments or requested log starts."""
+    """Return the selected partitions that have segments, and whose topics are not marked as deleted."""
     return [
         part
         for part in state
@@ -329,10 +326,6 @@ def selected_parts(run: Mutation, state: TierState) -> list[PartitionState]:
         and part.delete_state is None
         and part.segment_count
     ]
-
-
-def _is_in(topics: CurrentTopics, part: PartitionState) -> bool:
-    return topics.why_not_current(part.topic_id_partition) is None
 
 
 def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterViews | None:
@@ -385,13 +378,7 @@ def _lineages(
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
     """Return lineages from the tier for selected partitions without a log; unreadable ones are left out."""
     known = {log.topic_id_partition.key for log in logs}
-    wanted = {
-        part.topic_id_partition.key
-        for part in state
-        if part.topic_id_partition.key not in known
-        and part.topic_id_partition in run.resources.selection
-        and part.delete_state is None
-    }
+    wanted = {part.topic_id_partition.key for part in selected_parts(run, state)} - known
     newest = list(state.map_parts(partial(newest_segments, wanted), wanted))
     missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
     if run.request.log_dir and missing:

@@ -57,7 +57,7 @@ from tierctl.plan.copy import (
 )
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.decisions import Decision
-from tierctl.plan.preconditions import newest_replicas, require_known_names
+from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import Reason, abort_words, cleaned_text
 from tierctl.plan.steps import Action, Plan, Skip, Step
 from tierctl.read.partition_reader import illegal_name_error
@@ -292,9 +292,7 @@ def _inputs(
     unread = run.untiered.keys() if run.cluster is None else set[str]()
     without_settings = ({partition.topic for partition in partitions} | unread) - inputs.stated.keys()
     known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
-    note = require_known_names(in_file, known, without_settings)
-    if note is not None:
-        run.progress.note(note)
+    run.resources.check_topic_names(in_file, known, without_settings)
     return inputs
 
 

@@ -54,7 +54,6 @@ from tierctl.model.choices import THREADS, Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Labels, Meter, measure_tier
@@ -64,8 +63,7 @@ from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder
 
-_SEED_MAX = 1 << 32
-_Key = tuple[Uuid, int]
+_SEED_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,7 @@ class VerifyRequest(Request):
         typer.Option(
             metavar="N",
             min=0,
-            max=(1 << 32) - 1,
+            max=_SEED_MAX,
             help="Select the same segments as an earlier run of --sample or --budget, which printed this "
             "seed.",
             rich_help_panel=DECIDE,
@@ -177,7 +175,7 @@ def open_deep_reads(request: VerifyRequest, now_ms: int) -> DeepReads:
     }
     sample = None
     if request.is_sample:
-        seed = randbelow(_SEED_MAX) if request.seed is None else request.seed
+        seed = randbelow(_SEED_MAX + 1) if request.seed is None else request.seed
         sample = Sample(
             percent=100.0 if request.sample_percent is None else request.sample_percent,
             seed=seed,
@@ -485,9 +483,7 @@ def _configs(
         resources.note_unused(cluster.configs(selected & configs.keys()))
     elif configs:
         known = resources.known_topics(state) | unreadable
-        note = require_known_names(configs, known, selected - configs.keys())
-        if note is not None:
-            resources.progress.note(note)
+        resources.check_topic_names(configs, known, selected - configs.keys())
     return configs
 
 
