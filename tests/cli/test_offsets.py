@@ -361,6 +361,7 @@ def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
         (["show"], 2, "no offsets are named"),
         (["check", "--log-dir", "."], 10, "no such file"),
         (["repair", NAME, "--set", "x=1"], 2, "expected PARTITION=OFFSET"),
+        (["repair", NAME, "--set", "2147483648=1", "--force"], 2, "expected PARTITION=OFFSET"),
         (["repair", NAME, "--metadata", "kafka://x"], 2, "no host:port"),
     ],
 )

@@ -102,7 +102,10 @@ class DeleteRequest(MutationRequest):
             if self.interval is not None:
                 raise UsageError("--find can't be used with --interval", hint="leave --interval out")
             if not self.has_cluster:
-                raise _no_controller()
+                raise UsageError(
+                    "--find needs the cluster's controller",
+                    hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
+                )
         if self.i_know_it_is_deleted and not self.mark:
             raise UsageError("--i-know-it-is-deleted needs --mark")
         if self.mark and self.interval is not None:
@@ -258,20 +261,12 @@ def delete_repeatedly(request: DeleteRequest, progress: Progress | None = None) 
     return RepeatedDeletes(request, progress or SilentProgress())
 
 
-def _no_controller() -> UsageError:
-    return UsageError(
-        "--find needs the cluster's controller",
-        hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
-    )
-
-
 def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list[Uuid]:
     """Return the selected topic ids, ordered by name, that the controller does not know.
 
     Topics whose deletion is finished are left out.
     """
-    if run.cluster is None:
-        raise _no_controller()
+    assert run.cluster is not None  # `validate` requires one.
     parts = [p for p in state if p.delete_state is not _FINISHED and (p.segment_count or p.delete_state)]
     illegal = {
         p.topic_id_partition.topic for p in parts if not is_legal_topic_name(p.topic_id_partition.topic)

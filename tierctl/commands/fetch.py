@@ -14,8 +14,8 @@ from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Reque
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
-from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import write_durably
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.files import PLAIN, replace_durably, write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.checked_values import natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
@@ -26,7 +26,7 @@ from tierctl.read.partition_reader import (
     illegal_name_error,
     readable_partitions,
 )
-from tierctl.read.readable_log import leader_log_start, with_current_topic_ids
+from tierctl.read.readable_log import ReadableLog, leader_log_start, with_current_topic_ids
 from tierctl.read.record_rows import (
     INDEXES,
     KEY_FORMS,
@@ -37,21 +37,11 @@ from tierctl.read.record_rows import (
     index_rows,
     record_row,
 )
-from tierctl.read.segment import Refusals, Report, stored_or_rebuilt
+from tierctl.read.segment import IndexFetcher, Refusals, Report, stored_or_rebuilt
 from tierctl.read.tasks import plan_read_tasks
 from tierctl.report.columns import Columns
 from tierctl.report.render import SHOW
 from tierctl.report.results import RowLines, Stream, TableResult, TableRows
-
-if TYPE_CHECKING:
-    from tierctl.spark.executors.rendered_text import PrintStep
-    from tierctl.state.tier_state import TierState
-
-
-from tierctl.errors import CorruptInputError
-from tierctl.files import PLAIN, replace_durably
-from tierctl.read.readable_log import ReadableLog
-from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import AuxiliarySource, Lineage, built_epochs, find_source
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
@@ -60,6 +50,10 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
+
+if TYPE_CHECKING:
+    from tierctl.spark.executors.rendered_text import PrintStep
+    from tierctl.state.tier_state import TierState
 
 EARLIEST = "earliest"
 

@@ -1,6 +1,5 @@
 """`offsets`: read, check and repair a broker's `_rlmm_committed_offsets` file."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,8 @@ from tierctl.metadata.offset_repair import (
     write_committed,
 )
 from tierctl.model import TopicIdPartition
+from tierctl.model.checked_values import natural_number
+from tierctl.model.events import PARTITION_MAX
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
@@ -44,7 +45,6 @@ from tierctl.spark import fold as spark_files
 from tierctl.wire.files.checkpoints import CHECKPOINT_FILES, CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,10 +315,11 @@ def _require_safe(
 
 
 def _partition_and_offset(text: str) -> tuple[int, int]:
-    partition, equals, offset = text.partition("=")
-    if not equals or not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
+    before, _, after = text.partition("=")
+    partition, offset = natural_number(before, PARTITION_MAX), natural_number(after)
+    if partition is None or offset is None:
         raise UsageError(f"--set {text}: expected PARTITION=OFFSET", hint="as 3=4711")
-    return int(partition), int(offset)
+    return partition, offset
 
 
 def _findings(

@@ -107,7 +107,6 @@ def _why_not_finished(
 BEGUN = f"begun and not finished, because {STOPPED}"
 """The reason of a segment that a run leaves COPY_SEGMENT_STARTED, because it was told to stop."""
 _S = RemoteLogSegmentState
-_Key = tuple[Uuid, int]
 
 CLEANUP_LABELS = DeletionLabels(
     started="copy.cleanup_started.publish",
