@@ -1,8 +1,9 @@
-"""Call a function for many items on some threads, and take the results in the order of the items."""
+"""Call functions on other threads: for many items, whose results are in their order, or once."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -40,3 +41,17 @@ def _submitted(
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+
+
+def in_background(call: Callable[[], Result], name: str) -> Future[Result]:
+    """Return the result to come of `call`; the process may end before its thread, which is called `name`."""
+    found: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as e:
+            found.set_exception(e)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return found

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 import tierctl
 from tierctl.errors import EngineError, ExitCode, TierctlError, UsageError
+from tierctl.in_order import in_background
 from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
     RESULTS,
@@ -123,17 +124,11 @@ def parallelism(session: SparkSession, tasks: int) -> Iterator[None]:
 
 
 def _started(frame: DataFrame, title: str) -> Future[pa.Table]:
-    job: Future[pa.Table] = Future()
+    def run() -> pa.Table:
+        describe_jobs(frame.sparkSession, title)
+        return frame.toArrow()
 
-    def run() -> None:
-        try:
-            describe_jobs(frame.sparkSession, title)
-            job.set_result(frame.toArrow())
-        except BaseException as e:
-            job.set_exception(e)
-
-    threading.Thread(target=run, name="spark-job", daemon=True).start()
-    return job
+    return in_background(run, "spark-job")
 
 
 def describe_jobs(session: SparkSession, title: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
+from tierctl.in_order import in_background
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
 from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, is_speculative, ship
@@ -66,23 +67,11 @@ def within(timeout_s: float, call: Callable[[], T], error: EngineError) -> T:
 
     A call that takes longer keeps running on its own thread.
     """
-    answers: list[T] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except Exception as e:
-            errors.append(e)
-
-    thread = threading.Thread(target=run, name="spark-start", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if errors:
-        raise errors[0]
-    if not answers:
+    answer = in_background(call, "spark-start")
+    wait([answer], timeout_s)
+    if not answer.done():
         raise error
-    return answers[0]
+    return answer.result()
 
 
 try:
