@@ -150,11 +150,11 @@ def _require_legal_for_spark(words: Sequence[str]) -> None:
             found[name].append(value)
         elif before in found:
             found[before].append(word)
-    from tierctl.spark.session.jvm import SparkSettings
+    from tierctl.spark.session.jvm import SparkSettings, conf_of
 
-    SparkSettings.of(None, found["--spark-conf"])
+    SparkSettings(conf=conf_of(found["--spark-conf"]))
     for master in found["--master"]:
-        SparkSettings.of(master, ())
+        SparkSettings(master=master)
 
 
 class _Scheduled(NamedTuple):

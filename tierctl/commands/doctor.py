@@ -83,16 +83,13 @@ from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark import inspection
 from tierctl.spark.fold import newest_events
-from tierctl.spark.session.jvm import SparkSettings
+from tierctl.spark.session.jvm import SparkSettings, conf_of
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, read_topic_configs, require_kind_of_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
     from tierctl.spark.executors.transport import InputResult
-
-
-_SHOWN = 5
 
 
 def require_topics_of_files(
@@ -265,7 +262,7 @@ def _validate(request: DoctorRequest) -> None:
             if file is not None:
                 require_kind_of_file(read_regular(file), FileKind.of(source), file)
     if request.engine is EngineName.SPARK:
-        SparkSettings.of(request.master, request.spark_conf)
+        SparkSettings(master=request.master, conf=conf_of(request.spark_conf))
 
 
 @dataclass(kw_only=True)

@@ -573,12 +573,12 @@ class Resources:
     @cached_property
     def _spark_settings(self) -> SparkSettings:
         """The settings of the session; UsageError for those with which Spark can't start."""
-        from tierctl.spark.session.jvm import SparkSettings
+        from tierctl.spark.session.jvm import SparkSettings, conf_of
 
         request = self.request
-        return SparkSettings.of(
-            request.master,
-            request.spark_conf,
+        return SparkSettings(
+            master=request.master,
+            conf=conf_of(request.spark_conf),
             changes_things=request.is_mutating,
             verbose=request.verbose,
             command=request.command_name,

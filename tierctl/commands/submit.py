@@ -18,7 +18,7 @@ from tierctl.commands.request import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
 from tierctl.files import why_below_others, why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
-from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, is_credential
+from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, conf_of, is_credential
 
 ENVIRONMENT = "environment"
 """The folder below the working directory of driver and executors that --python-archive is unpacked to."""
@@ -287,7 +287,9 @@ def submit(request: SubmitRequest, progress: Progress | None = None) -> SubmitLi
     """
     folder = request.submit_dir or _default_folder()
     script = str(folder / _SCRIPT)
-    settings = SparkSettings.of(request.master, request.spark_conf, changes_things=request.is_mutating)
+    settings = SparkSettings(
+        master=request.master, conf=conf_of(request.spark_conf), changes_things=request.is_mutating
+    )
     submission = _Submission(
         request=request, settings=settings, main=script, package=str(folder / archive().name)
     )

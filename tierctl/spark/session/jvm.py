@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,7 +28,7 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from threading import Thread
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tierctl import __version__
 from tierctl.errors import EngineError, TierctlError, UsageError
@@ -80,27 +80,6 @@ class SparkSettings:
     verbose: bool = False
     command: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        master: str | None,
-        texts: Sequence[str],
-        *,
-        changes_things: bool = False,
-        verbose: bool = False,
-        command: str = "",
-    ) -> Self:
-        """Return the settings of `--master` and `--spark-conf` texts; raise UsageError for malformed ones."""
-        pairs = [text.partition("=") for text in texts]
-        for text, (name, equals, _) in zip(texts, pairs, strict=True):
-            if not equals or not name.strip().startswith("spark."):
-                shown = text if not equals else name
-                raise UsageError(
-                    f"--spark-conf {shown}: expected spark.KEY=VALUE", hint="as spark.executor.memory=4g"
-                )
-        conf = {name.strip(): value.strip() for name, _, value in pairs}
-        return cls(master=master, conf=conf, changes_things=changes_things, verbose=verbose, command=command)
-
     def __post_init__(self) -> None:
         for name, value in self.conf.items():
             if is_credential(name, value):
@@ -118,6 +97,20 @@ class SparkSettings:
     def is_connect(self) -> bool:
         """Return True for a session of Spark Connect."""
         return self.master is not None and self.master.startswith("sc://")
+
+
+def conf_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the settings of `--spark-conf` texts by name; raise UsageError for malformed ones."""
+    conf = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().startswith("spark."):
+            shown = text if not equals else name
+            raise UsageError(
+                f"--spark-conf {shown}: expected spark.KEY=VALUE", hint="as spark.executor.memory=4g"
+            )
+        conf[name.strip()] = value.strip()
+    return conf
 
 
 def _check_master(settings: SparkSettings) -> None:
