@@ -15,9 +15,9 @@ from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help import questions
 from tierctl.cli.profiles import option_key
 from tierctl.console_consumer import JAR
-from tierctl.model.choices import ONLY_SPARK, WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
+from tests.support.engines import engines
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,15 +113,13 @@ def test_every_command_with_rows_can_choose_and_sort_them() -> None:
         assert "--output" not in names or expected <= names, node.path
 
 
-def test_the_table_of_engines_has_every_command_and_is_right() -> None:
-    """A new command needs an entry in WORK_ON_EXECUTORS and in the scenes of test_both_engines.py."""
-    assert {" ".join(node.path) for node in LEAVES} == set(WORK_ON_EXECUTORS), "see tierctl/model/choices.py"
-    for node in LEAVES:
-        command = " ".join(node.path)
-        only = ("spark",) if command in ONLY_SPARK else ("local",)
-        choices = next((option.choices for option in node.options if "--engine" in option.names), only)
-        assert choices == engines_of(command), node.path
-    assert {command for command, work in WORK_ON_EXECUTORS.items() if work is None} == set(WITHOUT_ENGINE)
+def test_the_manual_lists_the_engines_of_every_command() -> None:
+    """A new command also needs a scene in test_both_engines.py."""
+    page = ROOT / "tierctl" / "cli" / "docs" / "manual" / "spark.md"
+    listed = re.findall(r"^- \*\*(.*)\*\* \*(.*)\*: (executors)?", page.read_text(), re.MULTILINE)
+    assert {command: tuple(found.split(", ")) for command, found, _ in listed} == engines()
+    assert {found for _, found, work in listed if not work} == {"local"}
+    assert "local" not in {found for _, found, work in listed if work}
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_building import plan_compaction
 from tierctl.metadata.cache_files import entry_rows
-from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, EngineName, engines_of
+from tierctl.model.choices import ONLY_SPARK, EngineName
 from tierctl.spark import fold
 from tierctl.spark.executors import checked_segments
 from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
@@ -27,15 +27,16 @@ from tests.spark.on_engines import SPARK, Run, require_same_on_both_engines
 from tests.spark.scenes import CACHES, CODES, RECOVERY, SCENES, Capture, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 from tests.spark.worlds import tiered, untiered
+from tests.support.engines import engines
 
 
 def test_every_command_has_a_scene() -> None:
-    commands = {command for command in WORK_ON_EXECUTORS if len(engines_of(command)) > 1}
+    commands = {command for command, found in engines().items() if len(found) > 1}
     scenes = {*SCENES, *test_engines_beside_brokers.SCENES}
     assert {command.partition(" --")[0] for command in scenes} == commands
     # tests/spark/session/test_submit.py and tests/live/test_backup_config.py run the other two.
     others = {"submit", "backup-config", *ONLY_SPARK}
-    assert commands | ONLY_LOCAL.keys() | others == WORK_ON_EXECUTORS.keys()
+    assert commands | ONLY_LOCAL.keys() | others == engines().keys()
     assert not commands & ONLY_LOCAL.keys()
 
 
@@ -162,7 +163,7 @@ def test_the_local_engine_needs_no_spark(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [*LOCAL]
 
 
-@pytest.mark.parametrize("command", [name for name, work in WORK_ON_EXECUTORS.items() if work is None])
+@pytest.mark.parametrize("command", [name for name, found in engines().items() if found == ("local",)])
 def test_the_other_commands_have_no_engine(command: str) -> None:
     ran = tierctl(*command.split(), "--engine", "spark")
     assert ran.code == 2

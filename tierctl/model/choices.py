@@ -31,61 +31,8 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-WORK_ON_EXECUTORS: dict[str, str | None] = {
-    "status": "read the metadata topic; check partitions, and decide about copies",
-    "explain": "read the metadata topic",
-    "report": "read the metadata topic or the tables, also for growth; list the store; check partitions",
-    "doctor": "report versions, disk space and the sources that they reach; read the metadata topic",
-    "segments": "read the metadata topic",
-    "verify": "read the metadata topic; list the store; examine segments, and for repairs derive metadata",
-    "format": "read and print ranges of the metadata topic",
-    "fetch": "read the metadata topic, or derive metadata from objects; read and print segments",
-    "copy": "read the metadata topic; read, check and store segments",
-    "sweep": "read the metadata topic, and decide about partitions; delete segments",
-    "delete": "read the metadata topic, and decide about partitions; delete segments",
-    "apply": "all that they do for the command that made the plan; store or delete segments",
-    "backup-config": None,
-    "rebuild": "read the metadata topic; list the tier and derive metadata from its objects",
-    "restore into": "list the tier and derive metadata from its objects",
-    "restore new-ids": "list the tier and derive metadata from its objects; copy objects",
-    "restore log": "read the metadata topic, or derive metadata from objects; read segments and write logs",
-    "restore check": "list the tier and derive metadata from its objects",
-    "schedule": None,
-    "submit": None,
-    "pipeline run": "read the metadata topic and the tables; write the tables' files",
-    "config show": None,
-    "cache show": "read and decode cache files",
-    "cache verify": "read and check cache files",
-    "cache build": "read the metadata topic",
-    "cache compact": "read and compact cache files",
-    "offsets show": "read the file of offsets",
-    "offsets check": "read cache files and the metadata topic",
-    "offsets repair": "read cache files and the metadata topic",
-}
-"""The work of executors by command, with `--engine spark`; None for a command that has only the local engine.
-
-Other decisions, and writes to the metadata topic, to caches and to files of offsets, stay in the local
-process.
-"""
-
-WITHOUT_ENGINE = {
-    "backup-config": "reads a few settings per topic",
-    "config show": "reads a few small files",
-    "schedule": "reads nothing of a tier but the names that it prints",
-    "submit": "reads nothing of a tier but the names that it prints; starts a command by spark-submit",
-}
-"""Why a command has only the local engine."""
-
-
 ONLY_SPARK = frozenset({"pipeline run"})
 """The commands that always run on Spark."""
-
-
-def engines_of(command: str) -> tuple[EngineName, ...]:
-    """Return the engines on which the command `tierctl COMMAND` runs."""
-    if command in ONLY_SPARK:
-        return (EngineName.SPARK,)
-    return (EngineName.LOCAL,) if WORK_ON_EXECUTORS[command] is None else tuple(EngineName)
 
 
 class IsolationLevel(StrEnum):

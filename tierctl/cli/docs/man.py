@@ -20,7 +20,6 @@ from tierctl.cli.docs.messages import ERASURE, VERIFY_LIST, Node, Option, comman
 from tierctl.cli.help import command_lines, questions
 from tierctl.commands.completion import FOLDER
 from tierctl.errors import ExitCode
-from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.conflicts import ConflictKind
 from tierctl.model.settings import SETTINGS
 from tierctl.model.settings.known import ProblemKind
@@ -320,13 +319,6 @@ def _questions(_: str) -> Iterator[str]:
         yield f"- **{_plain(each.text)}**: `{each.command}`"
 
 
-def _engines(_: str) -> Iterator[str]:
-    """Yield every command with its engines, from the table in `model.engine`."""
-    for command, work in WORK_ON_EXECUTORS.items():
-        text = f"{WITHOUT_ENGINE[command]}." if work is None else f"executors {work}."
-        yield f"- **{command}** *{', '.join(engines_of(command))}*: {_plain(text)}"
-
-
 def _typed(_: str) -> Iterator[str]:
     """Yield every option that only the command line gives, with its commands."""
     found: dict[str, list[str]] = {}
@@ -354,7 +346,6 @@ _LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
     "settings": _listed_settings,
     "codes": _codes,
     "metrics": _metrics,
-    "engines": _engines,
     "questions": _questions,
     "typed": _typed,
 }
