@@ -38,7 +38,7 @@ Errors carry facts: what was expected, what was found, where, and what to do (`h
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 WRONG_PATH = PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError
 """Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
@@ -101,9 +101,14 @@ _MEANINGS = {
 
 
 class TierctlError(Exception):
-    """Base of the tree; `message` states what happened, `hint` what the operator can do about it."""
+    """Base of the tree; `message` states what happened, `hint` what the operator can do about it.
+
+    `meets_all` is True for errors of a store, a host or the settings that each further object would meet,
+    too, until an operator corrects them.
+    """
 
     exit_code = ExitCode.INTERNAL
+    meets_all: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -157,6 +162,8 @@ class RemoteResourceNotFound(RemoteStorageError):
 class RemoteTierMissing(RemoteStorageError):
     """The location holds no tier, so missing objects must not count as deleted; a retry does not help."""
 
+    meets_all = True
+
 
 class RemoteObjectDiffers(RemoteStorageError):
     """An object differs from its source; only a new copy helps."""
@@ -166,6 +173,7 @@ class StoreRefused(RemoteStorageError):
     """The store refuses the request for good, or does not implement it; nothing was changed by it."""
 
     exit_code = ExitCode.PARTIAL
+    meets_all = True
 
 
 class ConditionsRefused(StoreRefused):
@@ -176,6 +184,7 @@ class ObjectUnreadable(StoreRefused):
     """The entry with the object's name can't be read as an object, as a link or a folder; others can."""
 
     exit_code = ExitCode.CORRUPT
+    meets_all = False
 
 
 class ObjectArchived(ObjectUnreadable):
@@ -212,6 +221,7 @@ class EngineError(TierctlError):
     """Spark could not be reached, or a Spark job failed."""
 
     exit_code = ExitCode.RETRYABLE
+    meets_all = True
 
 
 class SpoolError(TierctlError):
@@ -309,9 +319,11 @@ class NotFoundError(TierctlError):
     """A requested topic, partition, segment or file does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
+    meets_all = True
 
 
 class AuthenticationError(TierctlError):
     """A broker or a store refused tierctl's identity or rights."""
 
     exit_code = ExitCode.AUTHENTICATION
+    meets_all = True

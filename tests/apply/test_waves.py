@@ -5,6 +5,7 @@ Also side effects on another machine, when a run begins nothing more, and its ex
 
 import errno
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,16 +27,24 @@ from tierctl.apply.run_context import (
     Stop,
     exit_code,
 )
+from tierctl.commands.copy.source import LogSources
 from tierctl.errors import (
     AuthenticationError,
+    ConditionsRefused,
     EngineError,
     LimitExceeded,
     LockedError,
     MetadataError,
     MetadataWriteUnknown,
+    NotFoundError,
     ObjectArchived,
+    ObjectUnreadable,
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
     RemoteStorageError,
+    RemoteTierMissing,
     SafetyRefusal,
+    StoreRefused,
     StoreWriteUnknown,
     TierctlError,
     UnsupportedFormatError,
@@ -333,6 +342,24 @@ def test_nothing_is_published_for_an_engine_that_is_gone(empty: World) -> None:
 
 DENIED, STORE = AuthenticationError("x"), RemoteStorageError("x")
 ENDED = (DONE, None)
+MEETS_ALL = (
+    AuthenticationError,
+    ConditionsRefused,
+    EngineError,
+    NotFoundError,
+    RemoteTierMissing,
+    StoreRefused,
+)
+"""Errors that each further step would meet, too."""
+OF_ONE = (
+    ObjectArchived,
+    ObjectUnreadable,
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteUnknown,
+)
+"""Errors of one object, and errors after which a retry may help."""
 
 
 def steps(count: int) -> list[Step]:
@@ -358,6 +385,11 @@ def run_of(wave: list[Step]) -> Run:
         ([(FAILED, DENIED), (FAILED, STORE)], False),
         ([ENDED, (DROPPED, None)], False),
         ([(DROPPED, None)], False),
+        *(([(FAILED, error("x"))] * count, True) for error in MEETS_ALL for count in (1, 2)),
+        ([(FAILED, DENIED), (FAILED, StoreRefused("x"))], True),
+        *(([(FAILED, StoreRefused("x")), (FAILED, error("x"))], False) for error in OF_ONE),
+        *(([(FAILED, error("x"))] * 2, False) for error in OF_ONE),
+        ([(FAILED, StoreRefused("x")), ENDED], False),
     ],
 )
 def test_a_wave_of_which_all_is_refused_is_the_last(
@@ -381,6 +413,66 @@ def test_without_the_right_to_delete_only_the_waves_that_were_begun_are_tried(
     assert statuses(outcomes) == [FAILED, FAILED, *[DROPPED] * (len(outcomes) - 2)]
     assert sum(segment.state is STARTED for segment in tiered.segments()) == 2
     assert set(statuses(run_on("sweep", tiered))) == {DONE}
+
+
+class Unmounted(LocalEngine):
+    """An engine on a host on which the disk of the log directory is not mounted."""
+
+    def __init__(self, logs: Path, left: str) -> None:
+        super().__init__(1)
+        self._logs, self._left = logs, left
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        wait = super().begin(side_effect, inputs, context)
+        return lambda: self._without_logs(wait)
+
+    def _without_logs(self, wait: Callable[[], list[SideEffectResult]]) -> list[SideEffectResult]:
+        away = self._logs.rename(self._logs.with_name("away"))
+        if self._left == "folder":
+            self._logs.mkdir()
+        elif self._left == "file":
+            self._logs.touch()
+        try:
+            return wait()
+        finally:
+            if self._left == "file":
+                self._logs.unlink()
+            away.replace(self._logs)
+
+
+@pytest.mark.parametrize("left", ["nothing", "folder", "file"])
+def test_where_the_log_directory_is_not_mounted_only_the_waves_that_were_begun_are_tried(
+    empty: World, left: str
+) -> None:
+    outcomes = run_on("copy", empty, engine=Unmounted(empty.logs, left), wave_size=1)
+    assert statuses(outcomes) == [FAILED, DROPPED, DROPPED]
+    error = outcomes[0].error
+    assert isinstance(error, NotFoundError)
+    assert error.message == f"there is no log directory at {empty.logs}"
+    assert empty.segments() == []
+    assert set(statuses(run_on("copy", empty))) == {DONE}
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind", "is_halted"),
+    [(errno.EACCES, AuthenticationError, True), (errno.EIO, RemoteStorageError, False)],
+)
+def test_logs_that_this_user_may_not_read_end_the_run_and_a_failing_disk_does_not(
+    monkeypatch: pytest.MonkeyPatch, empty: World, refused: int, kind: type[TierctlError], is_halted: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(refused, "x", "y")
+
+    monkeypatch.setattr(sys.modules[LogSources.__module__], "check_and_hash", refuse)
+    with opened(empty) as manager:
+        context = context_of(empty, manager, wave_size=1)
+        plan = plan_of("copy", empty, manager)
+        this = Run(plan, context, None)
+        acts_of("copy", empty)[Action.COPY_SEGMENT](this, plan.steps)
+    assert isinstance(this.outcomes()[0].error, kind)
+    assert this.is_halted == is_halted
 
 
 def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from tierctl.apply.run_context import (
     slices,
 )
 from tierctl.apply.tier_check import claim_tier, why_not_deletable
-from tierctl.errors import AuthenticationError, MetadataError, RemoteStorageError, TierctlError
+from tierctl.errors import MetadataError, RemoteStorageError, TierctlError
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -136,15 +136,15 @@ class Run:
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Record the outcomes of steps that have none yet, those of one wave at a time.
 
-        If each step of a wave that did not end well was refused for lack of rights, and none ended well, the
-        run begins nothing more: the next wave would be refused as well.
+        If no step of a wave ended well, and each further one would meet the errors of those that failed, too,
+        the run begins nothing more.
         """
         wave = list(outcomes)
         for outcome in wave:
             self._outcomes.setdefault(id(outcome.step), outcome)
         errors = [outcome.error for outcome in wave if outcome.status is Status.FAILED]
-        is_refused = all(isinstance(error, AuthenticationError) for error in errors)
-        if self._halted is None and errors and is_refused and all(o.status is not Status.DONE for o in wave):
+        meets_all = all(error is not None and error.meets_all for error in errors)
+        if self._halted is None and errors and meets_all and all(o.status is not Status.DONE for o in wave):
             self._halted = errors[0]
 
     def end(self, steps: Sequence[Step]) -> None:

@@ -5,9 +5,10 @@ under its id; it can only be deleted. Therefore a fetched and checked segment st
 in the source tier is deleted later.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,13 @@ import numpy as np
 
 from tierctl.apply.run_context import SideEffectContext, SourceTier
 from tierctl.checks.bytes import Problem, check_segment_bytes
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError, UsageError
+from tierctl.errors import (
+    CorruptInputError,
+    NotFoundError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    UsageError,
+)
 from tierctl.files import FileBytes
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
@@ -226,6 +233,7 @@ class LogSource(Source):
 
         A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
         Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
+        Raise NotFoundError if this host has no such log directory.
         """
         data: LogSegmentData | None = None
         note: str | None = None
@@ -234,7 +242,10 @@ class LogSource(Source):
             checked = check_and_hash(self.metadata, self.files.log, indexes)
             data, note = contents(checked.log, indexes), checked.note
             damage = None if checked.error is None else checked.error.message
-        except FileNotFoundError:
+        except OSError as e:
+            self._require_log_dir()
+            if not isinstance(e, FileNotFoundError):
+                raise
             damage = "a file is gone"
         if damage is not None and (data is None or not self._has(data)):
             raise source_changed(self.files.log)
@@ -247,6 +258,17 @@ class LogSource(Source):
                 "an undamaged one",
             )
         yield OpenedSource(data=data, is_unchanged=partial(self._has, data), note=note)
+
+    def _require_log_dir(self) -> None:
+        """Raise NotFoundError if the log directory is missing or empty: the disk is not mounted here."""
+        folder = self.files.log.parent.parent
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            if next(entries, None) is not None:
+                return
+        raise NotFoundError(
+            f"there is no log directory at {folder}",
+            hint="--log-dir must be mounted at the same path on every host that copies, executors included",
+        )
 
     def _indexes(self) -> Indexes:
         return self.files.index_bytes() | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
