@@ -35,12 +35,16 @@ KEPT_S: Final = 7 * 86_400
 _SLOW: Final = 200_000
 """From this number on, a run without Numba says why it is slow."""
 
+COMPILING: Final = "compiling loops (once per installation): some seconds"
+WITHOUT_NUMBA: Final = "this takes long without the package numba, which has compiled loops"
+"""Why a run is slow."""
+
 # Executors of Spark have the package in an archive whose path is relative to their first working directory.
 _PACKAGE: Final = Path(__file__).absolute().parent
 _PREFIX: Final = "kernels-"
 
 Note = Callable[[str], None]
-"""Receives a line of text for the operator, perhaps more than once."""
+"""Receives COMPILING or WITHOUT_NUMBA, perhaps more than once."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,7 +177,7 @@ def expect(items: int) -> None:
     if find_spec("numba") is not None:
         use_compiled()
     elif items >= _SLOW and _forms.note is not None:
-        _forms.note("this takes long without the package numba, which has compiled loops: pip install numba")
+        _forms.note(WITHOUT_NUMBA)
 
 
 def use_compiled() -> None:
@@ -183,7 +187,7 @@ def use_compiled() -> None:
     _forms.folder = _cache_folder()
     is_kept = _forms.folder is not None and any(_forms.folder.iterdir())
     if not is_kept and _forms.note is not None:
-        _forms.note("compiling loops (once per installation): some seconds")
+        _forms.note(COMPILING)
     _forms.compiled = True
 
 

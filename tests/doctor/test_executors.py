@@ -26,7 +26,7 @@ from tierctl.storage.open_tier import TierSpec
 
 from tests.doctor.cases import OK, PROBLEM, WARNING
 
-OWN = Versions(python="3.11", tierctl="1.0", pyarrow="26.0")
+OWN = Versions(python="3.11", tierctl="1.0", pyarrow="26.0", numba="0.62")
 GOOD = ExecutorFacts(versions=OWN, scratch="/tmp", free_bytes=SEGMENT_BYTES * 8)
 
 
@@ -37,6 +37,8 @@ GOOD = ExecutorFacts(versions=OWN, scratch="/tmp", free_bytes=SEGMENT_BYTES * 8)
         (replace(OWN, python="3.12"), PROBLEM),
         (replace(OWN, tierctl="0.9"), PROBLEM),
         (replace(OWN, pyarrow="25.0"), WARNING),
+        (replace(OWN, numba="0.61"), WARNING),
+        (replace(OWN, numba=None), WARNING),
     ],
 )
 def test_versions_of_executors(versions: Versions, severity: Severity) -> None:
@@ -50,6 +52,14 @@ def test_versions_of_executors(versions: Versions, severity: Severity) -> None:
     assert str(versions) in worst.found
     assert worst.why
     assert worst.fix
+
+
+@pytest.mark.parametrize("numba", ["0.62", None])
+def test_executors_need_no_numba_where_the_driver_has_none(numba: str | None) -> None:
+    """There is no wheel for every Python."""
+    executors = {"a": [replace(GOOD, versions=replace(OWN, numba=numba))]}
+    (found,) = check_versions(executors, replace(OWN, numba=None))
+    assert found.severity is OK
 
 
 @pytest.mark.parametrize(

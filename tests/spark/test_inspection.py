@@ -59,13 +59,14 @@ def expected(severity: Severity = OK, checks: Iterable[DoctorCheck] = ()) -> dic
     [
         ("python", None, OK),
         ("pyarrow", "1.0", WARNING),
+        ("numba", "0.1", WARNING),
     ],
 )
 def test_versions_are_compared_with_the_driver(
     name: str, value: str | None, severity: Severity, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Versions.here()
-    facts = {each: getattr(own, each) for each in ("python", "tierctl", "pyarrow")}
+    facts = {each: getattr(own, each) for each in ("python", "tierctl", "pyarrow", "numba")}
     # The executors are other processes, in which this has no effect.
     other = Versions(**(facts if value is None else facts | {name: value}))
     monkeypatch.setattr(Versions, "here", lambda: other)

@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 from shlex import quote
@@ -439,16 +440,21 @@ class Versions:
     python: str
     tierctl: str
     pyarrow: str
+    numba: str | None
 
     @classmethod
     def here(cls) -> Self:
         """Return the versions of this process."""
         python = ".".join(platform.python_version_tuple()[:2])
-        return cls(python=python, tierctl=tierctl.__version__, pyarrow=pa.__version__)
+        numba = None
+        with suppress(PackageNotFoundError):
+            numba = version("numba")
+        return cls(python=python, tierctl=tierctl.__version__, pyarrow=pa.__version__, numba=numba)
 
     def __str__(self) -> str:
         """Return the versions as text."""
-        return f"Python {self.python}, tierctl {self.tierctl}, pyarrow {self.pyarrow}"
+        numba = "no numba" if self.numba is None else f"numba {self.numba}"
+        return f"Python {self.python}, tierctl {self.tierctl}, pyarrow {self.pyarrow}, {numba}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +487,13 @@ def _of_versions(versions: Versions, own: Versions) -> Result:
     if versions.pyarrow != own.pyarrow:
         why = "Results come from executors in pyarrow's format; tierctl is tested with one version on all."
         found = f"{versions}; the driver has pyarrow {own.pyarrow}"
+        return fault(check, "", found, severity=Severity.WARNING, why=why)
+    if own.numba not in (None, versions.numba):
+        why = (
+            "Executors decode and fold by compiled loops, and many times as slowly without numba; tierctl is "
+        )
+        why += "tested with one version on all."
+        found = f"{versions}; the driver has numba {own.numba}"
         return fault(check, "", found, severity=Severity.WARNING, why=why)
     return ok(check, "", str(versions))
 

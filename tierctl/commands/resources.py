@@ -276,7 +276,7 @@ class Resources:
         self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
-        self._open.enter_context(kernel.reported(self.progress.note))
+        self._open.enter_context(kernel.reported(self._note_slowness))
         self._open.enter_context(WAITS.reported(self.progress.say, from_s=lambda: self.progress.waits_from_s))
         # A wrong setting ends the run before any source is opened.
         if self.request.states_broker_settings:
@@ -286,6 +286,9 @@ class Resources:
         require_named_files(self.request)
         self._check_client_file()
         return self
+
+    def _note_slowness(self, why: str) -> None:
+        self.progress.note(f"{why}: pip install numba" if why == kernel.WITHOUT_NUMBA else why)
 
     def _check_client_file(self) -> None:
         """Note misspelt names in the client's file; UsageError if the command changes something."""
@@ -604,6 +607,7 @@ class Resources:
             command=self.request.command_name,
             measures=measures,
             on_transfers=self.request.add_transfers,
+            on_note=self.progress.note,
         )
 
     @cached_property

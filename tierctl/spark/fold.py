@@ -27,7 +27,7 @@ from tierctl.spark.executors.transport import (
     Executors,
     grouped,
 )
-from tierctl.spark.fold_rows import FOLDED
+from tierctl.spark.fold_rows import FOLDED, SLOWNESS
 from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import Question, Spread, TierState, add_sizes
 
@@ -80,6 +80,7 @@ class SparkFold:
         folded = fold_segments(events, partition_count=tasks[0].partition_count)
         sums = user_partition_sums(folded)
         rows = self._executors.rows(sums, title="reading", what="folding the metadata topic")
+        self._executors.note_slowness({row[SLOWNESS] for row in rows})
         if any(row["unusable"] for row in rows):
             return None
         by_number: dict[int, list[Mapping[str, Any]]] = {number: [] for number in ends}

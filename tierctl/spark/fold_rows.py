@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl import kernel
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
@@ -73,6 +74,9 @@ NOT_UNDERSTOOD: Final = "not_understood"
 FOLDED: Final = (*("metadata_partition", "metadata_offset", "topic_id", "partition", "error", "record"),)
 """The columns of events that the fold reads: `record` has all facts of an event."""
 
+
+SLOWNESS: Final = "slowness"
+"""The column that says why a fold is slow: kernel.COMPILING or kernel.WITHOUT_NUMBA, or null."""
 
 KNOWN_SEGMENT: Final = "known_segment"
 KNOWN_PARTITION: Final = "known_partition"
@@ -140,6 +144,17 @@ def rows_of_task(
         for at in range(0, len(live), _PIECE_ROWS):
             piece = live[at : at + _PIECE_ROWS]
             yield batch_of_columns(segment_columns(table, piece, names, schema.names), schema)
+
+
+def with_slowness(
+    fold: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a fold with the column SLOWNESS: the reason, once the fold was slow."""
+    found: list[str] = []
+    with kernel.reported(found.append):
+        for rows in fold(batches):
+            why = pa.array(found[-1:] * rows.num_rows or [None] * rows.num_rows, pa.string())
+            yield rows.set_column(rows.schema.get_field_index(SLOWNESS), SLOWNESS, why)
 
 
 class _Known:

@@ -33,8 +33,10 @@ from tierctl.spark.fold_rows import (
     OUTCOMES,
     PARTITIONS,
     SEGMENTS,
+    SLOWNESS,
     Rows,
     rows_of_task,
+    with_slowness,
 )
 from tierctl.spark.session.jvm import ship
 from tierctl.spark.sources.metadata_splits import COLUMNS
@@ -152,6 +154,8 @@ class Folded:
     def rows(self, wanted: Sequence[Rows], columns: pa.Schema) -> DataFrame:
         """Return the wanted kinds of rows of one fold; `columns` that a kind does not have are null there."""
         fold = partial(rows_of_task, frozenset(wanted), columns, self.partition_count)
+        if SLOWNESS in columns.names:
+            fold = partial(with_slowness, fold)
         return self.events.mapInArrow(fold, from_arrow_schema(columns))
 
 
@@ -213,13 +217,15 @@ def user_partition_sums(folded: Folded) -> DataFrame:
     """Return the columns of `partition_sizes` and PARTITIONS of each user partition, in one fold.
 
     `unusable` counts the rows of OUTCOMES that are refused or not understood; those that name no user
-    partition have one more row.
+    partition have one more row. SLOWNESS says why an executor was slow.
     """
     kinds = {field.name: field for schema in (SEGMENTS, PARTITIONS, OUTCOMES) for field in schema}
     wanted = (Rows.SEGMENTS, Rows.PARTITIONS, Rows.UNUSABLE)
-    rows = folded.rows(wanted, pa.schema([kinds[name] for name in _SUMMED]))
+    columns = pa.schema([*(kinds[name] for name in _SUMMED), pa.field(SLOWNESS, pa.string())])
+    rows = folded.rows(wanted, columns)
     # Neither the outcomes' states nor those of a deletion are states of a segment.
-    sums = [*_sums_by_state(), *(f.max(name).alias(name) for name in ("delete_state", "last_event_offset"))]
+    latest = ("delete_state", "last_event_offset", SLOWNESS)
+    sums = [*_sums_by_state(), *(f.max(name).alias(name) for name in latest)]
     sums.append(f.count("outcome").alias("unusable"))
     return rows.groupBy("topic", "topic_id", "partition", "metadata_partition").agg(*sums)
 

@@ -19,6 +19,7 @@ import pytest
 import tierctl
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl import kernel
 from tierctl.apply.run_context import SideEffectContext, Stop
 from tierctl.errors import (
     CorruptInputError,
@@ -166,9 +167,46 @@ def test_a_result_tells_of_an_earlier_attempt(is_retried: bool) -> None:
     assert all(result.host for result in found.values())
 
 
-def results_of(task: SparkTask, inputs: list[Any]) -> dict[int, Any]:
+LARGE = 1_000_000
+
+
+def expecting(items: int) -> int:
+    kernel.expect(items)
+    return items
+
+
+@pytest.mark.parametrize(
+    ("has_numba", "items", "noted"),
+    [
+        (True, [0], []),
+        (True, [0, LARGE, LARGE], ["executors: compiling loops (once per installation): some seconds"]),
+        (False, [kernel.LARGE], []),
+        (
+            False,
+            [0, LARGE, LARGE],
+            [f"executors: {kernel.WITHOUT_NUMBA}: put it into their Python, or into the archive of submit"],
+        ),
+    ],
+)
+def test_why_executors_are_slow_is_noted(
+    has_numba: bool, items: list[int], noted: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kernel, "_forms", kernel._Forms())
+    monkeypatch.setattr(kernel, "find_spec", lambda _: has_numba or None)
+    monkeypatch.setattr(kernel, "_cache_folder", lambda: tmp_path)
+    notes: list[str] = []
+    executors = Executors(cast("Any", None), on_note=notes.append)
+    executors._report(rows_of(SparkTask(opened=partial(plain, expecting)), items))
+    assert [each.removesuffix(" (tierctl-spark(7))") for each in notes] == noted
+
+
+def rows_of(task: SparkTask, inputs: list[Any]) -> pa.Table:
     table = pa.table({TASKS: pa.array([pickle.dumps(list(enumerate(inputs)))], pa.binary())})
-    return input_results(pa.Table.from_batches(task(iter(table.to_batches())), schema=RESULTS))
+    return pa.Table.from_batches(task(iter(table.to_batches())), schema=RESULTS)
+
+
+def results_of(task: SparkTask, inputs: list[Any]) -> dict[int, Any]:
+    return input_results(rows_of(task, inputs))
 
 
 @pytest.mark.parametrize(

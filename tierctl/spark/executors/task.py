@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from tierctl import kernel
 from tierctl.errors import EngineError, TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
@@ -257,6 +258,7 @@ RESULTS = pa.schema(
         ("processed_bytes", pa.int64()),
         ("host", pa.string()),
         ("transfers", pa.binary()),
+        ("slowness", pa.string()),
         ("data", pa.binary()),
     ]
 )
@@ -265,7 +267,8 @@ RESULTS = pa.schema(
 `number` is that of the input. `data` is the encoded result, or the encoded error if `is_error`. `is_retried`
 is True if an earlier attempt may have processed the input, and may still be running. `processed_bytes` is the
 number that the function reported; it is 0 in all rows of an input except the first. `transfers` has the
-encoded `Transfers` of the process since the previous row, or null.
+encoded `Transfers` of the process since the previous row, or null. `slowness` says why the input was slow:
+kernel.COMPILING or kernel.WITHOUT_NUMBA, or null.
 """
 Advance = Callable[[int], None]
 
@@ -302,8 +305,9 @@ class SparkTask:
         use_limit_factor(self.limit_factor)
         is_retried = self.is_retried or _is_retried_by_spark()
         processed_bytes: list[int] = []
+        slowness: list[str] = []
         measure_fetches(self.measures)
-        with self.opened(processed_bytes.append) as function:
+        with kernel.reported(slowness.append), self.opened(processed_bytes.append) as function:
             for number, each in [(task_number(), batches)] if self.takes_rows else inputs_of(batches):
                 data, is_error = outcome(function, each)
                 facts = {"number": number, "is_error": is_error, "is_retried": is_retried}
@@ -311,9 +315,11 @@ class SparkTask:
                 first = {
                     "processed_bytes": sum(processed_bytes),
                     "transfers": None if transfers is None else dumps(transfers),
+                    "slowness": slowness[-1] if slowness else None,
                 }
                 yield from result_rows(data, facts, first)
                 processed_bytes.clear()
+                slowness.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +374,7 @@ def result_rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> It
     """Yield `data` in slices, each with `facts`; only the first row has the facts in `first`."""
     host = socket.gethostname()
     for start in range(0, len(data), SLICE_BYTES):
-        own = {"processed_bytes": 0, "transfers": None} if start else first
+        own = {"processed_bytes": 0, "transfers": None, "slowness": None} if start else first
         row = facts | own | {"host": host, "data": data[start : start + SLICE_BYTES]}
         yield pa.RecordBatch.from_pylist([row], schema=RESULTS)
 

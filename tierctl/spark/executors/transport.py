@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 import pyarrow as pa
 
 import tierctl
+from tierctl import kernel
 from tierctl.errors import EngineError, ExitCode, TierctlError, UsageError
 from tierctl.in_order import in_background
 from tierctl.report.bars import task_bar
@@ -293,6 +294,18 @@ def _no_transfers(_transfers: Transfers) -> None:
     pass
 
 
+def _no_note(_text: str) -> None:
+    pass
+
+
+_SLOWNESS = {
+    kernel.COMPILING: f"executors: {kernel.COMPILING}",
+    kernel.WITHOUT_NUMBA: f"executors: {kernel.WITHOUT_NUMBA}: put it into their Python, or into the archive "
+    "of submit (tierctl-spark(7))",
+}
+"""What the operator reads of the reasons why executors are slow."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputResult(Generic[Result]):
     """The result of one input: `value`, or the `error` that the function raised.
@@ -314,12 +327,14 @@ class Executors:
 
     `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
     of tiers. Attempts that returned no result do not count. Spark shows jobs with the name of `command`.
+    `on_note` receives lines of text for the operator, perhaps more than once.
     """
 
     session: SparkSession
     command: str = ""
     measures: bool = False
     on_transfers: Callable[[Transfers], None] = _no_transfers
+    on_note: Callable[[str], None] = _no_note
     _slots: int = field(default=0, init=False)
 
     @property
@@ -486,9 +501,20 @@ class Executors:
         frame = frame.mapInArrow(runner, from_arrow_schema(RESULTS))
         with nullcontext() if title is None else progress(self.session, title):
             results = collect(frame, stopped=stopped, title=self.titled(what))
+        self._report(results)
+        return results
+
+    def _report(self, results: pa.Table) -> None:
+        """Report what the rows of RESULTS tell of the executors."""
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded(transfers, Transfers))
-        return results
+        self.note_slowness(results.column("slowness").unique().to_pylist())
+
+    def note_slowness(self, reasons: Collection[str | None]) -> None:
+        """Note why executors were slow, for each reason of `kernel` in `reasons`."""
+        for why, text in _SLOWNESS.items():
+            if why in reasons:
+                self.on_note(text)
 
 
 def grouped(
