@@ -34,6 +34,7 @@ def test_help_fits_and_cuts_no_name_and_divides_no_choice(node: Node) -> None:
     ran = tierctl(*node.path, help_of, env=environment(COLUMNS=str(width)))
     assert (ran.code, "…" in ran.out) == (0, False)
     assert [line for line in ran.lines if len(line) > width] == []
+    assert "[default: (" not in ran.out
     # Hyphens do not divide an option, and its value stands on its line, if both fit.
     assert not re.search(r"--\w+-\n", ran.out)
     shown = set(re.split(r"[\s<>|,]+", ran.out))

@@ -153,6 +153,9 @@ def _printable(param: Any) -> Any:
     view.help = escape(_joined(param.help or ""))
     if getattr(param, "is_flag", False) or getattr(param, "count", False):
         view.metavar, view.show_default = "", False
+    elif isinstance(param.show_default, str):
+        # Typer would print it in parentheses.
+        view.default, view.show_default = param.show_default, True
     return view
 
 
