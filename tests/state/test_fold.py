@@ -387,6 +387,25 @@ def test_missing_events_stay_missing() -> None:
     assert restored(state).missing == missing
 
 
+def test_events_after_one_of_200_000_epochs_are_folded() -> None:
+    last = 200_000
+    epochs = tuple((number, number) for number in range(last))
+    events = [*finished(1, 0, last, epochs), *finished(2, last + 1, last + 9, ((last - 1, last + 1),))]
+    values = [encode(each) for each in events]
+    cut = values[0][: len(values[0]) // 2]
+    state = folded([cut, *values], chunks=[3, 4])
+    (part,) = state.partitions.values()
+    assert [q.metadata_offset for q in state.quarantined] == [0]
+    assert len(part.cache.leader_epochs()) == last
+    assert [part.cache.highest_offset_for_epoch(each) for each in (0, last - 1)] == [0, last + 9]
+    at = part.cache.remote_log_segment_metadata(last - 1, last + 5)
+    assert at is not None
+    assert at.segment_id == segment_id(2)
+    first = part.cache.get(segment_id(1))
+    assert first is not None
+    assert first.segment_leader_epochs == epochs
+
+
 def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_snapshot(TierState(), 3)
     for wrong in (b"", data[: len(data) // 2], b"nonsense"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.metadata.samples import KAFKA_EVENTS, columns, golden
 from tierctl.errors import CorruptInputError
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode as decode_module
 from tierctl.wire.metadata.decode import (
@@ -92,6 +92,18 @@ def test_the_kernel_decodes_what_brokers_write(monkeypatch: pytest.MonkeyPatch) 
     values = [value for value in golden("kafka") if not rows_of([decode(value)]).rows[0, HAS_TAGS]]
     assert len(values) > 300
     assert (decode_values(pa.array(values, pa.binary())).rows[:, KIND] < TOMBSTONE).all()
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "kip405"])
+def test_values_after_one_of_200_000_epochs_are_decoded(dialect: str) -> None:
+    """Also after one that states as many, and ends before."""
+    good = next(e for e in map(decode, golden(dialect)) if isinstance(e, RemoteLogSegmentMetadata))
+    epochs = tuple((number, number) for number in range(200_000))
+    many, after = encode(replace(good, segment_leader_epochs=epochs), dialect), encode(good, dialect)
+    found = decode_values(pa.array([many, after, many[: len(many) // 2], after], pa.binary()))
+    assert found.rows[:, EPOCH_COUNT].tolist()[:2] == [200_000, len(good.segment_leader_epochs)]
+    assert outcomes(found) == [scalar(each) for each in (many, after, many[: len(many) // 2], after)]
+    assert sorted(found.errors) == [2]
 
 
 def mutated(value: bytes, other: bytes, source: Random) -> bytes:
