@@ -89,6 +89,37 @@ def test_a_pipe_in_place_of_a_file_blocks_no_command(pattern: str, cluster: Path
         aside.rename(path)
 
 
+ANSWERS: dict[str, Sequence[str]] = {
+    "segments": ("segments", METADATA, "-o", "jsonl"),
+    "format": ("format", METADATA, "-o", "jsonl"),
+    "verify": ("verify", METADATA, REMOTE, LOGS, "-o", "jsonl"),
+    "status": ("status", METADATA, REMOTE, LOGS, "-o", "jsonl"),
+    "cache build": ("cache", "build", METADATA, "--out={state}"),
+}
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("command", ANSWERS)
+def test_what_is_no_metadata_log_is_not_understood_and_the_other_partitions_are_read(
+    command: str, make: Callable[[Path], None], cluster: Path, tmp_path: Path
+) -> None:
+    words = [word.format(root=cluster, state=tmp_path / "state") for word in ANSWERS[command]]
+    folders = sorted(cluster.glob("before/__remote_log_metadata-*"))
+    path = next(path for folder in folders for path in folder.glob("*.log") if path.stat().st_size)
+    path.rename(tmp_path / "aside")
+    make(path)
+    try:
+        ran = run(words)
+    finally:
+        (path.rmdir if path.is_dir() else path.unlink)()
+        (tmp_path / "aside").rename(path)
+    assert ran.code == 7, ran.err
+    assert "again may help" not in ran.err
+    # status refers to the command that names it.
+    assert ("tierctl verify" if command == "status" else path.name) in ran.err + ran.out + ran.summary
+    assert command == "cache build" or ran.lines
+
+
 def test_a_pipe_in_the_state_directory_blocks_no_command(
     capture: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Damage of a metadata log: readers continue after it, writers keep it; failing disks, killed writers."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,16 @@ from tierctl.files import PLAIN, FileSystem
 from tierctl.metadata.topic.base import PartitionLog
 from tierctl.metadata.topic.folder_writer import drop_stale_entries, known_id
 
-from tests.metadata.topic.test_folder import VALUES, bad_of, chunks_of, folder, open_log, segment, values_of
+from tests.metadata.topic.test_folder import (
+    NOW_MS,
+    VALUES,
+    bad_of,
+    chunks_of,
+    folder,
+    open_log,
+    segment,
+    values_of,
+)
 from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
@@ -169,6 +179,36 @@ class TestDamage:
         reader = open_log(folder, writable=False)
         assert bad_of(reader) == [(bases[1], bases[2])]
         assert len(values_of(reader, 0)) == 20 - (bases[2] - bases[1])
+
+    @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+    @pytest.mark.parametrize("at", [0, 1, -1])
+    def test_a_segment_without_a_file_is_a_bad_range(
+        self, folder: Path, at: int, make: Callable[[Path], None]
+    ) -> None:
+        log = open_log(folder, segment_bytes=600)
+        for _ in range(10):
+            log.append([(0, b"x" * 300)])
+        log.close()
+        bases = sorted(int(path.stem) for path in segment(folder).parent.glob("*.log"))
+        path = segment(folder, f"{bases[at]:020d}.log")
+        path.unlink()
+        make(path)
+        lost = (bases[at], [*bases, bases[-1] + 1][bases.index(bases[at]) + 1])
+        reader = open_log(folder, writable=False)
+        end = bases[-1] + 1 if at == -1 else 20
+        assert reader.end_offsets() == {0: end, 1: 0, 2: 0}
+        assert bad_of(reader) == [lost]
+        assert len(values_of(reader, 0)) == end - (lost[1] - lost[0])
+        (bad,) = (bad for chunk in chunks_of(reader) for bad in chunk.damage)
+        assert bad.error.source == str(path)
+        assert bad.error.hint is not None
+        assert reader.offsets_for_time([0], NOW_MS + 1)[0] <= end
+        if at == -1:
+            writer = open_log(folder)
+            with pytest.raises(CorruptInputError, match="expected the file"):
+                writer.append([(0, b"next")])
+            assert writer.append([(1, b"elsewhere")]) == [0]
+            writer.close()
 
     def test_a_lost_beginning_is_the_beginning_offset(self, folder: Path) -> None:
         (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 4\n")

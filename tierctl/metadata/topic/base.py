@@ -26,6 +26,7 @@ from tierctl.model.checked_values import natural_number
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.wire.batches.segment_file import (
     WINDOW_BYTES,
+    DamagedRange,
     LogBytes,
     Mark,
     RecordChunk,
@@ -119,7 +120,10 @@ class MetadataTopic(ReadableTopic, Protocol):
 
 
 class LogFiles(Protocol):
-    """Read folders and files by path. Every method raises OSError or a TierctlError."""
+    """Read folders and files by path. Every method raises OSError or a TierctlError.
+
+    A CorruptInputError of `open` says that there is no file at the path, but a folder, a pipe or a device.
+    """
 
     def folders(self, folder: Path) -> list[str]:
         """Return the names of the folders in `folder`; an empty list if `folder` does not exist."""
@@ -167,7 +171,19 @@ class LocalFiles:
 
     def open(self, path: Path) -> LogBytes:
         """Implement `LogFiles.open`."""
-        return FileBytes(path)
+        try:
+            return FileBytes(path)
+        except OSError as e:
+            if path.is_file() or not path.exists():
+                raise
+            raise CorruptInputError(
+                "metadata log",
+                expected=f"the file {path.name}",
+                found="a folder" if path.is_dir() else "a pipe, a socket or a device",
+                source=str(path),
+                hint="restore the file from a replica: tierctl deletes nothing that depends on this metadata "
+                "partition",
+            ) from e
 
     def content(self, path: Path) -> bytes | None:
         """Implement `LogFiles.content`."""
@@ -356,11 +372,21 @@ class PartitionLog:
         return max(self.log_start_offset, next(iter(self.segments()), 0))
 
     def end_offset(self) -> int:
-        """Return the offset after the last record; an unfinished write does not count."""
-        return max(self.tail().end_offset, self.log_start_offset)
+        """Return the offset after the last record; an unfinished write does not count.
+
+        If the newest segment has no file, it counts as one offset, so that readers report it.
+        """
+        try:
+            end = self.tail().end_offset
+        except CorruptInputError:
+            self._tail, end = None, self.segments()[-1] + 1
+        return max(end, self.log_start_offset)
 
     def tail(self) -> Tail:
-        """Return the end of the newest segment; scan only the bytes written since the last call."""
+        """Return the end of the newest segment; scan only the bytes written since the last call.
+
+        Raise CorruptInputError if it has no file: a writer must not go on from another one.
+        """
         if self.limit is not None:
             return self.limit
         bases = self.segments()
@@ -441,7 +467,11 @@ class PartitionLog:
 
     def _later_batch(self, base: int, start_offset: int, timestamp_ms: int) -> int | None:
         """Return the offset, at least `start_offset`, of the first batch as late as `timestamp_ms`."""
-        with closing(self._files.open(self.path(base))) as file:
+        try:
+            opened = self._files.open(self.path(base))
+        except CorruptInputError:
+            return start_offset
+        with closing(opened) as file:
             position, expected = self._seek(file, base, start_offset)
             for window in scan_windows(file, position, expected, segment_base=base):
                 heads = window.heads
@@ -486,7 +516,13 @@ class PartitionLog:
     ) -> Iterator[RecordChunk]:
         source = self._name_of(base)
         reached = base
-        with closing(self._files.open(self.path(base))) as file:
+        try:
+            opened = self._files.open(self.path(base))
+        except CorruptInputError as e:
+            end = end_offset if following is None else min(following, end_offset)
+            yield empty_chunk(self.partition, end, DamagedRange(max(base, start_offset), end, e))
+            return
+        with closing(opened) as file:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
