@@ -19,13 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError, output_error
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
 BROKER_LOCK = ".lock"
 OWN_LOCK = ".tierctl.lock"
 _LOCK_POLL_S = 0.05
+_HEAD_BYTES = 4096
 
 T = TypeVar("T")
 
@@ -313,6 +314,56 @@ def _require_file(path: Path) -> None:
         return
     if is_of_process or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
+
+
+def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[bytes], bool]) -> None:
+    """Raise SafetyRefusal if the file that `option` names has content that is not of the kind to be written.
+
+    A missing file, an empty one and an earlier one of that `kind` may be replaced: `is_own` tells the kind by
+    the first bytes of a file. Raise the errors of `output_error` for what is no regular file, or can't be
+    read.
+    """
+    try:
+        _require_file(path)
+        with FileBytes(path) as file:
+            head = file.read(0, _HEAD_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as e:
+        raise output_error(f"{option} {path}", e) from e
+    if head and not is_own(head):
+        raise _not_replaced(option, path, f"is no {kind} of tierctl")
+
+
+def must_be_written(option: str, path: Path, chunks: Iterable[bytes]) -> bool:
+    """Return whether the joined `chunks` must be written to `path`; False if the file has just these bytes.
+
+    Raise SafetyRefusal, which names `option`, for a file with other bytes: what it is can't be told. Raise
+    OSError. `chunks` are read only if the file is not empty.
+    """
+    _require_file(path)
+    try:
+        file = FileBytes(path)
+    except FileNotFoundError:
+        return True
+    with file:
+        if not file.size_bytes:
+            return True
+        end = 0
+        for chunk in chunks:
+            if file.read(end, len(chunk)) != chunk:
+                raise _not_replaced(option, path, "has other content")
+            end += len(chunk)
+        if file.size_bytes != end:
+            raise _not_replaced(option, path, "has other content")
+    return False
+
+
+def _not_replaced(option: str, path: Path, why: str) -> SafetyRefusal:
+    return SafetyRefusal(
+        f"{option} {path}: the file {why}, and is not replaced",
+        hint="name another file, or move this one away first",
+    )
 
 
 def replace_durably(

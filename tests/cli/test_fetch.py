@@ -116,6 +116,7 @@ def test_raw_bytes_are_the_objects(
         ("producer-snapshot", ".snapshot"),
         ("leader-epoch", ".leader_epoch_checkpoint"),
     ):
+        out = tmp_path / index
         assert run([*cluster, "--raw-segment", segment_id, "--index", index, "--out", str(out)]) == 0
         assert out.read_bytes() == log.with_suffix(suffix).read_bytes()
         # The same segment contains the offset.
@@ -153,8 +154,8 @@ def test_a_missing_index_is_rebuilt(damaged: list[str], tmp_path: Path) -> None:
     before = log.with_suffix(".timeindex").read_bytes()
     log.with_suffix(".timeindex").unlink()
     log.with_suffix(".txnindex").unlink()
-    args = [*damaged, "--raw-segment", log.stem[21:], "--out", str(tmp_path / "out")]
-    ran = tierctl(*args, "--index", "timestamp").ok()
+    args = [*damaged, "--raw-segment", log.stem[21:]]
+    ran = tierctl(*args, "--index", "timestamp", "--out", tmp_path / "out").ok()
     assert (tmp_path / "out").read_bytes() == before
     assert "rebuilt from the segment" in ran.err
     ran = tierctl(*args, "--index", "transaction")
@@ -172,8 +173,8 @@ def test_a_segment_without_aborted_transactions_has_an_empty_index(
     assert 0 < len(flagged) < len(segments)
     for segment in segments:
         args = [*cluster, "--raw-segment", str(segment.segment_id), "--index", "transaction"]
-        tierctl(*args, "--out", tmp_path / "out").ok()
-        assert ((tmp_path / "out").read_bytes() == b"") is segment.txn_index_empty
+        tierctl(*args, "--out", out := tmp_path / str(segment.segment_id)).ok()
+        assert (out.read_bytes() == b"") is segment.txn_index_empty
         assert (tierctl(*args, "--output", "jsonl").ok().rows == []) is segment.txn_index_empty
 
 

@@ -15,8 +15,10 @@ from types import FrameType
 import pytest
 from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import LockedError, OutputError, UsageError, output_error
-from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement
+from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement, require_replaceable
 from tierctl.metadata.state_dir import LOCK
+from tierctl.model.local import SavedTopics
+from tierctl.wire.files.topics_file import begins_backup, write_topics_file
 
 from tests.cli.shell import Ran, environment, tierctl
 
@@ -179,6 +181,61 @@ def test_an_output_replaces_no_pipe(name: str, kind: str, cluster: Path, tmp_pat
     after = target.lstat()
     assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"pipe", target.name})
+
+
+PAYMENTS = ("--topic=payments", "--partition=0", "--offset=100")
+OTHERS = {
+    "plan": OUTPUTS["plan"],
+    "plan of repairs": ("verify", METADATA, REMOTE, "--plan-out"),
+    "page": ("report", METADATA, "--html"),
+    "listing": ("restore", "check", REMOTE, "--listing-out"),
+    "index": ("fetch", METADATA, REMOTE, *PAYMENTS, "--index=offset", "--out"),
+    "follower": ("fetch", METADATA, REMOTE, *PAYMENTS[:2], "--auxiliary-state=1000", "--out"),
+}
+SETTINGS = "orders.retention.ms=5\n"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_output_replaces_no_file_of_another_kind(name: str, cluster: Path, tmp_path: Path) -> None:
+    """A file of topic settings, or a segment in a broker's log directory, became a plan."""
+    named = tmp_path if name == "follower" else tmp_path / "file"
+    file = tmp_path / ("leader-epoch-checkpoint" if name == "follower" else "file")
+    words = [*(word.format(root=cluster) for word in OTHERS[name]), named]
+    file.write_text(SETTINGS)
+    ran = run(words)
+    assert (ran.code, file.read_text()) == (4, SETTINGS), ran.err
+    assert re.search(f"error: {words[-2].rsplit('=')[0]} {file}: .* is not replaced\n.*hint: ", ran.err), (
+        ran.err
+    )
+    assert [*tmp_path.iterdir()] == [file]
+    file.write_text("")
+    first, second = run(words), run(words)
+    assert first.code == second.code != 4, second.err
+    assert file.stat().st_size
+
+
+def test_a_longer_file_is_not_replaced_by_its_beginning(cluster: Path, tmp_path: Path) -> None:
+    words = [*(word.format(root=cluster) for word in OTHERS["index"]), tmp_path / "file"]
+    assert run(words).code == 0
+    written = (tmp_path / "file").read_bytes()
+    for other in (written + b"\0", written[:-1]):
+        (tmp_path / "file").write_bytes(other)
+        assert run(words).code == 4
+        assert (tmp_path / "file").read_bytes() == other
+
+
+def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:
+    file = tmp_path / "topics"
+    words = ("backup-config", "--bootstrap-server=localhost:1", "--output-file", file)
+    file.write_text(f"version: 1\n# {SETTINGS}")
+    before = file.read_text()
+    ran = run(words)
+    assert (ran.code, file.read_text()) == (4, before), ran.err
+    assert f"--output-file {file}: the file is no backup of tierctl, and is not replaced" in ran.err
+    backup = write_topics_file(SavedTopics(topics={}, cluster_id="c", saved_ms=0))
+    require_replaceable("", tmp_path / "none", "backup", begins_backup)
+    file.write_bytes(backup)
+    require_replaceable("", file, "backup", begins_backup)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

@@ -117,8 +117,8 @@ def test_a_report_replaces_a_report_and_nothing_else(where: tuple[object, ...], 
     assert {each.name for each in page.parent.iterdir()} == {"tier.html"}
     page.write_text("<title>Ours</title>")
     ran = tierctl(*command)
-    assert ran.code == ExitCode.USAGE
-    assert "tierctl report did not write" in ran.err
+    assert ran.code == ExitCode.REFUSED
+    assert "is no report of tierctl, and is not replaced" in ran.err
     assert page.read_text() == "<title>Ours</title>"
     page.write_text("")
     assert tierctl(*command).code == 0
@@ -126,20 +126,20 @@ def test_a_report_replaces_a_report_and_nothing_else(where: tuple[object, ...], 
 
 
 WRONG = {
-    "folder": ("{tmp}", "is a folder"),
-    "no folder": ("{tmp}/none/tier.html", "does not exist"),
-    "device": ("/dev/null", "is not a regular file"),
-    "other file": ("{tmp}/configs", "did not write"),
+    "folder": ("{tmp}", ExitCode.USAGE, "is a folder"),
+    "no folder": ("{tmp}/none/tier.html", ExitCode.USAGE, "does not exist"),
+    "device": ("/dev/null", ExitCode.USAGE, "is not a regular file"),
+    "other file": ("{tmp}/configs", ExitCode.REFUSED, "is not replaced"),
 }
 
 
-@pytest.mark.parametrize(("name", "said"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("name", "code", "said"), WRONG.values(), ids=WRONG)
 def test_a_file_that_cannot_be_replaced_ends_the_run_at_once(
-    name: str, said: str, where: tuple[object, ...], tmp_path: Path
+    name: str, code: ExitCode, said: str, where: tuple[object, ...], tmp_path: Path
 ) -> None:
     # The metadata topic does not exist, and is not read.
     ran = tierctl("report", *where[2:], "--metadata", "/none", "--html", name.format(tmp=tmp_path))
-    assert (ran.code, said in ran.err, "hint:" in ran.err) == (ExitCode.USAGE, True, True), ran.err
+    assert (ran.code, said in ran.err, "hint:" in ran.err) == (code, True, True), ran.err
 
 
 def test_the_page_says_what_it_did_not_check(where: tuple[object, ...], tmp_path: Path) -> None:

@@ -14,8 +14,15 @@ from typing import Self
 
 from tierctl.checks.check import Result, decided, fault, made, not_checked, ok, prevented
 from tierctl.checks.registry import RestoreCheck
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import read_regular, write_durably
+from tierctl.errors import (
+    CorruptInputError,
+    ExitCode,
+    NotFoundError,
+    TierctlError,
+    UsageError,
+    output_error,
+)
+from tierctl.files import read_regular, require_replaceable, write_durably
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -528,12 +535,16 @@ class Listing:
         return cls(found)
 
     def write(self, path: Path) -> None:
-        """Write the listing, one set per line of JSON."""
+        """Write the listing, one set per line of JSON; raise the errors of `require_listing_file`."""
+        require_listing_file(path)
         lines = (
             json.dumps([str(key[0]), partition.topic, key[1], str(key[2]), sorted(sizes.items())])
             for key, (partition, sizes) in self.sets.items()
         )
-        write_durably(path, (f"{line}\n".encode() for line in (_FORMAT, *lines)), mode=0o666)
+        try:
+            write_durably(path, (f"{line}\n".encode() for line in (_FORMAT, *lines)), mode=0o666)
+        except OSError as e:
+            raise output_error(f"--listing-out {path}", e) from e
 
     @property
     def objects(self) -> int:
@@ -544,6 +555,12 @@ class Listing:
     def size_bytes(self) -> int:
         """Return the size of all objects together."""
         return sum(sum(sizes.values()) for _, sizes in self.sets.values())
+
+
+def require_listing_file(path: Path) -> None:
+    """Raise SafetyRefusal if `path` has content that is no listing; also raise those of `output_error`."""
+    first = f"{_FORMAT}\n".encode()
+    require_replaceable("--listing-out", path, "listing", lambda head: head.startswith(first))
 
 
 def _parsed(line: str, where: str) -> tuple[SetKey, tuple[TopicIdPartition, Mapping[int, int]]]:

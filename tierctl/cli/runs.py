@@ -41,7 +41,7 @@ _CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "file", "fil
 
 _CHANGING = ("apply", "probe_writes")
 
-_WRITTEN_FILES = ("metrics_file", "log_file", "plan_out", "html", "output_file", "out")
+_WRITTEN_FILES = ("metrics_file", "log_file", "plan_out", "html", "output_file", "out", "listing_out")
 """Options whose files are written beside their names and renamed, so that their folders must be writable."""
 
 

@@ -33,7 +33,7 @@ from tierctl.errors import (
     UsageError,
     output_error,
 )
-from tierctl.files import open_regular, why_distrusted, write_durably
+from tierctl.files import open_regular, require_replaceable, why_distrusted, write_durably
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
@@ -45,7 +45,7 @@ from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised
 from tierctl.plan.reasons import Reason
-from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, refusal
+from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, begins_plan, refusal
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.plans import OUTCOMES, STEPS
@@ -201,9 +201,11 @@ class Change(ABC, Generic[R]):
     def opened(cls, request: R, progress: Progress | None, *, must_exist: bool = False) -> Iterator[Self]:
         """Check the fields of `request` and open what it names; if `must_exist`, no metadata topic is made.
 
-        Raises UsageError for fields that contradict each other, and the errors of `mutation`.
+        Raises UsageError for fields that contradict each other, and the errors of `require_plan_file` and
+        `mutation`.
         """
         request.validate()
+        require_plan_file(request.plan_out)
         with ExitStack() as opened:
             # A command that changes the tier may have stored the id of a new topic there: such a topic stays.
             if cls.may_be_new and not cls.changes_tier and request.apply and request.metadata is not None:
@@ -424,13 +426,21 @@ def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]
         yield no_op, no_op
 
 
+def require_plan_file(file: Path | None) -> None:
+    """Raise SafetyRefusal if `file` has content that is no plan; also raise the errors of `output_error`."""
+    if file is not None:
+        require_replaceable("--plan-out", file, "plan", begins_plan)
+
+
 def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:
     """Write the plan to `file` for `tierctl apply`, atomically, and print its digest; do nothing for None.
 
-    Only this user may read and write the file, whatever was there before. Raise the errors of `output_error`.
+    Only this user may read and write the file, whatever was there before. Raise the errors of
+    `require_plan_file`.
     """
     if file is None:
         return
+    require_plan_file(file)
     try:
         write_durably(file.absolute(), [plan.dumps().encode()], mode=0o600)
     except OSError as e:

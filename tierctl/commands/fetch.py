@@ -1,7 +1,7 @@
 """`fetch`: records from the tier and the local logs; or a segment, an index or a follower's state."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import PLAIN, replace_durably, write_durably
+from tierctl.files import PLAIN, must_be_written, replace_durably, write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.checked_values import natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
@@ -189,13 +189,19 @@ def fetch_follower_state(
 
 
 def write_follower_files(found: FollowerState, folder: Path) -> list[Path]:
-    """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths."""
+    """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths.
+
+    Raise SafetyRefusal, before any change, if one of them has other content.
+    """
+    files = {
+        folder / f"{found.source.next_offset:020d}.snapshot": found.producer_snapshot,
+        folder / LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint(found.leader_epochs.entries),
+    }
+    missing = [path for path, data in files.items() if must_be_written("--out", path, [data])]
     PLAIN.make_folder(folder)
-    snapshot = folder / f"{found.source.next_offset:020d}.snapshot"
-    replace_durably(snapshot, found.producer_snapshot)
-    checkpoint = folder / LEADER_EPOCHS_FILE
-    replace_durably(checkpoint, write_leader_epoch_checkpoint(found.leader_epochs.entries))
-    return [snapshot, checkpoint]
+    for path in missing:
+        replace_durably(path, files[path])
+    return [*files]
 
 
 _COPY_BYTES = 1 << 20
@@ -330,7 +336,8 @@ class FetchRequest(Request):
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Write the object to this file (--auxiliary-state: into this folder).",
+            help="Write the object to this file (--auxiliary-state: into this folder). A file that has other "
+            "content is refused.",
             rich_help_panel=_OBJECTS,
         ),
     ] = None
@@ -574,18 +581,17 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
 
 
 def _object_bytes(resources: Resources, request: FetchRequest) -> Generator[bytes, None, ExitCode]:
-    with resources:
-        chunks = _chunks(resources, _segment(resources, request), request.index)
+    with resources, closing(_chunks(resources, _segment(resources, request), request.index)) as chunks:
         if request.out is None:
             yield from chunks
-        else:
+        elif must_be_written("--out", request.out, chunks):
             write_durably(request.out, chunks, mode=0o666)
     return resources.problems.exit_code
 
 
 def _chunks(
     resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType | None
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, None]:
     if index is not None:
         yield stored_or_rebuilt(resources.remote, segment, index, resources.progress.note)
         return

@@ -57,7 +57,7 @@ from tierctl.report.html_lanes import (
     SegmentKind,
     items_per_lane,
 )
-from tierctl.report.html_page import AGES, PageContent, require_replaceable, write_page
+from tierctl.report.html_page import AGES, PageContent, require_page_file, write_page
 from tierctl.report.render import SHOW, row_of
 from tierctl.report.results import TableResult, TableRows
 from tierctl.report.table import bytes_text, counted, printable
@@ -485,7 +485,7 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     events, and the errors of the metadata, the tier and the cluster.
     """
     if request.html is not None:
-        require_replaceable(request.html)
+        require_page_file(request.html)
     copying = request_as(CopyRequest, request)
     with mutation(copying, progress or SilentProgress(), kept=Kept.FACTS) as run:
         gathered = gather(run, copying)

@@ -88,7 +88,8 @@ PlanOut = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Write the plan as JSON to this file, for 'tierctl apply'.",
+        help="Write the plan as JSON to this file, for 'tierctl apply'. An earlier plan is replaced; any "
+        "other file that is not empty is refused.",
         rich_help_panel=APPLY,
     ),
 ]

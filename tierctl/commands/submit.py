@@ -64,7 +64,7 @@ def program() -> str:
 
 
 _SCRIPT = "tierctl-main.py"
-_LOG_SETTINGS = "log4j2.properties"
+_LOG_SETTINGS = "tierctl-log4j2.properties"
 
 
 _RESOURCES = "Resources"

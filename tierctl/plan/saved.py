@@ -6,6 +6,7 @@ that edits the plan can compute the digest, too. Therefore `apply` reads no file
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
@@ -34,6 +35,7 @@ _PLACE: dict[str, Types] = {
     **dict.fromkeys(("cluster_id", "metadata_topic_id", "tier", "layout"), TEXT_OR_NULL),
 }
 _PLAN_AGAIN = "make the plan again with --plan-out"
+_BEGIN = re.compile(rb'\s*\{\s*"command":\s*"[a-z -]+",\s*"steps":\s*\[')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +284,11 @@ class SavedPlan:
             raise UsageError(
                 f"not a plan: {e}", hint="expected the complete file that --plan-out wrote"
             ) from e
+
+
+def begins_plan(head: bytes) -> bool:
+    """Return whether a file that begins with these bytes has a plan, of any version, edited or not."""
+    return _BEGIN.match(head) is not None
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import UsageError, output_error
-from tierctl.files import exclusive_replacement, write_durably
+from tierctl.files import exclusive_replacement, require_replaceable, write_durably
 from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
@@ -481,12 +481,11 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-_HEAD_BYTES = 4096
 _LOCK_TIMEOUT_S = 10.0
 
 
-def require_replaceable(path: Path) -> None:
-    """Raise UsageError unless `path` can be written and is new, empty, or a page that tierctl wrote.
+def require_page_file(path: Path) -> None:
+    """Raise UsageError unless `path` can be written, and SafetyRefusal if it has content that is no page.
 
     It is called before the work, so that a typing error neither wastes a run nor replaces another file.
     """
@@ -514,19 +513,13 @@ def require_replaceable(path: Path) -> None:
 def _require_page(path: Path) -> None:
     if not path.is_file():
         raise UsageError(f"--html {path} is not a regular file", hint="name a file that the page replaces")
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    if head and GENERATOR.encode() not in head:
-        raise UsageError(
-            f"--html {path} is a file that tierctl report did not write: it is not replaced",
-            hint="name another file, or remove this one",
-        )
+    require_replaceable("--html", path, "report", lambda head: GENERATOR.encode() in head)
 
 
 def write_page(path: Path, content: PageContent) -> int:
     """Replace `path` by the page, atomically and durably; return its size in bytes.
 
-    Raise UsageError if the user may not write it or it has become another file, OutputError if the disk is
+    Raise the errors of `require_page_file`, OutputError if the disk is
     full or fails, and LockedError if another run writes it for more than ten seconds.
     """
     chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
@@ -534,7 +527,7 @@ def write_page(path: Path, content: PageContent) -> int:
     target = path.resolve()
     try:
         with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
-            require_replaceable(target)
+            require_page_file(target)
             write_durably(target, chunks, mode=0o666)
     except OSError as e:
         raise output_error(f"--html {path}", e) from e

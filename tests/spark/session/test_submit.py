@@ -41,6 +41,12 @@ def test_a_command_that_always_runs_on_spark(tmp_path: Path) -> None:
     assert line[-6:] == ["pipeline", "run", *where]
 
 
+def test_the_folder_may_have_log_settings_of_spark(tmp_path: Path) -> None:
+    (tmp_path / "log4j2.properties").write_text("rootLogger.level = error\n")
+    assert line_of(tmp_path, "--master", "yarn", "--", "status", "--metadata", "s3://x/y")
+    assert (tmp_path / "log4j2.properties").read_text() == "rootLogger.level = error\n"
+
+
 def test_a_line_for_yarn(tmp_path: Path) -> None:
     resources = (
         "--num-executors",

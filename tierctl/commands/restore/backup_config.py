@@ -10,7 +10,7 @@ import typer
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, output_error
-from tierctl.files import write_durably
+from tierctl.files import require_replaceable, write_durably
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
@@ -18,7 +18,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
-from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
+from tierctl.wire.files.topics_file import begins_backup, read_topics_file, write_topics_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,8 @@ class BackupConfigRequest(Request):
         Path,
         typer.Option(
             metavar="FILE",
-            help="The YAML file to write. An existing file is replaced atomically.",
+            help="The YAML file to write. An earlier backup is replaced atomically; any other file that is "
+            "not empty is refused.",
             rich_help_panel=SHOW,
         ),
     ]
@@ -77,10 +78,11 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
     """Write ids, partition counts and own settings of the selected topics of a cluster to a file.
 
     Internal topics are left out, since brokers create them. Raise NotFoundError if a selected topic does not
-    exist, AuthenticationError if a right is missing, MetadataError if no broker answers, and UsageError
-    if the file can't be written.
+    exist, AuthenticationError if a right is missing, MetadataError if no broker answers, SafetyRefusal if the
+    file has content that is no such backup, and UsageError if it can't be written.
     """
     required("--bootstrap-server", request.cluster_servers)
+    _require_replaceable(request.output_file)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         cluster = resources.cluster
         if cluster is None:
@@ -110,12 +112,17 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
             cluster_id=cluster.cluster_id(),
             saved_ms=resources.now_ms,
         )
+    _require_replaceable(request.output_file)
     try:
         data = file_of(saved, request.output_file)
         write_durably(request.output_file.absolute(), [data], mode=0o666)
     except OSError as e:
         raise output_error(f"--output-file {request.output_file}", e) from e
     return BackupConfig(saved=saved)
+
+
+def _require_replaceable(file: Path) -> None:
+    require_replaceable("--output-file", file, "backup", begins_backup)
 
 
 def file_of(saved: SavedTopics, path: Path) -> bytes:

@@ -25,6 +25,7 @@ from tierctl.checks.restored import (
     check_published,
     check_restarts,
     read_published,
+    require_listing_file,
 )
 from tierctl.checks.served import check_election, check_producers, check_records, check_seeks
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, AsTopic, Request, RestoreUntil
@@ -207,7 +208,8 @@ class RestoreCheckRequest(Request):
         typer.Option(
             metavar="FILE",
             help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, "
-            "only the listing is written.",
+            "only the listing is written. An earlier listing is replaced; any other file that is not empty "
+            "is refused.",
             rich_help_panel=DECIDE,
         ),
     ] = None
@@ -297,6 +299,8 @@ class _Run:
     def make_checks(self) -> None:
         request, resources = self.request, self.resources
         earlier = None if request.before is None else Listing.read(request.before)
+        if request.listing_out is not None:
+            require_listing_file(request.listing_out)
         first = self._listing()
         if request.listing_out is not None:
             first.write(request.listing_out)

@@ -25,7 +25,7 @@ from tierctl.checks.findings import (
 )
 from tierctl.checks.metadata import DeletedAmong, DeletedOf, KnownTopics
 from tierctl.checks.segments import ClusterCheck
-from tierctl.commands.change import MutationResult
+from tierctl.commands.change import MutationResult, require_plan_file
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, PlanOut, Request, Threads
@@ -349,9 +349,11 @@ def verify(
     is not understood; PARTIAL if a finding is more than information.
     With `plan_out` the repairs are planned and saved once all findings are consumed. A caller that has the
     whole metadata topic open, or has read the selected logs, passes them, so that they are not read again.
-    Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
+    Raise the errors of `require_plan_file`. Iteration raises NotFoundError for an unknown selection, and the
+    errors of metadata, tier and cluster.
     """
     request.validate()
+    require_plan_file(request.plan_out)
     examined, repairs, planned = Examined(), list[str](), list[MutationResult]()
     found = _findings(request, progress or SilentProgress(), examined, metadata, logs)
     if request.plan_out is not None:

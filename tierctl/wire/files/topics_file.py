@@ -36,8 +36,10 @@ PARTITIONS_MAX = 1_000_000
 
 _HINT = "expected a file as tierctl backup-config writes it"
 
+_BEGIN = "# Topics of a Kafka cluster, written by tierctl backup-config"
+
 _HEAD = f"""\
-# Topics of a Kafka cluster, written by tierctl backup-config for the day on which it is lost.
+{_BEGIN} for the day on which it is lost.
 # Not covered: {", ".join(NOT_COVERED)}, settings of brokers, internal topics.
 """
 
@@ -64,6 +66,11 @@ def write_topics_file(saved: SavedTopics) -> bytes:
     known = {name: value for name, value in content.items() if value is not None}
     text = yaml.safe_dump(known, sort_keys=False, allow_unicode=False, default_flow_style=False, width=110)
     return (_HEAD + text).encode()
+
+
+def begins_backup(head: bytes) -> bool:
+    """Return whether a file that begins with these bytes was written by `backup-config`."""
+    return head.startswith(_BEGIN.encode())
 
 
 def _content(topic: SavedTopic) -> dict[str, object]:
