@@ -8,14 +8,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedWriter
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from tierctl import files
 from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import LockedError, OutputError, UsageError, output_error
-from tierctl.files import PLAIN, FileSystem, exclusive, exclusive_replacement, require_replaceable
+from tierctl.files import (
+    PLAIN,
+    FileSystem,
+    exclusive,
+    exclusive_replacement,
+    read_named,
+    require_replaceable,
+)
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model.local import SavedTopics
 from tierctl.wire.files.topics_file import begins_backup, write_topics_file
@@ -247,6 +256,69 @@ def test_a_plan_that_is_no_file_is_refused(kind: str, tier: list[str], tmp_path:
         plan = Path("/dev/zero")
     ran = run(["apply", plan, *tier])
     assert ran.code in {2, 4}, ran.err
+
+
+INTO = ("restore", "into", "{tmp}", REMOTE, LOGS)
+NAMED = {
+    "--topic-configs": ("status", METADATA),
+    "--broker-config": ("status", METADATA),
+    "--command-config": ("status", "--bootstrap-server=localhost:1"),
+    "--topics-file": INTO,
+    "--before": ("restore", "check", REMOTE),
+}
+
+
+@pytest.mark.parametrize("option", NAMED)
+def test_an_endless_device_is_no_file(option: str, cluster: Path, tmp_path: Path) -> None:
+    words = [word.format(root=cluster, tmp=tmp_path) for word in NAMED[option]]
+    ran = run([*words, f"{option}=/dev/zero"])
+    assert ran.code == 2, ran.err
+    assert "plain file" in ran.err
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Path, BufferedWriter]]:
+    """Return the two ends of a pipe: the path is as that of <(...) in a shell."""
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as file:
+        yield Path(f"/dev/fd/{read}"), file
+    os.close(read)
+
+
+def test_settings_come_from_a_pipe(pipe: tuple[Path, BufferedWriter], cluster: Path) -> None:
+    path, file = pipe
+    file.write(SETTINGS.encode())
+    file.close()
+    words = ("config", "show", f"--topic-configs={path}", "--output=json")
+    found = {row["setting"]: row["value"] for row in tierctl(*words).ok().json if row["topic"] == "orders"}
+    assert found["retention.ms"] == "5"
+    again = tierctl(*words)
+    assert (again.code, f"{path} can't be read: the pipe is empty" in again.err) == (2, True)
+
+
+def test_a_pipe_is_waited_for_and_ends(
+    pipe: tuple[Path, BufferedWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PIPE_WAIT_S", 0.2)
+    monkeypatch.setattr(files, "_PIPE_BYTES_MAX", 1000)
+    os.mkfifo(fifo := tmp_path / "fifo")
+    path, file = pipe
+    for silent in (fifo, path):
+        with pytest.raises(OSError, match="nothing was written into the pipe"):
+            read_named(silent)
+    file.write(bytes(1000))
+    file.flush()
+    with pytest.raises(OSError, match="nothing was written into the pipe"):
+        read_named(path)
+    file.write(bytes(1001))
+    file.flush()
+    with pytest.raises(OSError, match="more than"):
+        read_named(path)
+    file.write(bytes(1000))
+    file.close()
+    assert read_named(path) == bytes(1000)
+    (tmp_path / "plain").write_bytes(b"plain")
+    assert (read_named(tmp_path / "plain"), read_named(tmp_path / "plain", 2)) == (b"plain", b"pl")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from tierctl.errors import (
     UsageError,
     output_error,
 )
-from tierctl.files import read_regular, require_replaceable, write_durably
+from tierctl.files import open_regular, read_regular, require_replaceable, write_durably
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -520,7 +521,7 @@ class Listing:
         found: dict[SetKey, tuple[TopicIdPartition, Mapping[int, int]]] = {}
         try:
             # Bytes that are no text are found in the first line that has them.
-            with path.open(encoding="utf-8", errors="replace") as lines:
+            with os.fdopen(open_regular(path), encoding="utf-8", errors="replace") as lines:
                 if next(lines, "").rstrip("\n") != _FORMAT:
                     raise CorruptInputError(
                         "a listing of a tier", expected=_FORMAT, found="another first line", source=str(path)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
+from tierctl.files import read_named
 from tierctl.kafka import sdk
 from tierctl.model.checked_values import PORT_MAX, natural_number
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
@@ -96,8 +97,7 @@ def pem_certificates(text: str, setting: str) -> str:
 
 def _read(path: Path, setting: str) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(_BYTES_MAX + 1)
+        data = read_named(path, _BYTES_MAX + 1)
     except OSError as e:
         raise UsageError(f"{setting}: {path} can't be read: {e.strerror}") from None
     if len(data) > _BYTES_MAX:

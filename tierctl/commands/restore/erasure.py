@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
-from tierctl.files import PLAIN, read_regular, write_durably
+from tierctl.files import PLAIN, read_named, read_regular, write_durably
 from tierctl.locallog import list_partitions
 from tierctl.model import (
     ListedSet,
@@ -270,8 +270,7 @@ class SigningKey:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            with path.open("rb") as file:
-                key = load_pem_private_key(file.read(_KEY_BYTES_MAX), None)
+            key = load_pem_private_key(read_named(path, _KEY_BYTES_MAX), None)
         except OSError as e:
             raise UsageError(f"--sign-with {path} can't be read: {e.strerror}", hint=_KEY_HINT) from None
         except (ValueError, TypeError, UnsupportedAlgorithm) as e:
@@ -438,7 +437,7 @@ class WithoutKeys:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_named(path).decode("utf-8")
     except OSError as e:
         raise UsageError(f"--without-keys {path} can't be read: {e.strerror}") from None
     except UnicodeDecodeError as e:

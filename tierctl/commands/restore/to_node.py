@@ -35,7 +35,7 @@ from tierctl.commands.restore.new_node import (
     require_objects_are_safe,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
-from tierctl.files import exclusive
+from tierctl.files import exclusive, read_named
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node, read_log_dir_facts
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
@@ -238,7 +238,7 @@ def read_saved_topics(path: str | None) -> SavedTopics:
     if path is None:
         return SavedTopics(topics={})
     try:
-        data = Path(path).read_bytes()
+        data = read_named(Path(path))
     except OSError as e:
         raise UsageError(f"--topics-file {path}: {e.strerror}") from e
     return read_topics_file(data, path)

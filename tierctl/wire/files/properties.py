@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
+from tierctl.files import read_named
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.settings import topic
 from tierctl.model.settings.known import FileKind, require_kind
@@ -75,7 +76,7 @@ def read_properties(path: Path, source: SettingSource) -> StatedSettings:
     malformed line, which may contain a password.
     """
     try:
-        found = parse_properties(path.read_bytes())
+        found = parse_properties(read_named(path))
     except OSError as e:
         raise UsageError(f"{path} can't be read: {e.strerror}") from e
     except CorruptInputError as e:

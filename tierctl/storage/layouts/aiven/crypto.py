@@ -15,6 +15,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from tierctl.files import read_named
 from tierctl.wire.aiven import Encryption
 
 IV_BYTES, TAG_BYTES = 12, 16
@@ -95,7 +96,7 @@ class Keyring:
 
 def _read_private_key(file: Path) -> RSA.RsaKey:
     try:
-        key = RSA.import_key(file.read_bytes())
+        key = RSA.import_key(read_named(file))
     except OSError as e:
         raise UsageError(f"reading the private key {file}: {e.strerror or e}") from e
     except (ValueError, IndexError, TypeError):
