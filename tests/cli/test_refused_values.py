@@ -2,11 +2,12 @@
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tierctl import commands
+from tierctl.cli.app import leaves
 from tierctl.errors import UsageError
 
 from tests.cli.shell import environment, tierctl
@@ -182,6 +183,52 @@ def test_a_file_in_the_place_of_a_folder(line: str, words: dict[str, str]) -> No
     assert (ran.code, ran.out) == (2, "")
     assert f"error: {option} {file}" in ran.err
     assert f": expected a folder, found the file {file}\nhint: name a folder with {option}" in ran.err
+
+
+def places() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each option that names files or folders, and each such argument, with one command that has it."""
+    seen = set()
+    for words, command in leaves():
+        for param in command.params:
+            is_path = "pathlib.Path" in str(param.type_descriptor.annotation)
+            if (is_path or param.metavar in {"URI", "DIR"}) and param.name not in seen:
+                seen.add(param.name)
+                yield words, max(param.opts, key=len) if param.param_type_name == "option" else ""
+
+
+def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
+    """It is what a variable of the shell gives that is not set."""
+    found = list(places())
+    assert len(found) > 20
+    for words, option in found:
+        for given in ([f"{option}="], [option, ""]) if option else ([""],):
+            ran = tierctl(*words, *given, cwd=tmp_path)
+            assert (ran.code, f"error: {option}" in ran.err) == (2, True), (words, option)
+            assert "expected a name, found an empty text" in ran.err, (words, option)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_empty_path_in_tierctl_toml(tmp_path: Path) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text('[profiles.default]\nstate-dir = ""\n')
+    ran = tierctl("segments", "--metadata", tmp_path, "--config-file", file)
+    assert (ran.code, "--state-dir: expected a name, found an empty text" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("folder", ["{tier}", "{tier}/kafka-tiered-storage", "{aiven}"])
+@pytest.mark.parametrize(
+    "words", ["segments --metadata {root} --state-dir", "cache build --metadata {root} --out"]
+)
+def test_a_tier_is_no_folder_for_files_of_tierctl(
+    words: str, folder: str, capture: Callable[[str], Path]
+) -> None:
+    root, aiven = capture("tiered-cluster"), capture("aiven-plain") / "bucket" / "tier"
+    tier = Path(folder.format(tier=root / "before-remote", aiven=aiven))
+    before = sorted(tier.rglob("*"))
+    *given, option = words.format(root=root / "before").split()
+    ran = tierctl(*given, option, tier)
+    assert (ran.code, f"{option} {tier} is a remote tier" in ran.err) == (2, True), ran.err
+    assert sorted(tier.rglob("*")) == before
 
 
 FOREIGN = {

@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 import typer
@@ -24,6 +25,7 @@ from tierctl.model.location import require_no_credentials
 from tierctl.report.columns import Columns
 
 HELP_NAMES: Final = ["--help", "-h"]
+_PLACES: Final = frozenset({"FILE", "DIR", "PATH", "URI"})
 
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -204,7 +206,39 @@ def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
         info = param.type_descriptor.parameter_info
         if info.parser is not None:
             info.parser = _Parser(param, info.parser)
+        if _names_place(param):
+            param.get_runtime_param = partial(_PlaceConverter, param.get_runtime_param)
     return frozenset(typed_only)
+
+
+def _name_of(param: Any) -> str:
+    """Return the name of an option, as --log-dir, or of an argument, as FILE."""
+    return str(max(param.opts, key=len) if param.param_type_name == "option" else param.metavar)
+
+
+def _names_place(param: Any) -> bool:
+    """Return whether the values of an option are paths, or URIs that may be paths."""
+    annotation = param.type_descriptor.annotation
+    return Path in (annotation, *get_args(annotation)) or param.metavar in _PLACES
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceConverter:
+    """Converts the text of an option as Typer's converter `of_typer()`, but refuses an empty text.
+
+    An empty path would be the current folder.
+    """
+
+    of_typer: Callable[[], Any]
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value, or the list of values; raise UsageError for an empty text."""
+        if "" in (value if isinstance(value, list | tuple) else (value,)):
+            raise UsageError(
+                f"{_name_of(param)}: expected a name, found an empty text",
+                hint="name a file or a folder, . for the current folder; or leave it out",
+            )
+        return self.of_typer().coerce(value, param=param, ctx=ctx)
 
 
 class _Parser:
@@ -216,8 +250,7 @@ class _Parser:
     def __call__(self, value: Any) -> Any:
         if not isinstance(value, str):  # The default of the parameter.
             return value
-        is_option = self._param.param_type_name == "option"
-        name = max(self._param.opts, key=len) if is_option else self._param.metavar
+        name = _name_of(self._param)
         try:
             found = self._parse(value)
         except UsageError as e:

@@ -36,6 +36,7 @@ from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
+from tierctl.storage.open_tier import require_no_tier
 from tierctl.wire.files import flatfile
 
 T = TypeVar("T")
@@ -125,6 +126,7 @@ class BuildCacheRequest(Request):
         out = required("--out", self.out)
         if self.state_dir is not None and out.resolve() == self.state_dir.resolve():
             raise UsageError(f"--out {out} is the folder of --state-dir", hint="name another folder")
+        require_no_tier("--out", out)
 
 
 class EntryRow(TypedDict):

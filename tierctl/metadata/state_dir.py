@@ -45,6 +45,7 @@ from tierctl.model.selection import names_text
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.fold import read_snapshot, write_snapshot
 from tierctl.state.tier_state import TierState
+from tierctl.storage.open_tier import require_no_tier
 from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
     META_PROPERTIES,
@@ -120,7 +121,7 @@ class StateDirectory:
     """The snapshots of one metadata topic; `notes` has a message for each damaged file.
 
     A writer needs exclusive access to the directory, and otherwise raises LockedError; a reader that finds it
-    locked writes nothing. Raise MetadataError if the disk fails, and UsageError for a broker's log directory.
+    locked writes nothing. Raise MetadataError if the disk fails, and UsageError for a folder of others.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
@@ -132,7 +133,7 @@ class StateDirectory:
         self._manifest: Manifest | None = None
         self._is_stored = False
         """Whether the file of the manifest has its content."""
-        require_no_log_dir(folder)
+        require_own_folder(folder)
         require_private(folder)
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
@@ -342,8 +343,8 @@ def require_private(folder: Path) -> None:
         )
 
 
-def require_no_log_dir(folder: Path) -> None:
-    """Raise UsageError if a folder is a broker's log directory.
+def require_own_folder(folder: Path) -> None:
+    """Raise UsageError if a folder is a broker's log directory, or a remote tier on local disk.
 
     Brokers before Kafka 3.8 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
     """
@@ -355,15 +356,16 @@ def require_no_log_dir(folder: Path) -> None:
             f"--state-dir {folder} is a broker's log directory",
             hint="give the state of tierctl a directory of its own",
         )
+    require_no_tier("--state-dir", folder)
 
 
 def require_own_state(folder: Path, topic_id: str | None) -> None:
     """Raise an error unless a state directory is new or may be that of the metadata topic `topic_id`.
 
-    UsageError as for `require_no_log_dir`; SafetyRefusal for the state of another metadata topic, and as for
+    UsageError as for `require_own_folder`; SafetyRefusal for the state of another metadata topic, and as for
     `require_private`; CorruptInputError for an unreadable manifest.
     """
-    require_no_log_dir(folder)
+    require_own_folder(folder)
     require_private(folder)
     try:
         manifest = Manifest.loads(read_regular(folder / MANIFEST))

@@ -17,7 +17,7 @@ from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
-from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
+from tierctl.storage.layouts.aiven.layout import MANIFEST, AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import AIVEN_PATTERN, ROOT_FOLDER, KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
@@ -57,6 +57,16 @@ def detect_layouts(store: ObjectStore) -> dict[DetectedLayout, str]:
         if known is not None:
             found.setdefault(known, obj.key)
     return found
+
+
+def require_no_tier(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that `option` names is a tier on local disk, with segments.
+
+    Files of tierctl in it would be unknown objects of the tier.
+    """
+    has_kafka = folder.absolute().name == ROOT_FOLDER or (folder / ROOT_FOLDER).is_dir()
+    if has_kafka or any(folder.glob(f"*/*/*{MANIFEST}")):
+        raise UsageError(f"{option} {folder} is a remote tier", hint="name a folder of its own")
 
 
 def _layout_of(key: str) -> DetectedLayout | None:
