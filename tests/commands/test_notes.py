@@ -70,7 +70,7 @@ def test_folders_that_are_left_out(tmp_path: Path, folders: list[str], notes: li
 )
 def test_a_folder_that_is_no_log_directory(tmp_path: Path, name: str | None, is_refused: bool) -> None:
     if name is not None:
-        (tmp_path / name).touch()
+        (tmp_path / name).mkdir() if name.startswith("a-0") else (tmp_path / name).touch()
     wrong = pytest.raises(NotFoundError, match="neither partitions nor meta")
     with wrong if is_refused else nullcontext():
         assert read_local_logs([tmp_path], SilentProgress(), select=lambda _: True) == []

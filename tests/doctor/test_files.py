@@ -288,7 +288,11 @@ def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.M
     def severity(check: DoctorCheck, **more: object) -> Severity:
         return examined(check, log_dir=[logs], **more).severity
 
+    (logs / "notes-2").write_text("brokers ignore it")
     assert (severity(DoctorCheck.LOG_DIR_ACCESS), severity(DoctorCheck.LOG_SNAPSHOTS)) == (OK, OK)
+    (logs / "notes-3").symlink_to(tmp_path / "unmounted")
+    assert examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[logs]).found == "is a link that leads nowhere"
+    (logs / "notes-3").unlink()
     snapshots = sorted(logs.glob("ledger-0/*.snapshot"))
     snapshots[0].unlink()
     assert severity(DoctorCheck.LOG_SNAPSHOTS) is PROBLEM

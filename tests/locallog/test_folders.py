@@ -20,7 +20,7 @@ from tierctl.locallog import (
     list_partitions,
     read_log_dirs,
 )
-from tierctl.locallog.folders import distinct_dirs, read_log_dir_facts
+from tierctl.locallog.folders import distinct_dirs, is_log_dir, read_log_dir_facts
 from tierctl.model import LocalLog, TopicPartition, Uuid
 from tierctl.wire.files.checkpoints import write_partition_metadata
 
@@ -66,22 +66,31 @@ def test_a_future_replica_shows_that_the_topic_exists_and_a_folder_to_be_deleted
 
 
 @pytest.mark.parametrize("is_checkpoint_damaged", [False, True])
-@pytest.mark.parametrize("is_link", [True, False])
-def test_what_is_no_folder_is_an_unreadable_log(
-    tmp_path: Path, is_link: bool, is_checkpoint_damaged: bool
+@pytest.mark.parametrize("kind", ["link", "file", "link to a file"])
+def test_what_is_no_folder_is_an_unreadable_log_unless_brokers_see_a_file(
+    tmp_path: Path, kind: str, is_checkpoint_damaged: bool
 ) -> None:
     """As a link to a disk that is not mounted: a topic must not seem to be deleted because of it."""
     write_log(tmp_path, [[batch(0)]])
     for name in ("lost-0", f"lost-1.{UNIQUE}-delete"):
-        (tmp_path / name).symlink_to(tmp_path / "disk" / name) if is_link else (tmp_path / name).touch()
+        target = tmp_path / "disk" if kind == "link" else tmp_path / "notes"
+        (tmp_path / "notes").touch()
+        (tmp_path / name).touch() if kind == "file" else (tmp_path / name).symlink_to(target)
     if is_checkpoint_damaged:
         (tmp_path / "log-start-offset-checkpoint").write_text("damaged")
     errors: dict[Path, TierctlError] = {}
     logs = read_log_dirs([tmp_path], on_error=errors.__setitem__)
     assert [log.topic_partition for log in logs] == ([] if is_checkpoint_damaged else [PARTITION])
-    assert tmp_path / "lost-0" in errors
+    assert (tmp_path / "lost-0" in errors) == (kind == "link")
     assert [folder.path.name for folder in left_out_folders([tmp_path])] == [f"lost-1.{UNIQUE}-delete"]
     assert list(read_log_dir_facts(tmp_path).unreadable_topics) == ["lost"]
+
+
+def test_a_file_with_the_name_of_a_partition_makes_no_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "notes-2").touch()
+    assert not is_log_dir(tmp_path)
+    (tmp_path / "orders-0").symlink_to(tmp_path / "unmounted")
+    assert is_log_dir(tmp_path)
 
 
 def test_a_directory_is_read_once_however_it_is_named(tmp_path: Path) -> None:

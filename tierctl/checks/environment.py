@@ -22,7 +22,7 @@ from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.files import user_name, why_distrusted, why_folder_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
-from tierctl.locallog.folders import list_log_files, parse_partition_folder
+from tierctl.locallog.folders import is_file_for_brokers, list_log_files, parse_partition_folder
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
 from tierctl.model.events import writer_text
@@ -389,10 +389,13 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         name = parse_partition_folder(partition.name)
         if name is None or name.topic.startswith(_INTERNAL) or not select(name):
             continue
+        if is_file_for_brokers(partition):
+            continue
         seen.partitions += 1
         if unreadable := _unreadable(partition):
             is_readable = False
-            yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), "can't be read by this user")
+            why = "can't be read by this user" if unreadable.exists() else "is a link that leads nowhere"
+            yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), why)
             continue
         for result in _without_snapshot(partition, seen):
             is_good = False

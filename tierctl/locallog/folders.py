@@ -5,6 +5,7 @@ import fcntl
 import mmap
 import os
 import re
+import stat
 import struct
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,6 +164,18 @@ class LeftOutFolder:
     path: Path
 
 
+def is_file_for_brokers(path: Path) -> bool:
+    """Return whether an entry of a log directory is no folder, so that brokers ignore it whatever its name.
+
+    As in LogManager.loadLogs, links are followed. A link that leads nowhere, as to a disk that is not
+    mounted, is no file: the log may be there.
+    """
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except OSError:
+        return False
+
+
 def left_out_folders(
     dirs: Sequence[Path], select: Callable[[TopicPartition], bool] | None = None
 ) -> list[LeftOutFolder]:
@@ -212,7 +225,7 @@ def require_log_dirs(directories: Iterable[Path]) -> None:
 
 def is_log_dir(directory: Path) -> bool:
     """Return whether a folder has partitions or meta.properties, as a broker's log directory has."""
-    names = (path.name for path in directory.iterdir())
+    names = (path.name for path in directory.iterdir() if not is_file_for_brokers(path))
     partitions = (n for n in names if _LEFT_OUT.match(n) or parse_partition_folder(n) is not None)
     return (directory / META_PROPERTIES).exists() or next(partitions, None) is not None
 
@@ -317,7 +330,8 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
     """Return the cluster of a log directory and the topics that have a folder in it; raise nothing.
 
     A directory that can't be read is returned with the reason in `why_unreadable`. An entry with the name of
-    a partition's folder that is no folder, as a link to a disk that is not mounted, is an unreadable one.
+    a partition's folder that is no folder, as a link to a disk that is not mounted, is an unreadable one:
+    from these facts, a topic without a folder is taken for deleted.
     """
     topic_ids: dict[Uuid, str] = {}
     unreadable: dict[str, str] = {}

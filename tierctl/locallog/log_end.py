@@ -23,6 +23,7 @@ from tierctl.locallog.folders import (
     LogFiles,
     SegmentFiles,
     distinct_dirs,
+    is_file_for_brokers,
     left_out_folders,
     list_log_files,
     opened,
@@ -506,7 +507,7 @@ def _partition_folders(
             continue
         if partition.topic.startswith("__") and not include_internal:
             continue
-        if select is None or select(partition):
+        if (select is None or select(partition)) and not is_file_for_brokers(folder):
             found.append((partition, folder))
     return sorted(found)
 
