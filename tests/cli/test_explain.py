@@ -90,6 +90,21 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     assert waiting[0]["settings"] == []
 
 
+def test_segments_that_are_not_decided_are_counted_apart(capture: Capture, tmp_path: Path) -> None:
+    """Without the tier and the logs no leader epochs are known; they were segments to keep for now."""
+    root, configs = capture("untiered-broker"), tmp_path / "configs"
+    configs.write_text("ledger.remote.storage.enable=true\nledger.retention.bytes=1000\n")
+    where = ("--metadata", root / "tiered-metadata", "--topic-configs", configs)
+    ran = tierctl("explain", "ledger", 0, *where, "--output", "jsonl")
+    assert {row["reason_kind"] for row in ran.rows} == {"not_understood"}
+    assert f"segments of 1 topic: {len(ran.rows)} not decided (see the reason), " in ran.summary
+    # What an option can add is no input that is not understood.
+    assert (ran.code, "--remote is missing" in ran.err) == (0, True)
+    ran = tierctl("explain", "ledger", 0, *where, "--remote", root / "tiered-remote", "--output", "jsonl")
+    assert "delete" in {row["next_action"] for row in ran.rows}
+    assert "not decided" not in ran.summary
+
+
 @pytest.mark.parametrize("own", ["", "ledger.retention.bytes=-1\n"])
 def test_the_retention_of_brokers_frees_disks(capture: Capture, tmp_path: Path, own: str) -> None:
     root = capture("untiered-broker")

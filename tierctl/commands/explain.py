@@ -35,6 +35,7 @@ from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import PartitionState, TierState
 
 _FIND = "Which segments"
+_NOT_DECIDED = "not_decided"
 
 
 class Location(StrEnum):
@@ -135,6 +136,11 @@ class Explanation:
     next_offset: int
     """The offset after the segment; of the active segment the end of the log."""
 
+    @property
+    def outcome(self) -> str:
+        """The word by which the summary line counts the row: the next action, or that none was decided."""
+        return _NOT_DECIDED if self.reason_kind is ReasonKind.NOT_UNDERSTOOD else self.next_action
+
     def holds(self, offset: int) -> bool:
         """Return whether the segment contains `offset`."""
         return self.start_offset <= offset < self.next_offset
@@ -146,8 +152,9 @@ EXPLANATIONS = Columns(
     title="Next actions of brokers",
     commands="explain",
     noun="segment",
-    word="next_action",
+    word="outcome",
     word_texts={
+        _NOT_DECIDED: "not decided (see the reason)",
         "copy": "to copy",
         "delete": "to delete",
         "delete_local": "to delete from the disk",

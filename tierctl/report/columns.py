@@ -116,7 +116,7 @@ class Columns:
     noun: str
     """What one row is, in the line that ends a run; a plural that is not noun + s follows after a slash."""
     word: str | None = None
-    """The column whose words the summary line counts."""
+    """The column, or another attribute of rows, whose words the summary line counts."""
     word_texts: Mapping[str, str] = field(default_factory=dict)
     """What the summary line has instead of a word of that column, after the number of its rows."""
     apart: str | None = None
