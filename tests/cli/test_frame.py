@@ -118,6 +118,42 @@ def test_settings_come_from_command_line_environment_and_profile(metadata: Path,
     assert {json.loads(row)["topic"] for row in rows} <= {"orders", "clicks"}
 
 
+@pytest.mark.parametrize("is_in_profile", [True, False])
+@pytest.mark.parametrize(
+    ("line", "reason", "hint"),
+    [
+        ("status --output=jsn", "'jsn' is not one of 'table'", "see --output in 'tierctl status --help"),
+        ("sweep --threads=x", "expected a whole number, found 'x'", "see --threads in 'tierctl sweep"),
+        ("cache show --limit=x", "expected a whole number", "see --limit in 'tierctl cache show"),
+        ("sweep --limit-factor=0", "expected a value greater than or equal to 1", "see --limit-factor in"),
+        ("status --lock-timeout=soon", "not a duration: 'soon'", "90s"),
+        ("status --metrics-file=/absent/x", "/absent/x: /absent is not a folder", "node_exporter"),
+        ("status --remote=s3://me:secret@bucket/x", "a URI must not contain", "leave them out"),
+    ],
+)
+def test_a_wrong_value_that_was_not_typed_names_its_source(
+    line: str, reason: str, hint: str, is_in_profile: bool, tmp_path: Path
+) -> None:
+    """The command line does not have the option, so it must not be named as if it were typed."""
+    *command, option = line.split()
+    key, _, value = option.removeprefix("--").partition("=")
+    file, variable = tmp_path / "a.toml", f"TIERCTL_{key.upper().replace('-', '_')}"
+    file.write_text(f'[profiles.default]\nquiet = true\n\n{key} = "{value}"\n')
+    more = ("--config-file", "a.toml") if is_in_profile else ()
+    env = environment(**({} if is_in_profile else {variable: value}))
+    ran = tierctl(*command, *more, cwd=tmp_path, env=env)
+    error, hinted = ran.err.splitlines()
+    assert (ran.code, ran.out) == (2, "")
+    assert error.startswith(f"error: a.toml, line 4: {key}" if is_in_profile else f"error: {variable}")
+    assert reason in error
+    assert hint in hinted
+    assert "secret" not in ran.err
+    typed = tierctl(*command, option, *more, cwd=tmp_path).err.splitlines()[0]
+    assert f"--{key}" in typed
+    assert reason in typed
+    assert "a.toml" not in typed
+
+
 def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
     ran = tierctl("format", tmp_path)
     assert ran.code == 2

@@ -22,6 +22,7 @@ from tierctl.cli.profiles import RunSettings, option_key
 from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import require_no_credentials
+from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.report.columns import Columns
 
 HELP_NAMES: Final = ["--help", "-h"]
@@ -157,12 +158,14 @@ class ProfileValues(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         option: Any = self._options[name]
-        value = self._settings.get(option_key(option.opts))
+        key = option_key(option.opts)
+        value = self._settings.get(key)
         if option.multiple and isinstance(value, str):
             value = [value]
         if value is None or (self._skips_refused and why_refused(option, value) is not None):
             raise KeyError(name)
-        _require_no_credentials(option, value)
+        origin = origin_of(option, "DEFAULT_MAP", self._settings)
+        _require_no_credentials(f"{origin.place}: {key.replace('_', '-')}", value)
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -178,7 +181,7 @@ def why_refused(option: Any, value: Any) -> str | None:
         return "the option takes one value, not a list"
     given = [value] if option.multiple and not isinstance(value, list) else value
     try:
-        _require_no_credentials(option, value)
+        _require_no_credentials(max(option.opts, key=len), value)
         # Without a callback: the value is converted, and not used.
         option.get_runtime_param().coerce(given, option, None)
     except typer.TyperException as e:
@@ -188,11 +191,42 @@ def why_refused(option: Any, value: Any) -> str | None:
     return None
 
 
-def _require_no_credentials(option: Any, value: Any) -> None:
-    """Raise UsageError for a URI with credentials in the value of an option in a profile."""
+def _require_no_credentials(where: str, value: Any) -> None:
+    """Raise UsageError for a URI with credentials in a value of a profile, which `where` names."""
     for text in value if isinstance(value, list) else (value,):
         if isinstance(text, str):
-            require_no_credentials(max(option.opts, key=len), text)
+            require_no_credentials(where, text)
+
+
+def origin_of(param: Any, source: str, settings: RunSettings) -> Origin:
+    """Return the origin of an option's value; `source` is the name of Typer's ParameterSource."""
+    if source == "COMMANDLINE":
+        return Origin(source=SettingSource.OPTION, name=max(param.opts, key=len))
+    if source == "ENVIRONMENT":
+        return Origin(source=SettingSource.ENVIRONMENT, name=str(param.envvar))
+    in_profile = settings.origin(option_key(param.opts)) if source == "DEFAULT_MAP" else None
+    return in_profile or Origin(source=SettingSource.DEFAULT)
+
+
+def source_of(ctx: Any, param: Any) -> str | None:
+    """Return where an option's value was stated, such as `tierctl.toml, line 4: output`; None if typed."""
+    source = None if ctx is None or param is None else ctx.get_parameter_source(param.name)
+    if source is None or source.name not in {"ENVIRONMENT", "DEFAULT_MAP"}:
+        return None
+    place = origin_of(param, source.name, ctx.obj).place
+    return place if source.name == "ENVIRONMENT" else f"{place}: {option_key(param.opts).replace('_', '-')}"
+
+
+def _processed(param: Any, process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    """Return the value that Typer makes for an option; an error of ours names the source of it."""
+    try:
+        return process(ctx, value)
+    except UsageError as e:
+        source = source_of(ctx, param)
+        if source is None:
+            raise
+        reason = e.message.removeprefix(max(param.opts, key=len)).removeprefix(":").strip()
+        raise UsageError(f"{source}: {reason}", hint=e.hint) from None
 
 
 def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
@@ -203,6 +237,7 @@ def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
         param.show_envvar = False
         if param.param_type_name == "option" and param.name not in typed_only:
             param.envvar = f"TIERCTL_{option_key(param.opts).upper()}"
+            param.process_value = partial(_processed, param, param.process_value)
         info = param.type_descriptor.parameter_info
         if info.parser is not None:
             info.parser = _Parser(param, info.parser)

@@ -18,6 +18,7 @@ from tierctl.cli.app import (
     group,
     leaves,
     named_command,
+    origin_of,
     parsed,
     unknown_command,
     why_refused,
@@ -167,7 +168,7 @@ def _options_in_force(
             text = _text(value) if why is None else f"refused: {why}"
             if text is None:
                 continue
-            origin = _origin(param, key, source, settings)
+            origin = origin_of(param, source, settings)
             at = (key, text, origin)
             by_value.setdefault(at, []).append(name)
             values[at] = commands.OptionValue(
@@ -223,16 +224,6 @@ def _choice_of_profile(ctx: typer.Context, settings: RunSettings) -> list[comman
             origin = Origin(source=SettingSource.ENVIRONMENT, name=f"TIERCTL_{name.upper()}")
         found.append(commands.OptionValue(key=key, value=value, origin=origin))
     return found
-
-
-def _origin(param: Any, key: str, source: str, settings: RunSettings) -> Origin:
-    """Return the origin of an option's value; `source` is the name of Typer's ParameterSource."""
-    if source == "COMMANDLINE":
-        return Origin(source=SettingSource.OPTION, name=max(param.opts, key=len))
-    if source == "ENVIRONMENT":
-        return Origin(source=SettingSource.ENVIRONMENT, name=str(param.envvar))
-    in_profile = settings.origin(key) if source == "DEFAULT_MAP" else None
-    return in_profile or Origin(source=SettingSource.DEFAULT)
 
 
 def _text(value: Any) -> str | None:

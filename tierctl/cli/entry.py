@@ -21,7 +21,7 @@ import typer
 from typer.main import get_command
 
 from tierctl import __version__
-from tierctl.cli.app import HELP_NAMES, Root, leaves
+from tierctl.cli.app import HELP_NAMES, Root, leaves, source_of
 from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_parameters
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
@@ -166,7 +166,9 @@ _NOT_ONE_OF = re.compile(r"'(.*)' is not one of '(.*)'")
 def _usage_message(error: Any) -> str:
     if hasattr(error, "possibilities"):
         return str(error.message)  # The possibilities are in the hint.
-    text = str(error.format_message()).replace("Value error, ", "").removesuffix(".")
+    source = _source(error)
+    text = str(error.format_message() if source is None else f"{source}: {error.message}")
+    text = text.replace("Value error, ", "").removesuffix(".")
     wrong: list[Any] = getattr(error.__cause__, "errors", list)()
     found = repr(wrong[0]["input"]) if wrong else ""
     for theirs, ours in _EXPECTED.items():
@@ -179,6 +181,8 @@ def _usage_hint(error: Any) -> str:
     if possibilities:
         return f"did you mean {' or '.join(possibilities)}?"
     ctx = getattr(error, "ctx", None)
+    if _source(error) is not None:
+        return f"see {max(error.param.opts, key=len)} in '{_path(ctx)} --help-all'"
     return f"see '{_path(ctx) if ctx else 'tierctl'} --help'"
 
 
@@ -186,6 +190,13 @@ def _nearest_choice(text: str) -> list[str]:
     """Return the nearest of the values that an error of an option states instead of a wrong one; or none."""
     wrong = _NOT_ONE_OF.search(text)
     return [] if wrong is None else get_close_matches(wrong[1], wrong[2].split("', '"), n=1)
+
+
+def _source(error: Any) -> str | None:
+    """Return where the value that Typer refuses was stated; None if it was typed, and for other errors."""
+    if not error.message:  # A value is missing.
+        return None
+    return source_of(getattr(error, "ctx", None), getattr(error, "param", None))
 
 
 def _path(ctx: Any) -> str:
