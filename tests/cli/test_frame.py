@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,6 +272,53 @@ def test_a_process_waits_for_its_threads_and_handlers_and_is_not_dismantled() ->
     command = [sys.executable, "-c", _ENDS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (3, "thread\nhandler\n", "")
+
+
+_INTERRUPTED = """
+import os, runpy, signal, sys
+from importlib.metadata import EntryPoint
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+program, module = sys.argv[1:3]
+sys.argv[1:] = ["--version"]
+if "ignored" in program:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Interrupting())
+if "script" in program:
+    EntryPoint("tierctl", SCRIPT, "console_scripts").load()()
+else:
+    runpy.run_module("tierctl", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("program", ["module", "script", "module, ignored"])
+@pytest.mark.parametrize("module", ["tierctl.cli.entry", "typer", "tierctl.cli.insight"])
+def test_an_interruption_of_the_start_prints_no_traceback(program: str, module: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    code = _INTERRUPTED.replace("SCRIPT", repr(project["scripts"]["tierctl"]))
+    command = [sys.executable, "-c", code, program, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    # The last module is imported by a run, which ends by its own code.
+    stopped = 128 + signal.SIGINT if module == "tierctl.cli.insight" else -signal.SIGINT
+    assert (done.returncode, done.stderr) == (0 if "ignored" in program else stopped, "")
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "entry.Signalled(2)"])
+def test_a_signal_before_a_run_begins_or_after_its_end_prints_no_traceback(error: str) -> None:
+    code = f"from tierctl.cli import entry\ndef run(args): raise {error}\nentry.run = run\nentry.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_imports_change_no_handler_of_signals() -> None:
+    """A notebook must be interruptible while it uses the library."""
+    code = "import signal, tierctl.__main__, tierctl.cli.entry, tierctl.commands; print(signal.getsignal(2))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "default_int_handler" in done.stdout
 
 
 def test_an_internal_error_names_the_line_of_code(monkeypatch: pytest.MonkeyPatch) -> None:

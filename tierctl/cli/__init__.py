@@ -1,6 +1,6 @@
 """The command line: its commands declare options, call a use case and print its result.
 
-`entry.main` is the entry point; no other package imports this one.
+`entry.main` runs the command line of a process; no other package imports this one.
 """
 
 import gc

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from traceback import walk_tb
+from traceback import format_exc, walk_tb
 from types import FrameType
 from typing import Any, Never
 
@@ -50,7 +50,12 @@ class Signalled(BaseException):
 
 
 def _raise_on_signals() -> None:
-    """Raise `Signalled` on SIGTERM and SIGHUP; a second signal ends the process at once."""
+    """Raise `Signalled` on SIGTERM and SIGHUP, of which a second one ends the process at once.
+
+    Raise KeyboardInterrupt on SIGINT again, as before the imports.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         # nohup starts the process with SIGHUP ignored; keep it ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -79,8 +84,8 @@ def main() -> Never:
             # `run` has reported a full disk, and whether a pipe was closed only shows here.
             if isinstance(e, BrokenPipeError):
                 raise
-    except BrokenPipeError:
-        code = PIPE_CLOSED
+    except (BrokenPipeError, KeyboardInterrupt, Signalled) as e:
+        code = _code_of(e)  # Before a run begins, or after its end: there is nothing to say.
     _end(code)
 
 
@@ -146,10 +151,8 @@ app.callback()(root)
 def _fail(settings: RunSettings, report: ErrorReport) -> None:
     # The traceback comes first, so that message and hint are the last lines on the screen.
     if settings.verbosity:
-        import traceback
-
         # Its last line is the message, which may have names and addresses from anywhere.
-        for line in masked(traceback.format_exc().rstrip("\n")).split("\n"):
+        for line in masked(format_exc().rstrip("\n")).split("\n"):
             print(printable(line), file=sys.stderr)
     settings.console.error(report)
 
