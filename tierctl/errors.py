@@ -30,7 +30,7 @@ TierctlError                         1  internal
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
 │   └── CustomMetadataTooLarge       8  a segment's custom metadata exceed KIP-917's limit
 ├── NotFoundError                   10  a requested topic, partition or segment does not exist
-└── AuthenticationError             11  a broker or a store refused tierctl's identity or rights
+└── AuthenticationError             11  a broker, a store or the system refused tierctl's identity or rights
 
 Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error.
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
@@ -40,7 +40,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Self
 
-WRONG_PATH = PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError
+WRONG_PATH = IsADirectoryError | NotADirectoryError | FileExistsError
 """Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
 NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
 """The hint of an error of the operating system about rights."""
@@ -236,11 +236,16 @@ class OutputError(TierctlError):
     exit_code = ExitCode.RETRYABLE
 
 
-def output_error(what: str, error: OSError) -> UsageError | OutputError:
-    """Return the error for an output file, named by `what`: UsageError for a wrong path, else OutputError."""
+def output_error(what: str, error: OSError) -> "UsageError | AuthenticationError | OutputError":
+    """Return the error for an output file, named by `what`.
+
+    UsageError for a wrong path, AuthenticationError for a missing right, else OutputError.
+    """
     message = f"{what}: {error.strerror or error}"
+    if isinstance(error, PermissionError):
+        return AuthenticationError(message, hint="name a file that this user may write")
     if isinstance(error, WRONG_PATH | FileNotFoundError):
-        return UsageError(message, hint="name a file that this user may write, in a folder that exists")
+        return UsageError(message, hint="name a file in a folder that exists")
     return OutputError(message, hint="check whether the disk is full, then run again")
 
 
@@ -323,7 +328,7 @@ class NotFoundError(TierctlError):
 
 
 class AuthenticationError(TierctlError):
-    """A broker or a store refused tierctl's identity or rights."""
+    """A broker, a store or the operating system refused tierctl's identity or rights."""
 
     exit_code = ExitCode.AUTHENTICATION
     meets_all = True

@@ -16,7 +16,7 @@ from types import FrameType
 import pytest
 from tierctl import files
 from tierctl.commands import BuildCacheRequest, build_cache
-from tierctl.errors import LockedError, OutputError, UsageError, output_error
+from tierctl.errors import AuthenticationError, LockedError, OutputError, UsageError, output_error
 from tierctl.files import (
     PLAIN,
     FileSystem,
@@ -325,7 +325,7 @@ def test_a_pipe_is_waited_for_and_ends(
     ("number", "kind"),
     [
         (errno.EIO, OutputError),
-        (errno.EACCES, UsageError),
+        (errno.EACCES, AuthenticationError),
         (errno.ENOENT, UsageError),
     ],
 )

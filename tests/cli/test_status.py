@@ -297,7 +297,7 @@ def test_a_tier_that_this_user_may_not_open(tier: list[str], monkeypatch: pytest
 
     monkeypatch.setattr("tierctl.storage.open_tier._named_or_detected", denied)
     ran = tierctl("verify", *tier)
-    assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (2, True, True)
+    assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (11, True, True)
 
 
 def test_a_lag_that_is_not_known_is_reported(capture: Capture, tmp_path: Path) -> None:

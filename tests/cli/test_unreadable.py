@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.metadata.state_dir import LOCK
 
-from tests.cli.shell import Ran, tierctl_process
+from tests.cli.shell import Ran, tierctl, tierctl_process
 from tests.support.faults import BOUND_BY_MODES
 
 
@@ -94,3 +95,36 @@ def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path) -> 
     assert ran.code == 7, ran.err
     assert {row["partition"] for row in ran.rows} == {1, 2}
     assert re.search(r"no lineage of \S+:orders-0: reading .*\.leader_epoch_checkpoint", ran.err)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status --metadata {closed}/metadata",
+        "status --metadata {closed}",
+        "status --metadata {metadata} --state-dir {closed}/state",
+        "segments --metadata {metadata} --state-dir {kept}/state",
+        "verify --metadata {metadata} --remote {closed}/tier",
+        "cache show {closed}/file",
+        "cache build --metadata {metadata} --out {kept}/cache",
+        "cache compact {kept} --apply",
+        "offsets show {closed}/file",
+        "sweep --metadata {metadata} --remote {remote} --log-dir {metadata} --plan-out {kept}/plan",
+        "report --metadata {metadata} --html {kept}/page.html",
+        "report --metadata {metadata} --html {closed}/page.html",
+    ],
+)
+def test_a_missing_right_ends_with_one_code(line: str, root: Path, tmp_path: Path) -> None:
+    """Whichever command it is, and whether a folder or a file in it is closed."""
+    places = {"metadata": root / "before", "remote": root / "before-remote"}
+    for name, mode in (("closed", 0), ("kept", 0o500)):
+        places[name] = tmp_path / name
+        places[name].mkdir()
+        if "compact" in line:
+            tierctl("cache", "build", "--metadata", root / "before", "--out", places[name])
+            (places[name] / LOCK).unlink()
+        places[name].chmod(mode)
+    ran = bound(*(word.format(**places) for word in line.split()))
+    assert ran.code == 11, ran.err
+    assert "may not" in ran.err or "Permission denied" in ran.err
+    assert "\nhint: " in ran.err

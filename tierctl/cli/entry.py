@@ -442,8 +442,10 @@ def _place_of(error: BaseException) -> str:
 
 
 def _file_error_code(error: OSError) -> ExitCode:
-    """Return NOT_FOUND or USAGE for a wrong path, which the operator must correct, otherwise RETRYABLE."""
+    """Return the code of a wrong path or a missing right, which the operator must correct, or RETRYABLE."""
     match error:
+        case PermissionError():
+            return ExitCode.AUTHENTICATION
         case FileNotFoundError():
             return ExitCode.NOT_FOUND
         case _ if isinstance(error, WRONG_PATH):

@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tierctl.errors import UsageError, output_error
+from tierctl.errors import AuthenticationError, UsageError, output_error
 from tierctl.files import exclusive_replacement, require_replaceable, write_durably
 from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
@@ -487,6 +487,8 @@ _LOCK_TIMEOUT_S = 10.0
 def require_page_file(path: Path) -> None:
     """Raise UsageError unless `path` can be written, and SafetyRefusal if it has content that is no page.
 
+    Raise AuthenticationError if this user may not write it.
+
     It is called before the work, so that a typing error neither wastes a run nor replaces another file.
     """
     folder = path.absolute().parent
@@ -502,9 +504,9 @@ def require_page_file(path: Path) -> None:
         if path.exists():
             _require_page(path)
     except OSError as e:
-        raise UsageError(f"--html {path}: {e.strerror}", hint="name a file that this user may write") from e
+        raise output_error(f"--html {path}", e) from e
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(
+        raise AuthenticationError(
             f"--html {path}: this user may not write in {folder}",
             hint="the page replaces the file by a rename, which needs the right to write in its folder",
         )
@@ -519,8 +521,8 @@ def _require_page(path: Path) -> None:
 def write_page(path: Path, content: PageContent) -> int:
     """Replace `path` by the page, atomically and durably; return its size in bytes.
 
-    Raise the errors of `require_page_file`, OutputError if the disk is
-    full or fails, and LockedError if another run writes it for more than ten seconds.
+    Raise the errors of `require_page_file`, OutputError if the disk is full or fails, and LockedError if
+    another run writes it for more than ten seconds.
     """
     chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
     # A name in a web server's folder may be a link to the file.
