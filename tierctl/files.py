@@ -340,15 +340,19 @@ def write_durably(
 
 
 def _require_file(path: Path) -> None:
-    """Raise FileExistsError if there is something at `path` that no file must replace.
+    """Raise IsADirectoryError for a folder at `path`, and FileExistsError for what else must not be replaced.
 
-    The rename refuses a folder.
+    A link is replaced, also one to a folder.
     """
     try:
-        is_of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")
+        is_link = path.is_symlink()
+        is_of_process = is_link and path.readlink().is_relative_to("/proc")
         mode = path.stat().st_mode
     except FileNotFoundError:
         return
+    if stat.S_ISDIR(mode) and not is_link:
+        # The rename would refuse it, too, with the name of the temporary file, when all is written.
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_of_process or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
 

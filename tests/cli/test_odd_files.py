@@ -247,6 +247,54 @@ def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:
     require_replaceable("", file, "backup", begins_backup)
 
 
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        (" ".join(OUTPUTS["segment"]) + " {tmp}/folder", "{tmp}/folder: Is a directory", "name a file"),
+        (f"cache build {METADATA} --out {{tmp}}/file", "--out {tmp}/file: expected a folder", "with --out"),
+        (
+            f"cache build {METADATA} --out {{tmp}}/file/x",
+            "--out {tmp}/file/x: expected a folder",
+            "with --out",
+        ),
+        (
+            "format --metadata {tmp}/pipe",
+            "{tmp}/pipe has no metadata topic: it is no folder",
+            "name a broker's",
+        ),
+        (
+            "segments --metadata /dev/null",
+            "/dev/null has no metadata topic: it is no folder",
+            "name a broker's",
+        ),
+    ],
+)
+def test_what_is_of_another_kind_is_named(
+    line: str, error: str, hint: str, cluster: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    segment = json.loads(tierctl("segments", f"--metadata={cluster / 'before'}", "-o", "json").out)[0]
+    words = line.format(root=cluster, tmp=tmp_path).replace("first", segment["segment_id"])
+    ran = tierctl(*words.split())
+    message, hinted = ran.err.splitlines()
+    assert ran.code == 2
+    assert message.startswith(f"error: {error.format(tmp=tmp_path)}")
+    assert hint in hinted
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
+
+
+def test_a_file_of_metrics_that_has_none_is_kept(cluster: Path, tmp_path: Path) -> None:
+    text = "# TYPE orders\n"  # The library refuses it without a reason.
+    file = tmp_path / "topics.properties"
+    file.write_text(text)
+    ran = tierctl("segments", f"--metadata={cluster / 'before'}", "--metrics-file", file)
+    assert ran.code == 0
+    assert f"{file} is no Prometheus text; it is kept as topics.properties.bak, and counters" in ran.err
+    assert (tmp_path / "topics.properties.bak").read_text() == text
+
+
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_a_plan_that_is_no_file_is_refused(kind: str, tier: list[str], tmp_path: Path) -> None:
     plan = tmp_path / "plan"

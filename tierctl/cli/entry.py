@@ -407,6 +407,15 @@ def _is_of_full_output(error: OSError) -> bool:
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not sys.stdout.isatty())
 
 
+_ADVICE: dict[type, str] = {
+    PermissionError: NOT_ALLOWED,
+    IsADirectoryError: "it is a folder: name a file",
+    NotADirectoryError: "a folder in this path is a file: check the path",
+    FileExistsError: "name another path, or move away what is there",
+}
+"""The hints of errors of the operating system."""
+
+
 def _report(error: BaseException, code: int) -> ErrorReport | None:
     """Return the report to print for an error; None if no report is printed."""
     kind = type(error).__name__
@@ -423,7 +432,7 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case OSError():
             where = error.filename or ("standard output" if _is_of_full_output(error) else "input/output")
             message = f"{where}: {error.strerror or error}"
-            advice = NOT_ALLOWED if isinstance(error, PermissionError) else None
+            advice = _ADVICE.get(type(error))
             return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
     return ErrorReport(
         code=code,

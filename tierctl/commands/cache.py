@@ -13,6 +13,7 @@ from tierctl.commands.histories import Histories
 from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.files import require_no_file
 from tierctl.metadata.cache_building import (
     Rewrite,
     plan_compaction,
@@ -383,6 +384,8 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     indexes. Raise UsageError without `metadata` or `out`, LockedError if another tierctl writes there.
     """
     request.validate()
+    out = required("--out", request.out)
+    require_no_file("--out", out)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata().refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)
@@ -391,7 +394,6 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
         is_complete = not histories.report(state)
         named, total = request.header is HeaderForm.NAMED, sum(part.segment_count for part in state)
         with resources.progress.bar("writing flat files", unit="segments", total=total) as advance:
-            out = required("--out", request.out)
             rows = write_flat_files(state, selection, out, named=named, advance=advance)
     return CacheBuild(rows=rows, is_complete=is_complete)
 

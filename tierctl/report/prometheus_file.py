@@ -51,7 +51,8 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
         except ValueError as e:
             content = _Content()
             kept = path.name + BACKUP_SUFFIX
-            lost = f"{path} is no Prometheus text ({e}); it is kept as {kept}, and counters begin at 0"
+            why = f" ({e})" if str(e) else ""  # Some errors of the library have no text.
+            lost = f"{path} is no Prometheus text{why}; it is kept as {kept}, and counters begin at 0"
         _merge(content.values, meter)
         replace_durably(path, generate_latest(content), backup=lost is not None, mode=0o666)
     return lost

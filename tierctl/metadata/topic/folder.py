@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError
+from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, UsageError
 from tierctl.files import FileSystem, exclusive, read_decoded, read_regular, write_durably
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
@@ -259,13 +259,13 @@ def has_topic_id(folder: Path, partition: int) -> bool:
 _REBUILD = "tierctl rebuild makes them again from the objects of the tier"
 
 
-def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
+def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError | UsageError:
     # A mistyped or unmounted folder must not look like a tier without segments.
+    hint = "name a broker's log directory, or another folder with __remote_log_metadata-N folders"
+    if files is LOCAL and not folder.exists():
+        return NotFoundError(f"{name} has no metadata topic: there is no such folder", hint=hint)
     if files is LOCAL and not folder.is_dir():
-        return NotFoundError(
-            f"{name} has no metadata topic: there is no such folder",
-            hint="name a broker's log directory, or another folder with __remote_log_metadata-N folders",
-        )
+        return UsageError(f"{name} has no metadata topic: it is no folder", hint=hint)
     return NotFoundError(f"{name} has no metadata topic", hint=_hint_of_no_topic(folder, files))
 
 
