@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tierctl import __version__, commands
+from tierctl.cli.app import leaves, why_refused
 from tierctl.cli.docs.messages import Node, command_tree
 from tierctl.cli.entry import run
 
@@ -65,6 +66,10 @@ def test_the_help_of_the_program_imports_no_command() -> None:
         (["sweep", "--threads", "x"], "'--threads': expected a whole number, found 'x'", ""),
         (["sweep", "--max-fraction", "x"], "'--max-fraction': expected a number, found 'x'", ""),
         (["sweep", "--max-fraction", "3"], "'--max-fraction': expected a value less than or equal to 1", ""),
+        (["sweep", "--max-fraction", "inf"], "'--max-fraction': expected a ", "see 'tierctl sweep --help'"),
+        (["sweep", "--apply=false"], "'--apply' does not take a value", "see 'tierctl sweep --help'"),
+        (["cache", "show", "--limit"], "'--limit' requires an argument", "see 'tierctl cache show --help'"),
+        (["--profile"], "'--profile' requires an argument", "see 'tierctl --help'"),
         (["format"], "nothing to read", "name --metadata or segment files"),
         (["format", "--style", "nope", "--input", "hex"], "no style 'nope'", "json, kafka, kip"),
         (["segments", "--metadata", "kafka://"], "no bootstrap servers", "kafka://host:port"),
@@ -153,6 +158,21 @@ def test_a_wrong_value_that_was_not_typed_names_its_source(
     assert f"--{key}" in typed
     assert reason in typed
     assert "a.toml" not in typed
+
+
+def test_no_option_refuses_a_value_in_words_of_the_library_that_converts_it() -> None:
+    values = ("maybe", "x", "-1", "nan", "1e400", ["a", "b"])
+    options = {option.name: option for _, command in leaves() for option in command.options}
+    found = {
+        (name, why)
+        for name, option in options.items()
+        for each in values
+        if (why := why_refused(option, each))
+    }
+    assert ("quiet", "expected true or false, found 'maybe'") in found
+    assert [
+        each for each in found if re.search("Input should|expected a value an? |Value error", each[1])
+    ] == []
 
 
 def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:

@@ -335,8 +335,8 @@ WRONG_CHANGES = {
     "orders.retention.ms": ("the value is missing", "expected TOPIC.SETTING=VALUE"),
     "orders.segment.bytes=1": ("the effect of segment.bytes can't be calculated", "takes retention.ms"),
     "order.retention.ms=7d": ("no selected topic has the name order", 'mean "orders"?'),
-    "orders.retention.ms=7y": ("not a duration", "7d"),
-    "orders.retention.bytes=7d": ("is no number of bytes", "50M"),
+    "orders.retention.ms=7y": ("--what-if: retention.ms: not a duration: '7y'", "7d"),
+    "orders.retention.bytes=7d": ("--what-if: retention.bytes: '7d' is no number of bytes", "50M"),
     "orders.retention.ms=-2": ("is not a whole number of at least -1", ""),
     "orders.local.retention.ms=8d": ("Kafka refuses this change of topic orders", "lower"),
 }

@@ -127,6 +127,14 @@ class Command(TyperCommand):
             extra.setdefault("default_map", ProfileValues(parent.obj, self, skips_refused=not is_strict))
         return super().make_context(info_name, args, parent, **extra)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an error about the words of the command line has the context, for its hint."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as e:
+            e.ctx = getattr(e, "ctx", None) or ctx  # type: ignore[attr-defined]
+            raise
+
     @property
     def options(self) -> list[Any]:
         """The options, without arguments."""
@@ -175,6 +183,26 @@ class ProfileValues(Mapping[str, Any]):
         return len(self._options)
 
 
+_EXPECTED = {
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid boolean, unable to interpret input": "expected true or false",
+    "Input should be a": "expected a",
+    "Input should be ": "expected a value ",
+}
+"""Texts of the library that converts values, and what stands in their place; the first that fits counts."""
+
+
+def in_our_words(error: Any, text: str) -> str:
+    """Return `text`, in which Typer states why it refuses a value, in words for operators, with the value."""
+    text = text.replace("Value error, ", "").removesuffix(".")
+    wrong: list[Any] = getattr(error.__cause__, "errors", list)()
+    found = repr(wrong[0]["input"]) if wrong else ""
+    for theirs, ours in _EXPECTED.items():
+        text = text.replace(theirs, ours)
+    return text if found in text else f"{text}, found {found}"
+
+
 def why_refused(option: Any, value: Any) -> str | None:
     """Return why an option refuses a value of a profile; None if it accepts it."""
     if isinstance(value, list) and not option.multiple:
@@ -185,7 +213,7 @@ def why_refused(option: Any, value: Any) -> str | None:
         # Without a callback: the value is converted, and not used.
         option.get_runtime_param().coerce(given, option, None)
     except typer.TyperException as e:
-        return e.message.replace("\n", " ")
+        return in_our_words(e, e.message).replace("\n", " ")
     except UsageError as e:
         return e.message
     return None

@@ -21,7 +21,7 @@ import typer
 from typer.main import get_command
 
 from tierctl import __version__
-from tierctl.cli.app import HELP_NAMES, Root, leaves, source_of
+from tierctl.cli.app import HELP_NAMES, Root, in_our_words, leaves, source_of
 from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_parameters
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
@@ -157,12 +157,6 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
     settings.console.error(report)
 
 
-_EXPECTED = {
-    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
-    "Input should be a valid number, unable to parse string as a number": "expected a number",
-    "Input should be ": "expected a value ",
-}
-"""Texts of the library that converts values, and what stands in their place."""
 _NOT_ONE_OF = re.compile(r"'(.*)' is not one of '(.*)'")
 
 
@@ -170,13 +164,7 @@ def _usage_message(error: Any) -> str:
     if hasattr(error, "possibilities"):
         return str(error.message)  # The possibilities are in the hint.
     source = _source(error)
-    text = str(error.format_message() if source is None else f"{source}: {error.message}")
-    text = text.replace("Value error, ", "").removesuffix(".")
-    wrong: list[Any] = getattr(error.__cause__, "errors", list)()
-    found = repr(wrong[0]["input"]) if wrong else ""
-    for theirs, ours in _EXPECTED.items():
-        text = text.replace(theirs, ours)
-    return text if found in text else f"{text}, found {found}"
+    return in_our_words(error, error.format_message() if source is None else f"{source}: {error.message}")
 
 
 def _usage_hint(error: Any) -> str:

@@ -17,7 +17,7 @@ import typer
 
 from tierctl.commands import completion
 from tierctl.errors import UsageError
-from tierctl.model import TopicPartition
+from tierctl.model import TopicPartition, times
 from tierctl.model.choices import (
     ATTEMPTS,
     COPY_LIMIT_MS,
@@ -56,8 +56,7 @@ APPLY = "Changing things"
 RUN = "Where the work is done"
 HOW = "How it is done"
 FROM_TIER = "From one tier to another"
-TIME_FORMS = "as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970"
-"""Text for the help of options: the forms that `parse_time_ms` accepts."""
+TIME_FORMS = times.TIME_FORMS
 
 
 class OutputFormat(StrEnum):

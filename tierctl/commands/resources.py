@@ -177,7 +177,7 @@ def _parted(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--override {name}: expected NAME=VALUE")
-    return name.strip(), without_unit(name.strip(), value.strip())
+    return name.strip(), without_unit(name.strip(), value.strip(), "--override")
 
 
 def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, TopicConfig]) -> list[str]:

@@ -95,7 +95,7 @@ class SettingChange:
         if not is_glob(name) and not is_legal_topic_name(name):
             raise UsageError(f"{option} {text}: {name!r} is no topic name", hint=_EXPECTED)
         row = rows[setting]
-        return cls(text, name, row, row.parse(without_unit(row.name, value), option))
+        return cls(text, name, row, row.parse(without_unit(row.name, value, option), option))
 
 
 @dataclass(frozen=True, slots=True)

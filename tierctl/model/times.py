@@ -27,6 +27,8 @@ TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, the last one of ISO 8601 with four digits and of `datetime`."""
 DURATION_FORMS = "500ms, 90s, 1h30m, 7d, or PT90S (ISO 8601)"
 """The forms that `parse_duration_ms` accepts, for the help of options."""
+TIME_FORMS = "as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970"
+"""The forms that `parse_time_ms` accepts, for the help of options."""
 
 
 class TimeForm(StrEnum):
@@ -92,10 +94,7 @@ def parse_time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
-            f"not a time: {text!r}",
-            hint="expected as 2026-11-21T12:00:00Z, -2h, 3d, or milliseconds since 1970",
-        ) from None
+        raise UsageError(f"not a time: {text!r}", hint=f"expected {TIME_FORMS}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

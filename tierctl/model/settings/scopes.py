@@ -421,18 +421,21 @@ def parse_size(text: str) -> int:
     return int(match[1]) * unit + int(float(match[2] or 0) * unit)
 
 
-def without_unit(setting: str, text: str) -> str:
-    """Return the value `text` of the setting with that name as Kafka reads it, without a unit.
+def without_unit(setting: str, text: str, option: str) -> str:
+    """Return the value `text` of the setting that `option` states as Kafka reads it, without a unit.
 
     The name tells whether the value is a number of milliseconds, as 7d, or of bytes, as 50G. Other values,
     and numbers without a unit, are returned unchanged. Raise UsageError for a unit that is unknown.
     """
     if not text.isascii() or not text[-1:].isalpha():
         return text
-    if setting.endswith(".ms"):
-        return str(parse_duration_ms(text))
     is_size = setting.endswith((".bytes", ".bytes.per.second"))
-    return str(parse_size(text)) if is_size else text
+    try:
+        if setting.endswith(".ms"):
+            return str(parse_duration_ms(text))
+        return str(parse_size(text)) if is_size else text
+    except UsageError as e:
+        raise UsageError(f"{option}: {setting}: {e.message}", hint=e.hint) from None
 
 
 _FIRST_LEVELS = {
