@@ -345,6 +345,8 @@ def submit(ctx: typer.Context, request: commands.SubmitRequest, no_check: NoChec
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
     line = commands.submit(request, console_of(ctx))
     typer.echo(_shell_text(line.words, line.words.index(line.script)))
+    _, arguments = named_command(words)
+    summarize(ctx, f"runs on Spark: tierctl {shlex.join(words[: len(words) - len(arguments)])}")
     return ExitCode.OK
 
 

@@ -1,5 +1,6 @@
 """`tierctl submit` and the options of engines: wrong values, and command lines for each kind of cluster."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -45,6 +46,22 @@ def test_the_folder_may_have_log_settings_of_spark(tmp_path: Path) -> None:
     (tmp_path / "log4j2.properties").write_text("rootLogger.level = error\n")
     assert line_of(tmp_path, "--master", "yarn", "--", "status", "--metadata", "s3://x/y")
     assert (tmp_path / "log4j2.properties").read_text() == "rootLogger.level = error\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [("cache show /f", "cache show"), ("sweep --metadata /m --remote /t -o json", "sweep")],
+)
+def test_a_printed_line_is_summed_up(command: str, named: str, tmp_path: Path) -> None:
+    """Stdout has the line only, which a shell may read."""
+    line = ("--master", "yarn", "--no-check", "--", *command.split())
+    ran = submit(tmp_path, *line)
+    assert ran.code == 0
+    assert ran.summary.startswith(f"submit: runs on Spark: tierctl {named} (")
+    assert ran.out == submit(tmp_path, "--quiet", *line).out
+    env = environment(TIERCTL_OUTPUT="json")
+    last = tierctl("submit", "--submit-dir", tmp_path, *line, env=env).raw_err.splitlines()[-1]
+    assert json.loads(last)["summary"]["message"] == f"runs on Spark: tierctl {named}"
 
 
 def test_a_line_for_yarn(tmp_path: Path) -> None:
