@@ -54,6 +54,15 @@ def test_every_command_has_a_page_of_its_own() -> None:
     assert len(pages) == len(list(command_tree().walk()))
 
 
+def test_every_word_of_a_man_page_fits_a_line() -> None:
+    """Lines that are not filled are left out: they are code."""
+    for path, text in generated().items():
+        if path.parent.name == "man":
+            filled = re.sub(r"^\.nf$.*?^\.fi$", "", text, flags=re.MULTILINE | re.DOTALL)
+            words = re.split(r"\s|\\:", re.sub(r"\\f.|\\&|\\(?=-)", "", filled))
+            assert [word for word in words if len(word) > 71] == [], path
+
+
 def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / "man").mkdir()
     (tmp_path / "man" / "tierctl-gone.1").touch()

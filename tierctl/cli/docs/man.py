@@ -356,13 +356,21 @@ _LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
 
 _WIDTH: Final = 70
 """The longest command line, so that an indented one fits a terminal of 80 columns."""
+_TOO_LONG: Final = re.compile(rf"\S{{{_WIDTH + 1},}}")
+"""A word for which no line has room, such as the name of a class."""
 _FONTS: Final = {"strong_open": "\\fB", "em_open": "\\fI", "strong_close": "\\fR", "em_close": "\\fR"}
 
 
 def escaped(text: str) -> str:
     """Return `text` with escapes, so that roff prints it unchanged."""
-    found = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    found = _within(text)
     return f"\\&{found}" if found.startswith((".", "\\(aq")) else found
+
+
+def _within(text: str) -> str:
+    """Return text within a line with its escapes; a word that is too long for a line may break."""
+    found = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    return _TOO_LONG.sub(lambda word: word[0].replace(".", ".\\:"), found)
 
 
 def tagged(tag: str, text: str) -> list[str]:
@@ -419,7 +427,7 @@ def _formatted(token: Token) -> str:
     for child in token.children or ():
         match child.type:
             case "text":
-                parts.append(child.content.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq"))
+                parts.append(_within(child.content))
             case "code_inline":
                 parts.append(f"\\fB{escaped(child.content)}\\fR")
             case "softbreak":
