@@ -3,6 +3,7 @@
 A template needs one `binary_join_element_wise` for all rows instead of one format call per row.
 """
 
+import base64
 import re
 from abc import ABC, abstractmethod
 from binascii import hexlify
@@ -22,13 +23,7 @@ from tierctl.report.formatters.records import Record, Records, TextLines, as_arr
 from tierctl.report.table import printable
 from tierctl.wire.metadata.values import UuidType
 
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
-_NUMBERS_OF_12_BITS = np.arange(1 << 12)
-# The two base64 characters of each number of 12 bits, as one 16-bit number with the machine's byte order.
-_BASE64_PAIRS = np.stack([_ALPHABET[_NUMBERS_OF_12_BITS >> 6], _ALPHABET[_NUMBERS_OF_12_BITS & 63]], 1)
-_BASE64 = np.ascontiguousarray(_BASE64_PAIRS).view(np.uint16)[:, 0]
-_ID_WORDS = 8
-_ID_PAIRS = 11
+_ID_BYTES, _ID_CHARACTERS = 16, 22
 _NAMED = re.compile(r"<([a-z_]+)>")
 
 Text: TypeAlias = pa.StringArray | str
@@ -71,27 +66,14 @@ def id_text(column: pa.Array) -> pa.StringArray:
     """Return 16-byte ids as Kafka's unpadded base64url."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     count = len(storage)
-    data = np.frombuffer(storage.buffers()[1], ">u2", count * _ID_WORDS, storage.offset * 2 * _ID_WORDS)
-    words = data.reshape(count, _ID_WORDS).T.astype(np.uint16)
-    pairs = np.empty((count, _ID_PAIRS), np.uint16)
-    np.take(_BASE64, _groups_of_12_bits(words).T, out=pairs, mode="clip")
-    ends = np.arange(0, (count + 1) * 2 * _ID_PAIRS, 2 * _ID_PAIRS, dtype=np.int32)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(pairs))
-
-
-def _groups_of_12_bits(words: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    """Return the bits of each column of 16-bit words in groups of 12; the last group is padded with 0."""
-    groups = np.empty((_ID_PAIRS, words.shape[1]), np.uint16)
-    for i in range(_ID_PAIRS):
-        word, bit = divmod(12 * i, 16)
-        if bit <= 4:
-            groups[i] = words[word] >> (4 - bit)
-        else:
-            groups[i] = words[word] << (bit - 4)
-            if word + 1 < len(words):
-                groups[i] |= words[word + 1] >> (20 - bit)
-    groups &= (1 << 12) - 1
-    return groups
+    data = np.frombuffer(storage.buffers()[1], np.uint8, count * _ID_BYTES, storage.offset * _ID_BYTES)
+    # Three bytes are four characters: two bytes more make 24 characters, of which the last two are left out.
+    padded = np.zeros((count, _ID_BYTES + 2), np.uint8)
+    padded[:, :_ID_BYTES] = data.reshape(count, _ID_BYTES)
+    characters = np.frombuffer(base64.urlsafe_b64encode(padded.data), np.uint8).reshape(count, 24)
+    ids = np.ascontiguousarray(characters[:, :_ID_CHARACTERS])
+    ends = np.arange(0, (count + 1) * _ID_CHARACTERS, _ID_CHARACTERS, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(ids))
 
 
 def mapped(column: pa.Array, text: Callable[[Any], str]) -> Text:
