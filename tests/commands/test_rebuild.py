@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands import resources
 from tierctl.model import RemoteLogSegmentState
+from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.remote_storage_manager import ATTEMPTS, RemoteStorageManager
 
 from tests.cli.shell import rows, tierctl
 from tests.commands.stopped import digests
@@ -48,6 +51,25 @@ def test_the_rebuilt_metadata_are_those_of_the_brokers(capture: Capture, tmp_pat
     verified = tierctl("verify", *where, *keys)
     assert verified.code == 0, verified.out
     assert rows("rebuild", *where, *keys) == []
+
+
+def test_a_run_opens_its_tier_once_and_repeats_every_call(
+    capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[TierSpec]()
+
+    def opening(spec: TierSpec, **how: Any) -> RemoteStorageManager:
+        opened.append(spec)
+        return open_tier(spec, **how)
+
+    monkeypatch.setattr(resources, "open_tier", opening)
+    root = capture("finite-metadata")
+    rebuilt = ("rebuild", "--metadata", tmp_path / "new", "--attempts", 3)
+    status = ("status", "--metadata", root / "cut", "--log-dir", root / "cut")
+    for command, attempts in ((rebuilt, 3), (status, ATTEMPTS)):
+        opened.clear()
+        tierctl(*command, "--remote", root / "before-remote")
+        assert [spec.retry and spec.retry.attempts for spec in opened] == [attempts]
 
 
 def same_records(remote: Path, keys: list[object], *sources: tuple[object, ...]) -> None:

@@ -389,7 +389,7 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata().refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)
-        histories = Histories(resources, remote=lambda: resources.remote)
+        histories = Histories(resources)
         histories.examine(state)
         is_complete = not histories.report(state)
         named, total = request.header is HeaderForm.NAMED, sum(part.segment_count for part in state)

@@ -23,17 +23,15 @@ if TYPE_CHECKING:
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
     from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
-    from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 _PROBLEMS_SHOWN_MAX = 20
 
 
 @dataclass(slots=True)
 class Histories:
-    """The histories of the partitions that a request selects; `remote` opens the tier when it is needed."""
+    """The histories of the partitions that a request selects."""
 
     resources: Resources
-    remote: Callable[[], RemoteStorageManager]
     incomplete: dict[TopicIdPartition, str] = field(default_factory=dict)
     """Partitions for which missing events allow no decision, and the reasons."""
     unseen: list[MissingEvents] = field(default_factory=list)
@@ -60,7 +58,7 @@ class Histories:
             logs=logs,
             cluster=lambda: resources.cluster,
             topics=resources.selection.topics,
-            remote=None if request.remote is None else self.remote,
+            remote=None if request.remote is None else lambda: resources.remote,
             log_starts=log_starts or {},
             local_suffices=local_suffices,
         )
@@ -188,7 +186,7 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
     resources.select_among(state)
     require_logs_of(metadata, resources.request)
     resources.inspect_tier(metadata)
-    histories = Histories(resources, remote=lambda: resources.remote)
+    histories = Histories(resources)
     histories.examine(state, resources.logs_if_given)
     histories.report(state)
     if request.meter is not None:

@@ -35,7 +35,7 @@ from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
 from tierctl.storage.open_tier import TierSpec
-from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 
 @dataclass(kw_only=True)
@@ -189,17 +189,17 @@ class Mutation:
     @cached_property
     def histories(self) -> Histories:
         """The histories of the selected partitions; the selection must be resolved."""
-        return Histories(self.resources, remote=lambda: self.remote)
+        return Histories(self.resources)
 
     @cached_property
     def place(self) -> PlanPlace:
         """The tier that is changed, and its metadata topic."""
         return place_of(self.request, self.metadata, None if self.request.remote is None else self.remote)
 
-    @cached_property
+    @property
     def remote(self) -> RemoteStorageManager:
-        """The tier; failed calls are repeated according to the retry settings."""
-        return self.resources.open_tier(self.tier_spec)
+        """The tier."""
+        return self.resources.remote
 
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
         """Call `require_own_tier` if the request names a tier that is changed."""
@@ -208,11 +208,10 @@ class Mutation:
                 self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new
             )
 
-    @cached_property
+    @property
     def tier_spec(self) -> TierSpec:
         """How to open the tier."""
-        settings = self.resources.broker_settings
-        return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
+        return self.resources.tier_spec()
 
 
 @contextmanager

@@ -61,7 +61,7 @@ from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import TierContents, check_tier, require_known_names
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
-from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.throttle import FetchCounts
 from tierctl.wire.files.properties import read_client_file, read_topic_configs
 
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from tierctl.spark.session.jvm import SparkSettings
     from tierctl.spark.session.open import Session
     from tierctl.state.tier_state import TierState
-    from tierctl.storage.remote_storage_manager import RetrySettings
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
 _OPTIONS = (
@@ -426,7 +425,7 @@ class Resources:
 
     @cached_property
     def remote(self) -> RemoteStorageManager:
-        """The remote tier, with the broker settings of `broker_config`."""
+        """The remote tier, with the broker settings of `broker_config`; one for the whole run."""
         spec = self.tier_spec()
         self.progress.detail(f"tier: {spec.uri}")
         return self.open_tier(spec)
@@ -442,12 +441,16 @@ class Resources:
             self._open.enter_context(calling_on_signals(self.request.throttle.stop))
         return remote
 
-    def tier_spec(self, retry: RetrySettings | None = None) -> TierSpec:
+    def tier_spec(self) -> TierSpec:
         """Return how to open the remote tier, by the broker settings.
 
-        Failed calls are repeated as `retry` says (default: as the settings say, and not at all for a folder).
+        Failed calls are repeated as the settings say: up to --attempts by a command that may change the tier,
+        by others not at all for a folder.
         """
         uri = store_uri("--remote", required("--remote", self.request.remote))
+        retry = None
+        if isinstance(self.request, MutationRequest):
+            retry = RetrySettings.from_settings(self.broker_settings, attempts=self.request.attempts)
         return TierSpec.from_settings(
             uri,
             self.broker_settings,

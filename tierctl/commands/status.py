@@ -219,7 +219,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         if request.remote is not None:
-            require_own_tier(copying, run.resources.remote, run.metadata, run.progress, may_be_new=True)
+            require_own_tier(copying, run.remote, run.metadata, run.progress, may_be_new=True)
         topics = TopicSums(run, state)
         if not request.log_dir:
             run.progress.note(

@@ -134,15 +134,15 @@ class TierSets:
     threads: int = THREADS
 
     @classmethod
-    def of(cls, resources: Resources) -> Self:
-        """Return the sets of the tier of a reading command."""
-        return cls(resources=resources, remote=resources.remote, spec=resources.tier_spec())
+    def of(cls, resources: Resources, threads: int = THREADS) -> Self:
+        """Return the sets of the tier that the request names."""
+        remote, spec = resources.remote, resources.tier_spec()
+        return cls(resources=resources, remote=remote, spec=spec, threads=threads)
 
     @classmethod
     def to_change(cls, run: Mutation) -> Self:
         """Return the sets of the tier of a command that may change it."""
-        threads = run.request.threads
-        return cls(resources=run.resources, remote=run.remote, spec=run.tier_spec, threads=threads)
+        return cls.of(run.resources, run.request.threads)
 
     def listed(self, *, others: Callable[[RemoteObject], object] = id) -> list[ListedSet]:
         """Return every set of objects in the tier; raise NotFoundError if the tier has no set.

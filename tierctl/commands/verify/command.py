@@ -425,7 +425,7 @@ def _findings(
         unreadable = [unreadable_log(folder, error) for folder, error in found.errors.items()]
         logs = with_raised_log_starts(found.logs, request.state_dir)
         cluster = _cluster(resources)
-        histories = Histories(resources, remote=lambda: resources.remote)
+        histories = Histories(resources)
         histories.examine(state, lambda: logs)
         _count_known(examined, state, selection, request)
         if request.meter is not None:
