@@ -9,7 +9,6 @@ import fcntl
 import grp
 import os
 import pwd
-import select
 import stat
 import threading
 import time
@@ -20,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError, output_error
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, output_error
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
@@ -29,7 +28,6 @@ OWN_LOCK = ".tierctl.lock"
 _LOCK_POLL_S = 0.05
 _HEAD_BYTES = 4096
 _PIPE_BYTES_MAX = 64 << 20
-_PIPE_WAIT_S = 60.0
 
 T = TypeVar("T")
 
@@ -178,8 +176,8 @@ def read_named(path: Path, size_bytes: int = -1) -> bytes:
     """Return the content of a file that an option names, or with `size_bytes` only its beginning.
 
     It is a regular file, or a pipe, such as that of <(...) in a shell; raise OSError for any other kind, and
-    for a pipe that is silent for a minute, ends without a byte or does not end after 64 MiB. A pipe is empty
-    if it is read twice.
+    for a pipe that nobody writes, ends without a byte or does not end after 64 MiB. A pipe is empty if it is
+    read twice.
     """
     if path.is_fifo():
         return _read_pipe(path)
@@ -188,34 +186,15 @@ def read_named(path: Path, size_bytes: int = -1) -> bytes:
 
 
 def _read_pipe(path: Path) -> bytes:
-    found = bytearray()
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        ready = select.poll()
-        ready.register(fd, select.POLLIN)
-        while len(found) <= _PIPE_BYTES_MAX:
-            if not ready.poll(_PIPE_WAIT_S * 1000):
-                why = f"nothing was written into the pipe for {_PIPE_WAIT_S:.0f} s"
-                raise OSError(errno.ETIMEDOUT, why, str(path))
-            part = os.read(fd, 1 << 20)
-            if not part and not found:
-                raise OSError(errno.ENODATA, "the pipe is empty, or was read before: name a file", str(path))
-            if not part:
-                return bytes(found)
-            found += part
-    finally:
-        os.close(fd)
-    raise OSError(errno.EFBIG, "more than 64 MiB come from the pipe: name a file", str(path))
-
-
-def require_no_file(option: str, folder: Path) -> None:
-    """Raise UsageError if the folder that `option` names, or a folder above it, is a file."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise UsageError(
-            f"{option} {folder}: expected a folder, found the file {there}",
-            hint=f"name a folder with {option}, or move the file away",
-        )
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as pipe:
+        # Only opening it must not wait for a program that writes.
+        os.set_blocking(pipe.fileno(), True)
+        found = pipe.read(_PIPE_BYTES_MAX + 1)
+    if not found:
+        raise OSError(errno.ENODATA, "the pipe is empty, or was read before: name a file", str(path))
+    if len(found) > _PIPE_BYTES_MAX:
+        raise OSError(errno.EFBIG, "more than 64 MiB come from the pipe: name a file", str(path))
+    return found
 
 
 class FileBytes:

@@ -10,12 +10,12 @@ import pytest
 from tierctl import commands
 from tierctl.commands.local_logs import left_out_notes, read_local_logs, replica_notes
 from tierctl.commands.mutation import skip_lines
-from tierctl.commands.resources import unused_settings
 from tierctl.errors import ExitCode, NotFoundError
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, SilentProgress, Unit
+from tierctl.model.settings.topic import unused_settings
 from tierctl.plan.steps import Skip
 from tierctl.wire.batches.segment_file import RecordChunk
 

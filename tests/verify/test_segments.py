@@ -310,7 +310,8 @@ def test_the_fix_of_a_doubled_segment_beside_a_cut_checkpoint(
     state = folded([encode(event) for event in events])
     (part,) = state
     own = local_log([110], 120, epochs=((4, 100),), log_start_offset=log_start, partition=ORDERS)
-    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, facts_of(own))}[segment_id(1)]
+    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
+    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
     assert (found.check, found.fix) == (K.DOUBLED_SEGMENT, fix)
     assert deleting(state, own) == enough
 

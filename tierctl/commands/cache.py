@@ -13,7 +13,6 @@ from tierctl.commands.histories import Histories
 from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.files import require_no_file
 from tierctl.metadata.cache_building import (
     Rewrite,
     plan_compaction,
@@ -30,6 +29,7 @@ from tierctl.metadata.cache_files import (
     listed_entry_rows,
     remote_index_files,
 )
+from tierctl.model.checked_values import require_no_file
 from tierctl.model.events import HeaderForm
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import columns as f

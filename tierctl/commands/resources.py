@@ -20,7 +20,6 @@ from tierctl.apply.run_context import calling_on_signals
 from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import require_no_file
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.server_properties import broker_file
@@ -34,6 +33,7 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
+from tierctl.model.checked_values import require_no_file
 from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
@@ -57,7 +57,7 @@ from tierctl.model.settings.scopes import (
     place_of,
     without_unit,
 )
-from tierctl.model.settings.topic import BrokerDefaults
+from tierctl.model.settings.topic import BrokerDefaults, unused_settings
 from tierctl.plan.preconditions import TierContents, check_tier, require_known_names
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
@@ -177,17 +177,6 @@ def _parted(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"--override {name}: expected NAME=VALUE")
     return name.strip(), without_unit(name.strip(), value.strip(), "--override")
-
-
-def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, TopicConfig]) -> list[str]:
-    """Return the settings in a file, TOPIC.SETTING=VALUE, of which other values are in force."""
-    return [
-        f"{name}.{setting}={each.value}"
-        for name, config in in_file.items()
-        if name in in_force
-        for setting, each in config.stated.items()
-        if setting not in in_force[name].stated or in_force[name].stated[setting].value != each.value
-    ]
 
 
 def require_named_files(request: Request) -> None:

@@ -47,7 +47,7 @@ from tierctl.plan.forecast import (
     outlook,
 )
 from tierctl.plan.leader_views import ClusterViews, LeaderView
-from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
+from tierctl.plan.preconditions import CurrentTopics, newest_replicas
 from tierctl.plan.steps import Skip
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -310,14 +310,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         now_ms=resources.now_ms,
         accepts_missing=resources.request.truncated_metadata is TruncatedMetadata.ACCEPT,
     )
-    inputs = range(contents.commit.buckets)
-    if resources.is_on_spark:
-        executors = resources.executors
-        if tier is not None:
-            common = replace(common, tier=tier.shared(lambda: executors.slots))
-        found = list(executors.run(partial(facts_of, common), inputs))
-    else:
-        found = [facts_of(common, each, None if tier is None else resources.remote) for each in inputs]
+    found = _facts_of_buckets(resources, common)
     return GatheredFacts(
         facts=tuple(facts for each in found for facts in each.facts),
         skipped=tuple(skip for each in found for skip in each.skipped),
@@ -327,14 +320,23 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     )
 
 
+def _facts_of_buckets(resources: Resources, spec: TablesSpec) -> list[GatheredFacts]:
+    buckets = range(spec.contents.commit.buckets)
+    if not resources.is_on_spark:
+        remote = None if spec.tier is None else resources.remote
+        return [facts_of(spec, each, remote) for each in buckets]
+    executors = resources.executors
+    if spec.tier is not None:
+        spec = replace(spec, tier=spec.tier.shared(lambda: executors.slots))
+    return list(executors.run(partial(facts_of, spec), buckets))
+
+
 def _configs(
     resources: Resources, contents: WarehouseContents, topics: Collection[str]
 ) -> dict[str, TopicConfig]:
     configs = resources.topic_configs()
     known = {partition.topic for partition in contents.partitions}
-    note = require_known_names(configs, known, set(topics) - configs.keys())
-    if note is not None:
-        resources.progress.note(note)
+    resources.check_topic_names(configs, known, set(topics) - configs.keys())
     return configs
 
 

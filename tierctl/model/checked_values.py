@@ -1,7 +1,12 @@
-"""Check values from outside: numbers in texts, and the types of JSON fields that others may have changed."""
+"""Check values from outside: numbers in texts, folders that options name, and the types of JSON fields that
+others may have changed.
+"""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from tierctl.errors import UsageError
 
 Types = type | tuple[type, ...]
 TEXT_OR_NULL = (str, type(None))
@@ -37,3 +42,13 @@ def natural_number(text: str, most: int = NUMBER_MAX) -> int | None:
         return None
     number = int(digits or "0")
     return number if number <= most else None
+
+
+def require_no_file(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that `option` names, or a folder above it, is a file."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"{option} {folder}: expected a folder, found the file {there}",
+            hint=f"name a folder with {option}, or move the file away",
+        )

@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, exclusive, require_no_file
+from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.base import translated
+from tierctl.model.checked_values import require_no_file
 from tierctl.model.location import require_no_credentials
 from tierctl.state.tier_state import MissingEvents
 from tierctl.storage.lease import ObjectLease

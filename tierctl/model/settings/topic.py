@@ -417,3 +417,14 @@ def _stated(name: str, settings: StatedSettings, *, is_own: bool) -> SettingValu
         source=source if is_own else SettingSource.BROKER_DEFAULT,
         origin=origin,
     )
+
+
+def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, TopicConfig]) -> list[str]:
+    """Return the settings in a file, TOPIC.SETTING=VALUE, of which other values are in force."""
+    return [
+        f"{name}.{setting}={each.value}"
+        for name, config in in_file.items()
+        if name in in_force
+        for setting, each in config.stated.items()
+        if setting not in in_force[name].stated or in_force[name].stated[setting].value != each.value
+    ]

@@ -24,7 +24,8 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
-from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, require_no_file, temp_of, write_durably
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
+from tierctl.model.checked_values import require_no_file
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
