@@ -249,6 +249,8 @@ HISTORIES: dict[str, tuple[list[MissingEvents], Evidence, str | None]] = {
 @pytest.mark.parametrize(("missing", "evidence", "expected"), HISTORIES.values(), ids=HISTORIES)
 def test_evidence(missing: list[MissingEvents], evidence: Evidence, expected: str | None) -> None:
     state = state_with(*missing)
+    # By the evidence for another decision.
+    state.complete.add(PARTITION.key)
     reasons = decide_histories(state, {PARTITION: evidence})
     assert (expected is None) == (reasons == {}) == (PARTITION.key in state.complete)
     if expected is not None:

@@ -59,8 +59,8 @@ def decide_histories(
 ) -> dict[TopicIdPartition, str]:
     """Add the partitions of `evidence` with a complete history to `state.complete`.
 
-    Return the reason for each of the others. Partitions of metadata partitions without missing events are
-    not examined.
+    Return the reason for each of the others, which is removed: other evidence may have sufficed for another
+    decision. Partitions of metadata partitions without missing events are not examined.
     """
     reasons: dict[TopicIdPartition, str] = {}
     for partition, facts in evidence.items():
@@ -71,6 +71,7 @@ def decide_histories(
         if reason is None:
             state.complete.add(partition.key)
         else:
+            state.complete.discard(partition.key)
             reasons[partition] = reason
     return reasons
 
