@@ -19,7 +19,7 @@ from tierctl.spark.fold_rows import (
     segment_columns,
 )
 from tierctl.state.fold import fold
-from tierctl.state.stored_rows import table_of_rows
+from tierctl.state.stored_rows import table_of_rows, words_of_ids
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import DANGLING
 from tierctl.state.tier_state import PartitionState, TierState
@@ -168,3 +168,18 @@ def test_rows_that_are_no_state(what: str) -> None:
     rows[table] = pa.Table.from_pylist(changed, schema=rows[table].schema)
     with pytest.raises(CorruptInputError):
         table_of_rows(rows["segments"], rows["partitions"])
+
+
+@given(
+    st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=4),
+    st.integers(0, 21),
+    st.sampled_from("+/=. \n\0~"),
+)
+def test_words_of_ids(ids: list[bytes], at: int, other: str) -> None:
+    texts = [Uuid.from_bytes(each) for each in ids]
+    words = words_of_ids(pa.array([str(each) for each in texts]))
+    read = [high.tobytes()[::-1] + low.tobytes()[::-1] for high, low in zip(*words, strict=True)]
+    assert read == ids
+    spoilt = texts[-1][:at] + other + texts[-1][at + 1 :]
+    with pytest.raises(CorruptInputError):
+        words_of_ids(pa.array([*texts[:-1], spoilt]))
