@@ -152,34 +152,17 @@ def follow_rounds(
 
     It ends after `timeout_s` without a new record; None waits without end.
     """
-    timer = _PollTimer(poll_interval_s=poll_interval_s, timeout_s=timeout_s)
     yield topic.round(positions)
-    while timer.wait(positions):
-        yield topic.round(positions)
-
-
-class _PollTimer:
-    """Sleeps between rounds until no partition has advanced for `timeout_s`; None: without end."""
-
-    def __init__(self, *, poll_interval_s: float, timeout_s: float | None) -> None:
-        self._poll_interval_s = poll_interval_s
-        self._timeout_s = timeout_s
-        self._last_positions: dict[int, int] | None = None
-        self._advanced_at_s = 0.0
-
-    def wait(self, positions: Mapping[int, int]) -> bool:
-        """Sleep and return True; return False at once if the time is over.
-
-        `positions` are the next offsets of the partitions that were read.
-        """
+    read, advanced_at_s = dict(positions), time.monotonic()
+    while True:
         now_s = time.monotonic()
-        if self._last_positions != positions:
-            self._last_positions, self._advanced_at_s = dict(positions), now_s
-        left_s = math.inf if self._timeout_s is None else self._advanced_at_s + self._timeout_s - now_s
+        if read != positions:
+            read, advanced_at_s = dict(positions), now_s
+        left_s = math.inf if timeout_s is None else advanced_at_s + timeout_s - now_s
         if left_s <= 0:
-            return False
-        time.sleep(min(self._poll_interval_s, left_s))
-        return True
+            return
+        time.sleep(min(poll_interval_s, left_s))
+        yield topic.round(positions)
 
 
 _READ_BYTES_MAX = 1 << 18
