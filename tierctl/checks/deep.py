@@ -568,8 +568,5 @@ class DeepReads:
         return Finding(
             check=FindingKind.NOT_READ,
             severity=Severity.INFO if done.segments else Severity.WARNING,
-            topic=None,
-            topic_id=None,
-            partition=None,
             found=message,
         )

@@ -405,9 +405,9 @@ class Finding:
 
     check: FindingKind
     severity: Severity
-    topic: str | None
-    topic_id: Uuid | None
-    partition: int | None
+    topic: str | None = None
+    topic_id: Uuid | None = None
+    partition: int | None = None
     segment_id: Uuid | None = None
     start_offset: int | None = None
     end_offset: int | None = None
@@ -521,7 +521,6 @@ def metadata_finding(
         check=check,
         severity=severity,
         topic=METADATA_TOPIC,
-        topic_id=None,
         partition=metadata_partition,
         start_offset=first,
         end_offset=last,
@@ -556,7 +555,6 @@ def unreadable_log(folder: Path, error: TierctlError) -> Finding:
         check=FindingKind.UNREADABLE_LOG,
         severity=Severity.ERROR,
         topic=place.topic if place else None,
-        topic_id=None,
         partition=place.partition if place else None,
         key=str(folder),
         found=error.message,

@@ -341,16 +341,18 @@ class _Rows:
         )
 
 
+_IDLE_MAX = 4
+
+
 class TopicReader:
     """Read `topic`; several reads may be in progress, in one thread or in several.
 
-    Every read has its own consumer; up to `consumers_max` idle consumers are kept for later reads.
+    Every read has its own consumer; up to _IDLE_MAX idle consumers are kept for later reads.
     """
 
-    def __init__(self, settings: ClientSettings, topic: str, *, consumers_max: int = 4) -> None:
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings = settings
         self._topic = topic
-        self._consumers_max = consumers_max
         self._idle: list[tuple[Any, ErrorWatch]] = []
         self._lock = Lock()
         self._closed = False
@@ -380,7 +382,7 @@ class TopicReader:
         consumer, _ = client
         consumer.unassign()
         with self._lock:
-            if not self._closed and len(self._idle) < self._consumers_max:
+            if not self._closed and len(self._idle) < _IDLE_MAX:
                 self._idle.append(client)
                 return
         consumer.close()

@@ -80,10 +80,8 @@ class FolderListing:
         )
 
 
-def plain_objects(
-    listed: Iterable[RemoteObject], others: Callable[[RemoteObject], object] = id
-) -> Iterator[RemoteObject]:
-    """Yield the objects of a listing, and pass links to `others`.
+def plain_objects(listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
+    """Yield the objects of a listing without links.
 
     Raise RemoteStorageError for a folder that can't be listed.
     """
@@ -92,8 +90,6 @@ def plain_objects(
             yield each
         elif each.key.endswith("/"):
             raise RemoteStorageError(f"{each.key}: {each.problem}")
-        else:
-            others(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,16 +620,14 @@ class InspectableStore(ObjectStore, Protocol):
         ...
 
 
-def open_store(
-    uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN, named_by: str = "--remote"
-) -> ObjectStore:
+def open_store(uri: str, *, endpoint: Endpoint | None = None, named_by: str = "--remote") -> ObjectStore:
     """Open the store below the folder that `uri` names, without creating or reading anything.
 
-    `endpoint` is `ObjectStore.endpoint` of the same store in another process. `files` makes the changes of a
-    store on local disk; `named_by` is the option with the URI. Raise UsageError for an unknown scheme, a
-    malformed URI or a missing package, and RemoteStorageError for a server that refuses connections.
+    `endpoint` is `ObjectStore.endpoint` of the same store in another process; `named_by` is the option with
+    the URI. Raise UsageError for an unknown scheme, a malformed URI or a missing package, and
+    RemoteStorageError for a server that refuses connections.
     """
-    return open_store_at(replace(parse_store_uri(uri, endpoint=endpoint, files=files), named_by=named_by))
+    return open_store_at(replace(parse_store_uri(uri, endpoint=endpoint), named_by=named_by))
 
 
 def open_store_at(address: StoreAddress) -> ObjectStore:
@@ -650,7 +644,10 @@ def open_store_at(address: StoreAddress) -> ObjectStore:
 
 
 def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN) -> StoreAddress:
-    """Return the address that `uri` names; `endpoint` and `files` as for `open_store`."""
+    """Return the address that `uri` names.
+
+    `endpoint` is as for `open_store`; `files` makes the changes of a store on local disk.
+    """
     require_no_credentials("the store", uri)
     parts = urlsplit(uri)
     kind = STORES.get(parts.scheme)

@@ -58,9 +58,7 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO}
 
 
 @contextmanager
-def _translated(
-    doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
-) -> Iterator[None]:
+def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
     """Raise an OSError as `error`; when reading, as RemoteResourceNotFound for a missing object.
 
     What this user may not read or delete raises AuthenticationError: trying again does not help.
@@ -75,13 +73,7 @@ def _translated(
             error = RemoteResourceNotFound
         elif is_read and e.errno in _NO_FILE:
             error = ObjectUnreadable
-        raise _error_of(doing, e, error, hint) from e
-
-
-def _error_of(
-    doing: str, e: OSError, kind: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
-) -> RemoteStorageError:
-    return kind(_message(doing, e), hint=hint or _HINTS.get(e.errno or 0))
+        raise error(_message(doing, e), hint=_HINTS.get(e.errno or 0)) from e
 
 
 def _message(doing: str, e: OSError) -> str:

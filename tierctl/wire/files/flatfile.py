@@ -77,7 +77,6 @@ class FlatFileHeader:
     topic: str | None
     topic_id: Uuid
     metadata_topic_offset: int
-    magic: int = MAGIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,12 +387,7 @@ def encode_header(header: FlatFileHeader) -> bytes:
         if not 0 < len(raw) <= 0x7FFF:
             raise UsageError(f"a topic name of {len(raw)} bytes can't be written")
         name = len(raw).to_bytes(2, "big") + raw
-    return (
-        write_uvarint(header.magic)
-        + name
-        + header.topic_id.bytes
-        + write_varlong(header.metadata_topic_offset)
-    )
+    return write_uvarint(MAGIC) + name + header.topic_id.bytes + write_varlong(header.metadata_topic_offset)
 
 
 def encode_entry(record: StoredRecord) -> bytes:

@@ -33,8 +33,7 @@ class ChunkCache:
     A chunk's key is its segment's stem and its position in the log. Safe to use from several threads.
     """
 
-    def __init__(self, max_bytes: int = CHUNK_CACHE_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._bytes = 0
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
@@ -51,7 +50,7 @@ class ChunkCache:
         with self._lock:
             self._bytes += len(data) - len(self._chunks.pop(key, b""))
             self._chunks[key] = data
-            while self._bytes > self._max_bytes:
+            while self._bytes > CHUNK_CACHE_BYTES:
                 self._bytes -= len(self._chunks.popitem(last=False)[1])
 
     def drop(self, stem: str) -> None:

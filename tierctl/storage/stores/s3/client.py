@@ -8,7 +8,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -349,18 +349,10 @@ def file_range(
 class ResponseBody(CompleteRange):
     """Check that a response body is complete and not slower than the minimum throughput."""
 
-    def __init__(
-        self,
-        body: Any,
-        name: str,
-        size_bytes: int,
-        throttle: Throttle = UNLIMITED,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, body: Any, name: str, size_bytes: int, throttle: Throttle = UNLIMITED) -> None:
         super().__init__(name, size_bytes, throttle)
         self._body = body
-        self._clock = clock
-        self._begun_s = clock()
+        self._begun_s = time.monotonic()
 
     def after_wait(self, waited_s: float) -> None:
         """Implement `CompleteRange.after_wait`: exclude the wait from the throughput measurement."""
@@ -374,7 +366,7 @@ class ResponseBody(CompleteRange):
         return data
 
     def _require_throughput(self, new_bytes: int) -> None:
-        elapsed_s = self._clock() - self._begun_s
+        elapsed_s = time.monotonic() - self._begun_s
         done_bytes = self._size_bytes - self._left_bytes + new_bytes
         if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
             raise RemoteStorageError(
