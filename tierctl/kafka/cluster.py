@@ -119,27 +119,21 @@ _CONFIG = {"acks": "all", "enable.idempotence": True, "linger.ms": 5}
 _POLL_S = 0.1
 
 
-def produce_idempotent(
-    settings: ClientSettings, partitions: Collection[TopicPartition], value: bytes
+def _produce(
+    settings: ClientSettings,
+    partitions: Collection[TopicPartition],
+    value: bytes,
+    transactional_id: str | None,
 ) -> dict[TopicPartition, int]:
-    """Append one record to each partition by a new idempotent producer; return the offsets.
+    """Implement `Cluster.produce`; a transaction that fails is aborted.
 
     Raises AuthenticationError, NotFoundError, MetadataError if the brokers refuse the producer or a record,
     and MetadataWriteUnknown if no acknowledgement comes in time.
     """
-    producer, watch = make_client(sdk.confluent_kafka.Producer, settings, _CONFIG)
-    return _append(settings, producer, watch, partitions, value)
-
-
-def produce_transaction(
-    settings: ClientSettings, partitions: Collection[TopicPartition], value: bytes, transactional_id: str
-) -> dict[TopicPartition, int]:
-    """Append one record to each partition in a transaction of a new producer, and commit it.
-
-    Return the offsets of the records. A transaction that fails is aborted. Raises as `produce_idempotent`.
-    """
-    config = {**_CONFIG, "transactional.id": transactional_id}
+    config = _CONFIG if transactional_id is None else {**_CONFIG, "transactional.id": transactional_id}
     producer, watch = make_client(sdk.confluent_kafka.Producer, settings, config)
+    if transactional_id is None:
+        return _append(settings, producer, watch, partitions, value)
     timeout_s = settings.request_timeout_ms / 1000
     doing = f"a transaction of {transactional_id}"
     needs = Right("Write", min(partitions).topic)
@@ -490,9 +484,7 @@ class Cluster:
 
         The producer is idempotent; with `transactional_id` it writes them in a transaction of that id.
         """
-        if transactional_id is None:
-            return produce_idempotent(self._settings, partitions, value)
-        return produce_transaction(self._settings, partitions, value, transactional_id)
+        return _produce(self._settings, partitions, value, transactional_id)
 
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
         """Return the logs of the partitions that have a leader.
