@@ -213,7 +213,7 @@ AIVEN_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "manifest cut": (".rsm-manifest", _cut, "manifest"),
     "another segment's": (".rsm-manifest", lambda p: _edit(p, startOffset=7), "from offset 7"),
     "no epochs": (".rsm-manifest", lambda p: _edit(p, segmentLeaderEpochs={}), "no leader epochs"),
-    "negative": (".rsm-manifest", lambda p: _edit(p, endOffset=-4), "at least 0"),
+    "negative": (".rsm-manifest", lambda p: _edit(p, endOffset=-4), "a number from 0"),
 }
 
 
