@@ -215,6 +215,29 @@ def test_an_empty_path_in_tierctl_toml(tmp_path: Path) -> None:
     assert (ran.code, "--state-dir: expected a name, found an empty text" in ran.err) == (2, True)
 
 
+def test_a_number_above_64_bits_is_a_wrong_value(tmp_path: Path) -> None:
+    """--limit of more than sys.maxsize ended with an internal error."""
+    found = set()
+    for words, command in leaves():
+        for param in command.params:
+            described = param.type_descriptor
+            is_number = described.annotation in {int, list[int]} and param.name != "verbose"
+            if is_number and described.parameter_info.parser is None:
+                option = max(param.opts, key=len)
+                found.add(option)
+                ran = tierctl(*words, f"{option}={1 << 63}", cwd=tmp_path)
+                assert (ran.code, f"'{option}'" in ran.err, ran.out) == (2, True, ""), (words, ran.err)
+    assert {"--limit", "--broker-id", "--metadata-partition", "--offset"} <= found
+
+
+def test_a_broker_id_has_32_bits(tmp_path: Path) -> None:
+    """copy --apply made the metadata folder before each of its events was refused."""
+    where = ("--metadata", tmp_path / "m", "--remote", tmp_path / "t", "--log-dir", tmp_path, "--apply")
+    ran = tierctl("copy", *where, f"--broker-id={1 << 31}")
+    assert (ran.code, "Invalid value for '--broker-id'" in ran.err) == (2, True), ran.err
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.mark.parametrize("folder", ["{tier}", "{tier}/kafka-tiered-storage", "{aiven}"])
 @pytest.mark.parametrize(
     "words", ["segments --metadata {root} --state-dir", "cache build --metadata {root} --out"]

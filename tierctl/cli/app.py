@@ -21,6 +21,7 @@ from tierctl.cli.options import Part, with_options
 from tierctl.cli.profiles import RunSettings, option_key
 from tierctl.commands.request import TYPED_ONLY
 from tierctl.errors import UsageError
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.location import require_no_credentials
 from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.report.columns import Columns
@@ -258,7 +259,10 @@ def _processed(param: Any, process: Callable[[Any, Any], Any], ctx: Any, value: 
 
 
 def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
-    """Give the options of a command their variables and parsers; return the names of those only typed."""
+    """Give the options of a command their variables and parsers; return the names of those only typed.
+
+    Numbers without a bound have 64 bits, as Kafka's offsets.
+    """
     annotations = {} if callback is None else inspect.signature(callback).parameters
     typed_only = {name for name, each in annotations.items() if TYPED_ONLY in get_args(each.annotation)}
     for param in params:
@@ -269,6 +273,8 @@ def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
         info = param.type_descriptor.parameter_info
         if info.parser is not None:
             info.parser = _Parser(param, info.parser)
+        elif info.max is None and int in _types_of(param):
+            info.max = LARGEST_OFFSET
         if _names_place(param):
             param.get_runtime_param = partial(_PlaceConverter, param.get_runtime_param)
     return frozenset(typed_only)
@@ -281,8 +287,13 @@ def _name_of(param: Any) -> str:
 
 def _names_place(param: Any) -> bool:
     """Return whether the values of an option are paths, or URIs that may be paths."""
+    return Path in _types_of(param) or param.metavar in _PLACES
+
+
+def _types_of(param: Any) -> tuple[Any, ...]:
+    """Return the type of an option's value, and that of the values in a list."""
     annotation = param.type_descriptor.annotation
-    return Path in (annotation, *get_args(annotation)) or param.metavar in _PLACES
+    return annotation, *get_args(annotation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -521,6 +521,7 @@ class MutationRequest(Request):
         typer.Option(
             metavar="N",
             min=1,
+            max=1_000_000,  # Far above what a cluster can have.
             help="Number of partitions of __remote_log_metadata in the folder of --metadata, where neither "
             "the cluster's metadata (__cluster_metadata-0) nor --broker-config states it. A folder that "
             "is missing is a lost partition. A new folder gets this number.",
@@ -575,6 +576,7 @@ class MutationRequest(Request):
         typer.Option(
             metavar="ID",
             min=-1,
+            max=(1 << 31) - 1,
             help="Broker id in published events; -1 means that no broker published them.",
             rich_help_panel=HOW,
         ),
