@@ -177,7 +177,6 @@ NO_ROWS = {
     "RepeatedDeletes": "results that are tables",
     "SubmitLine": "a command line",
     "NamesResult": "why names were not checked",
-    "frozenset": "kinds of findings, not a use case",
 }
 """The results of public functions without `to_arrow`, and what each contains instead of rows."""
 
