@@ -6,7 +6,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from tierctl.wire.files.topics_file import read_topics_file
+from tierctl.model.local import SavedTopics
+from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 from tests.cli.shell import tierctl
 from tests.cli.test_schemas import check
@@ -73,13 +74,13 @@ def test_the_file_has_what_kafkas_tools_print(broker: Broker, topics: dict[str, 
 
 def test_some_topics_and_an_existing_file(broker: Broker, topics: dict[str, int], tmp_path: Path) -> None:
     file = tmp_path / "topics.yaml"
-    file.write_text("what was there\n")
+    file.write_bytes(earlier := write_topics_file(SavedTopics(topics={})))
     file.chmod(0o666)
     if os.geteuid() == 0:
         os.chown(file, 12345, 12345)
     args = ("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", file)
     unknown = tierctl(*args, "--topic", "saved-plane")
-    assert (unknown.code, file.read_text()) == (10, "what was there\n")
+    assert (unknown.code, file.read_bytes()) == (10, earlier)
     assert "saved-plain" in unknown.err
     tierctl(*args, "--topic", "saved-*", "--topic", "saved_list").ok()
     assert set(read_topics_file(file.read_bytes(), "f").topics) == {"saved-plain", "saved_list"}
