@@ -128,7 +128,7 @@ def test_settings_come_from_command_line_environment_and_profile(metadata: Path,
 @pytest.mark.parametrize(
     ("line", "reason", "hint"),
     [
-        ("status --output=jsn", "'jsn' is not one of 'table'", "see --output in 'tierctl status --help"),
+        ("status --output=jsn", "'jsn' is not one of 'table'", "did you mean json?"),
         ("sweep --threads=x", "expected a whole number, found 'x'", "see --threads in 'tierctl sweep"),
         ("cache show --limit=x", "expected a whole number", "see --limit in 'tierctl cache show"),
         ("sweep --limit-factor=0", "expected a value greater than or equal to 1", "see --limit-factor in"),

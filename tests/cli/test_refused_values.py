@@ -212,7 +212,8 @@ def test_an_empty_path_in_tierctl_toml(tmp_path: Path) -> None:
     file = tmp_path / "profiles.toml"
     file.write_text('[profiles.default]\nstate-dir = ""\n')
     ran = tierctl("segments", "--metadata", tmp_path, "--config-file", file)
-    assert (ran.code, "--state-dir: expected a name, found an empty text" in ran.err) == (2, True)
+    refused = f"error: {file}, line 2: state-dir: expected a name, found an empty text"
+    assert (ran.code, refused in ran.err) == (2, True), ran.err
 
 
 def test_a_number_above_64_bits_is_a_wrong_value(tmp_path: Path) -> None:
