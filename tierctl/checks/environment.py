@@ -495,8 +495,8 @@ def _of_versions(versions: Versions, own: Versions) -> Result:
     if own.numba not in (None, versions.numba):
         why = (
             "Executors decode and fold by compiled loops, and many times as slowly without numba; tierctl is "
+            "tested with one version on all."
         )
-        why += "tested with one version on all."
         found = f"{versions}; the driver has numba {own.numba}"
         return fault(check, "", found, severity=Severity.WARNING, why=why)
     return ok(check, "", str(versions))
