@@ -31,6 +31,7 @@ TierctlError                         1  internal
 │   └── CustomMetadataTooLarge       8  a segment's custom metadata exceed KIP-917's limit
 ├── NotFoundError                   10  a requested topic, partition or segment does not exist
 └── AuthenticationError             11  a broker, a store or the system refused tierctl's identity or rights
+    └── FileNotAllowed              11  this user may not read a file; others may be readable
 
 Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error.
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
@@ -245,7 +246,7 @@ def output_error(what: str, error: OSError) -> "UsageError | AuthenticationError
     if isinstance(error, PermissionError):
         return AuthenticationError(message, hint="name a file that this user may write")
     if isinstance(error, WRONG_PATH | FileNotFoundError):
-        return UsageError(message, hint="name a file in a folder that exists")
+        return UsageError(message, hint="name a regular file, in a folder that exists")
     return OutputError(message, hint="check whether the disk is full, then run again")
 
 
@@ -332,3 +333,9 @@ class AuthenticationError(TierctlError):
 
     exit_code = ExitCode.AUTHENTICATION
     meets_all = True
+
+
+class FileNotAllowed(AuthenticationError):
+    """This user may not read a file of a broker; other files may be readable."""
+
+    meets_all = False

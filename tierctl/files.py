@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, output_error
+from tierctl.errors import AuthenticationError, CorruptInputError, LockedError, SafetyRefusal, output_error
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
@@ -27,7 +27,6 @@ BROKER_LOCK = ".lock"
 OWN_LOCK = ".tierctl.lock"
 _LOCK_POLL_S = 0.05
 _HEAD_BYTES = 4096
-_PIPE_BYTES_MAX = 64 << 20
 
 T = TypeVar("T")
 
@@ -170,31 +169,6 @@ def read_decoded(path: Path, decode: Callable[[bytes], T]) -> T | None:
         return None
     except CorruptInputError as e:
         raise e.within(str(path)) from None
-
-
-def read_named(path: Path, size_bytes: int = -1) -> bytes:
-    """Return the content of a file that an option names, or with `size_bytes` only its beginning.
-
-    It is a regular file, or a pipe, such as that of <(...) in a shell; raise OSError for any other kind, and
-    for a pipe that nobody writes, ends without a byte or does not end after 64 MiB. A pipe is empty if it is
-    read twice.
-    """
-    if path.is_fifo():
-        return _read_pipe(path)
-    with os.fdopen(open_regular(path), "rb") as file:
-        return file.read(size_bytes)
-
-
-def _read_pipe(path: Path) -> bytes:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as pipe:
-        # Only opening it must not wait for a program that writes.
-        os.set_blocking(pipe.fileno(), True)
-        found = pipe.read(_PIPE_BYTES_MAX + 1)
-    if not found:
-        raise OSError(errno.ENODATA, "the pipe is empty, or was read before: name a file", str(path))
-    if len(found) > _PIPE_BYTES_MAX:
-        raise OSError(errno.EFBIG, "more than 64 MiB come from the pipe: name a file", str(path))
-    return found
 
 
 class FileBytes:
@@ -349,6 +323,9 @@ def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[by
             head = file.read(0, _HEAD_BYTES)
     except FileNotFoundError:
         return
+    except PermissionError as e:
+        why = f"{option} {path}: {e.strerror}: it is not known to be a {kind}"
+        raise AuthenticationError(why, hint="name another file, or remove this one") from e
     except OSError as e:
         raise output_error(f"{option} {path}", e) from e
     if head and not is_own(head):

@@ -4,6 +4,7 @@ Also side effects on another machine, when a run begins nothing more, and its ex
 """
 
 import errno
+import os
 import shutil
 import sys
 import threading
@@ -12,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from tierctl.apply import run_context
@@ -32,6 +33,7 @@ from tierctl.errors import (
     AuthenticationError,
     ConditionsRefused,
     EngineError,
+    FileNotAllowed,
     LimitExceeded,
     LockedError,
     MetadataError,
@@ -385,7 +387,8 @@ def run_of(wave: list[Step]) -> Run:
         ([(FAILED, DENIED), (FAILED, STORE)], False),
         ([ENDED, (DROPPED, None)], False),
         ([(DROPPED, None)], False),
-        *(([(FAILED, error("x"))] * count, True) for error in MEETS_ALL for count in (1, 2)),
+        *(([(FAILED, error("x"))] * 2, True) for error in MEETS_ALL),
+        *(([(FAILED, error("x"))], not issubclass(error, StoreRefused)) for error in MEETS_ALL),
         ([(FAILED, DENIED), (FAILED, StoreRefused("x"))], True),
         *(([(FAILED, StoreRefused("x")), (FAILED, error("x"))], False) for error in OF_ONE),
         *(([(FAILED, error("x"))] * 2, False) for error in OF_ONE),
@@ -400,6 +403,20 @@ def test_a_wave_of_which_all_is_refused_is_the_last(
     this.record(Outcome(step=s, status=end, error=error) for s, (end, error) in zip(wave, ends, strict=True))
     assert this.is_halted == is_halted
     assert this.may_begin() != is_halted
+
+
+@pytest.mark.parametrize(("between", "is_halted"), [((DROPPED, None), True), (ENDED, False)])
+def test_a_store_that_refuses_two_keys_and_takes_none_ends_the_run(
+    between: tuple[Status, TierctlError | None], is_halted: bool
+) -> None:
+    """A key that is too long for the store says nothing about the others."""
+    wave = steps(3)
+    this = run_of(wave)
+    for step, (end, error) in zip(
+        wave, [refused := (FAILED, StoreRefused("x")), between, refused], strict=True
+    ):
+        this.record([Outcome(step=step, status=end, error=error)])
+    assert this.is_halted == is_halted
 
 
 def test_without_the_right_to_delete_only_the_waves_that_were_begun_are_tried(
@@ -455,24 +472,38 @@ def test_where_the_log_directory_is_not_mounted_only_the_waves_that_were_begun_a
     assert set(statuses(run_on("copy", empty))) == {DONE}
 
 
+class _Refused(NamedTuple):
+    number: int
+    is_closed: bool
+    kind: type[TierctlError]
+    is_halted: bool
+
+
 @pytest.mark.parametrize(
-    ("refused", "kind", "is_halted"),
-    [(errno.EACCES, AuthenticationError, True), (errno.EIO, RemoteStorageError, False)],
+    "case",
+    [
+        _Refused(errno.EACCES, True, AuthenticationError, True),
+        _Refused(errno.EACCES, False, FileNotAllowed, False),
+        _Refused(errno.EIO, False, RemoteStorageError, False),
+    ],
 )
-def test_logs_that_this_user_may_not_read_end_the_run_and_a_failing_disk_does_not(
-    monkeypatch: pytest.MonkeyPatch, empty: World, refused: int, kind: type[TierctlError], is_halted: bool
+def test_a_log_directory_that_is_closed_ends_the_run_and_a_file_or_a_failing_disk_does_not(
+    monkeypatch: pytest.MonkeyPatch, empty: World, case: _Refused
 ) -> None:
     def refuse(*_: object) -> None:
-        raise OSError(refused, "x", "y")
+        raise OSError(case.number, "x", "y")
 
     monkeypatch.setattr(sys.modules[LogSources.__module__], "check_and_hash", refuse)
     with opened(empty) as manager:
         context = context_of(empty, manager, wave_size=1)
         plan = plan_of("copy", empty, manager)
         this = Run(plan, context, None)
-        acts_of("copy", empty)[Action.COPY_SEGMENT](this, plan.steps)
-    assert isinstance(this.outcomes()[0].error, kind)
-    assert this.is_halted == is_halted
+        with monkeypatch.context() as patched:
+            if case.is_closed:
+                patched.setattr(os, "scandir", refuse)
+            acts_of("copy", empty)[Action.COPY_SEGMENT](this, plan.steps)
+    assert type(this.outcomes()[0].error) is case.kind
+    assert this.is_halted == case.is_halted
 
 
 def test_what_follows_a_dropped_step_is_dropped_in_later_waves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from tierctl import files
 from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import AuthenticationError, LockedError, OutputError, UsageError, output_error
 from tierctl.files import (
@@ -22,10 +21,11 @@ from tierctl.files import (
     FileSystem,
     exclusive,
     exclusive_replacement,
-    read_named,
     require_replaceable,
 )
 from tierctl.metadata.state_dir import LOCK
+from tierctl.model import checked_values
+from tierctl.model.checked_values import read_named
 from tierctl.model.local import SavedTopics
 from tierctl.wire.files.topics_file import begins_backup, write_topics_file
 
@@ -344,14 +344,20 @@ def test_settings_come_from_a_pipe(pipe: tuple[Path, BufferedWriter], cluster: P
     assert (again.code, f"{path} can't be read: the pipe is empty" in again.err) == (2, True)
 
 
-def test_a_pipe_has_an_end(
+def test_a_pipe_is_waited_for_and_ends(
     pipe: tuple[Path, BufferedWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_PIPE_BYTES_MAX", 1000)
+    monkeypatch.setattr(checked_values, "_PIPE_WAIT_S", 0.2)
+    monkeypatch.setattr(checked_values, "_PIPE_BYTES_MAX", 1000)
     os.mkfifo(fifo := tmp_path / "fifo")
-    with pytest.raises(OSError, match="the pipe is empty"):
-        read_named(fifo)
     path, file = pipe
+    for silent in (fifo, path):
+        with pytest.raises(OSError, match="nothing was written into the pipe"):
+            read_named(silent)
+    file.write(bytes(1000))
+    file.flush()
+    with pytest.raises(OSError, match="nothing was written into the pipe"):
+        read_named(path)
     file.write(bytes(1001))
     file.flush()
     with pytest.raises(OSError, match="more than"):

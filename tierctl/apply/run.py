@@ -34,7 +34,7 @@ from tierctl.apply.run_context import (
     slices,
 )
 from tierctl.apply.tier_check import claim_tier, why_not_deletable
-from tierctl.errors import MetadataError, RemoteStorageError, TierctlError
+from tierctl.errors import MetadataError, RemoteStorageError, StoreRefused, TierctlError
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -96,6 +96,7 @@ class Run:
         # The key is `id(step)`, because two steps of a plan may be equal.
         self._outcomes: dict[int, Outcome] = {}
         self._halted: TierctlError | None = None
+        self._refused = 0
 
     @property
     def is_halted(self) -> bool:
@@ -137,15 +138,19 @@ class Run:
         """Record the outcomes of steps that have none yet, those of one wave at a time.
 
         If no step of a wave ended well, and each further one would meet the errors of those that failed, too,
-        the run begins nothing more.
+        the run begins nothing more. A store may refuse one key only: that takes two steps, since one ended
+        well.
         """
         wave = list(outcomes)
         for outcome in wave:
             self._outcomes.setdefault(id(outcome.step), outcome)
         errors = [outcome.error for outcome in wave if outcome.status is Status.FAILED]
-        meets_all = all(error is not None and error.meets_all for error in errors)
-        if self._halted is None and errors and meets_all and all(o.status is not Status.DONE for o in wave):
-            self._halted = errors[0]
+        if any(outcome.status is Status.DONE for outcome in wave):
+            self._refused = 0
+        elif errors and all(error is not None and error.meets_all for error in errors):
+            self._refused += len(errors)
+            if self._refused > 1 or not isinstance(errors[0], StoreRefused):
+                self._halted = self._halted or errors[0]
 
     def end(self, steps: Sequence[Step]) -> None:
         """Record an outcome for each of `steps` that has none, because the run ended before it."""

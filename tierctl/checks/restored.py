@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Self
 
@@ -521,7 +522,8 @@ class Listing:
         found: dict[SetKey, tuple[TopicIdPartition, Mapping[int, int]]] = {}
         try:
             # Bytes that are no text are found in the first line that has them.
-            with os.fdopen(open_regular(path), encoding="utf-8", errors="replace") as lines:
+            opened = path.open("rb") if path.is_fifo() else os.fdopen(open_regular(path), "rb")
+            with TextIOWrapper(opened, encoding="utf-8", errors="replace") as lines:
                 if next(lines, "").rstrip("\n") != _FORMAT:
                     raise CorruptInputError(
                         "a listing of a tier", expected=_FORMAT, found="another first line", source=str(path)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
-from tierctl.files import read_named
 from tierctl.kafka import sdk
-from tierctl.model.checked_values import PORT_MAX, natural_number
+from tierctl.model.checked_values import PORT_MAX, natural_number, read_named
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
 from tierctl.model.settings import clients
 from tierctl.model.settings.scopes import StatedSettings

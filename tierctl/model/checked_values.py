@@ -1,18 +1,24 @@
-"""Check values from outside: numbers in texts, folders that options name, and the types of JSON fields that
-others may have changed.
+"""Check values from outside: numbers in texts, files and folders that options name, and the types of JSON
+fields that others may have changed.
 """
 
+import errno
+import os
+import select
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tierctl.errors import UsageError
+from tierctl.files import open_regular
 
 Types = type | tuple[type, ...]
 TEXT_OR_NULL = (str, type(None))
 NUMBER_MAX = (1 << 63) - 1
 """The largest number of Kafka's own files and records."""
 PORT_MAX = (1 << 16) - 1
+_PIPE_BYTES_MAX = 64 << 20
+_PIPE_WAIT_S = 60.0
 
 
 def require_types(raw: Mapping[str, Any], types: Mapping[str, Types], where: str = "") -> None:
@@ -52,3 +58,37 @@ def require_no_file(option: str, folder: Path) -> None:
             f"{option} {folder}: expected a folder, found the file {there}",
             hint=f"name a folder with {option}, or move the file away",
         )
+
+
+def read_named(path: Path, size_bytes: int = -1) -> bytes:
+    """Return the content of a file that an option names, or with `size_bytes` only its beginning.
+
+    It is a regular file, or a pipe, such as that of <(...) in a shell; raise OSError for any other kind, and
+    for a pipe that is silent for a minute, ends without a byte or does not end after 64 MiB. A pipe is empty
+    if it is read twice.
+    """
+    if path.is_fifo():
+        return _read_pipe(path)
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(size_bytes)
+
+
+def _read_pipe(path: Path) -> bytes:
+    found = bytearray()
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        ready = select.poll()
+        ready.register(fd, select.POLLIN)
+        while len(found) <= _PIPE_BYTES_MAX:
+            if not ready.poll(_PIPE_WAIT_S * 1000):
+                why = f"nothing was written into the pipe for {_PIPE_WAIT_S:.0f} s"
+                raise OSError(errno.ETIMEDOUT, why, str(path))
+            part = os.read(fd, 1 << 20)
+            if not part and not found:
+                raise OSError(errno.ENODATA, "the pipe is empty, or was read before: name a file", str(path))
+            if not part:
+                return bytes(found)
+            found += part
+    finally:
+        os.close(fd)
+    raise OSError(errno.EFBIG, "more than 64 MiB come from the pipe: name a file", str(path))

@@ -372,6 +372,7 @@ def test_a_profile_for_spark_does_not_disturb_runs_without_it(tmp_path: Path) ->
         ("spark.hadoop.fs.azure.account.connection.string", "0pen-sesame", True),
         ("spark.hadoop.fs.azure.sas.container.account", "0pen-sesame", True),
         ("spark.kafka.sasl.jaas.config", "0pen-sesame", True),
+        ("spark.x.private-key", "0pen-sesame", True),
         ("spark.hadoop.fs.s3a.encryption.key", "0pen-sesame", True),
         ("spark.executor.extraJavaOptions", "-Djavax.net.ssl.trustStorePassword=x", True),
         ("spark.executor.extraJavaOptions", "-Dfs.s3a.secret.key=x", True),

@@ -33,8 +33,8 @@ from tierctl.apply.tier_check import require_known_tier
 from tierctl.commands.copy.source import OpenedSource, Source, SourceChanged, Sources, source_changed
 from tierctl.errors import (
     NOT_ALLOWED,
-    AuthenticationError,
     CustomMetadataTooLarge,
+    FileNotAllowed,
     RemoteStorageError,
     StoreWriteUnknown,
     TierctlError,
@@ -69,7 +69,7 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     except TierctlError as e:
         result = SideEffectResult(error=e, begun=True)
     except PermissionError as e:
-        denied = AuthenticationError(f"copying segment {metadata.start_offset}: {e}", hint=NOT_ALLOWED)
+        denied = FileNotAllowed(f"copying segment {metadata.start_offset}: {e}", hint=NOT_ALLOWED)
         result = SideEffectResult(error=denied, begun=True)
     except OSError as e:
         error = RemoteStorageError(f"copying segment {metadata.start_offset}: {e}")

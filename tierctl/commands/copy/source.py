@@ -18,6 +18,8 @@ import numpy as np
 from tierctl.apply.run_context import SideEffectContext, SourceTier
 from tierctl.checks.bytes import Problem, check_segment_bytes
 from tierctl.errors import (
+    NOT_ALLOWED,
+    AuthenticationError,
     CorruptInputError,
     NotFoundError,
     RemoteResourceNotFound,
@@ -233,7 +235,7 @@ class LogSource(Source):
 
         A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
         Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
-        Raise NotFoundError if this host has no such log directory.
+        Raise NotFoundError if this host has no such log directory, and AuthenticationError if it is closed.
         """
         data: LogSegmentData | None = None
         note: str | None = None
@@ -260,11 +262,17 @@ class LogSource(Source):
         yield OpenedSource(data=data, is_unchanged=partial(self._has, data), note=note)
 
     def _require_log_dir(self) -> None:
-        """Raise NotFoundError if the log directory is missing or empty: the disk is not mounted here."""
+        """Raise NotFoundError if the log directory is missing or empty: the disk is not mounted here.
+
+        Raise AuthenticationError if this user may not list it.
+        """
         folder = self.files.log.parent.parent
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-            if next(entries, None) is not None:
-                return
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+                if next(entries, None) is not None:
+                    return
+        except PermissionError as e:
+            raise AuthenticationError(f"{folder}: {e.strerror}", hint=NOT_ALLOWED) from e
         raise NotFoundError(
             f"there is no log directory at {folder}",
             hint="--log-dir must be mounted at the same path on every host that copies, executors included",

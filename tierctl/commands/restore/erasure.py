@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
-from tierctl.files import PLAIN, read_named, read_regular, write_durably
+from tierctl.files import PLAIN, read_regular, write_durably
 from tierctl.locallog import list_partitions
 from tierctl.model import (
     ListedSet,
@@ -36,6 +36,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.checked_values import read_named
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.read.record_rows import KEY_FORMS, parse_key

@@ -35,11 +35,12 @@ from tierctl.commands.restore.new_node import (
     require_objects_are_safe,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
-from tierctl.files import exclusive, read_named
+from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node, read_log_dir_facts
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.checked_values import read_named
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress

@@ -61,7 +61,8 @@ def is_credential(name: str, value: str) -> bool:
     """Return True if a setting looks like a secret, and not like the path of one."""
     if value.lower() in {"", "true", "false"} or _IS_NAMED_ONLY.match(name):
         return False
-    named = is_secret(name) and not _POINTS_TO_A_FILE.search(name)
+    # tierctl's own --aiven-private-key names a file: settings are judged by dots.
+    named = is_secret(name.replace("-", ".")) and not _POINTS_TO_A_FILE.search(name)
     return named or _IN_A_VALUE.search(value) is not None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import read_named
+from tierctl.model.checked_values import read_named
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.settings import topic
 from tierctl.model.settings.known import FileKind, require_kind

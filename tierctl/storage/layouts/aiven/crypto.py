@@ -15,7 +15,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from tierctl.files import read_named
+from tierctl.model.checked_values import read_named
 from tierctl.wire.aiven import Encryption
 
 IV_BYTES, TAG_BYTES = 12, 16
