@@ -17,7 +17,7 @@ from tierctl.commands import (
     sweep,
 )
 from tierctl.errors import ExitCode, LimitExceeded, TierctlError
-from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.plan.preconditions import FRACTION_EXEMPT_BELOW
 from tierctl.storage import lease
 from tierctl.storage.layouts.kafka import SUFFIXES, key_stem
@@ -169,6 +169,8 @@ class _Run:
             elif known.state is _S.COPY_SEGMENT_STARTED and known.metadata.broker_id in BROKERS:
                 # A live broker may still finish the copy, so only an operator may delete it.
                 wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
+            elif known.state is _S.COPY_SEGMENT_STARTED and self._may_be_the_only_copy(known.metadata):
+                wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
             elif known.state is not _S.DELETE_SEGMENT_FINISHED:
                 raise InvariantViolation(f"left in {known.state}: {known.metadata}")
         leaked = [k for k in world.store.stored if k.endswith(SUFFIXES) and k not in wanted]
@@ -187,6 +189,23 @@ class _Run:
             left = [k for k in world.truth.segments_of(key) if k.state is not _S.DELETE_SEGMENT_FINISHED]
             if left or world.truth.marked.get(key, _FINISHED) is not _FINISHED:
                 raise InvariantViolation(f"deleted topic {key} is {world.truth.marked.get(key)}, has {left}")
+
+    def _may_be_the_only_copy(self, begun: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a copy that was begun is below a log start that no checkpoint states.
+
+        Nothing shows then that its records were deleted, unless finished segments have its offsets.
+        """
+        log = self.world.logs.get(begun.topic_id_partition.key)
+        if log is None or begun.end_offset >= log.local_start_offset:
+            return False
+        held = {
+            offset
+            for known in self.world.truth.segments_of(begun.topic_id_partition.key)
+            if known.state is _S.COPY_SEGMENT_FINISHED
+            for offset in range(known.metadata.start_offset, known.metadata.end_offset + 1)
+        }
+        is_stated = log.log_start_offset > log.local_start_offset
+        return not is_stated and not held.issuperset(range(begun.start_offset, begun.end_offset + 1))
 
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
