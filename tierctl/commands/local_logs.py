@@ -57,17 +57,14 @@ def read_local_logs(
 
 @dataclass(frozen=True, slots=True)
 class UnreadLogs:
-    """The partitions whose logs can't be read, and the error of each folder; each is reported."""
+    """The partitions whose logs can't be read, and the errors of their folders or log directories."""
 
     progress: Progress
     partitions: set[TopicPartition] = field(default_factory=set)
     errors: dict[Path, TierctlError] = field(default_factory=dict)
 
-    def others(self, dirs: Sequence[Path], select: Select) -> list[LocalLog]:
-        """Read the other logs of the partitions in `select`, as `read_local_logs` does."""
-        return read_local_logs(dirs, self.progress, select=select, on_error=self._add)
-
-    def _add(self, folder: Path, error: TierctlError) -> None:
+    def add(self, folder: Path, error: TierctlError) -> None:
+        """Report and add the error of a folder, as `on_error` of `read_local_logs`."""
         self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
         self.errors[folder] = error
         named = parse_partition_folder(folder.name)

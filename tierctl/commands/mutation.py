@@ -3,18 +3,17 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
-from tierctl.commands.local_logs import UnreadLogs
+from tierctl.commands.local_logs import UnreadLogs, read_local_logs
 from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.errors import TierctlError
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked
 from tierctl.metadata.manager import RemoteLogMetadataManager
@@ -48,10 +47,6 @@ class Mutation:
     request: MutationRequest
     resources: Resources
     metadata: RemoteLogMetadataManager
-    unreadable: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose log could not be read."""
-    log_errors: dict[Path, TierctlError] = field(default_factory=dict)
-    """The errors of the folders, of partitions or of whole log directories, that could not be read."""
     tier_contents: TierContents | None = None
     """What was found in the tier, if it was inspected."""
     is_source_damaged: bool = False
@@ -71,6 +66,16 @@ class Mutation:
     def progress(self) -> Progress:
         """The receiver of messages."""
         return self.resources.progress
+
+    @cached_property
+    def unread(self) -> UnreadLogs:
+        """The logs that could not be read."""
+        return UnreadLogs(self.progress)
+
+    @property
+    def unreadable(self) -> Collection[TopicPartition]:
+        """Partitions whose log could not be read."""
+        return self.unread.partitions
 
     @cached_property
     def logs(self) -> list[LocalLog]:
@@ -103,11 +108,7 @@ class Mutation:
 
     def read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
         """Read the present logs of the partitions for which `select` is true, as `logs` does."""
-        unread = UnreadLogs(self.progress)
-        logs = unread.others(self.request.log_dir, select)
-        self.log_errors |= unread.errors
-        self.unreadable |= unread.partitions
-        return logs
+        return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=self.unread.add)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the selection among the `known` partitions and those of the log directories."""

@@ -489,7 +489,7 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     copying = request_as(CopyRequest, request)
     with mutation(copying, progress or SilentProgress(), kept=Kept.FACTS) as run:
         gathered = gather(run, copying)
-        logs = ReadLogs(run.logs, run.log_errors)
+        logs = ReadLogs(run.logs, run.unread.errors)
     findings = ReportFindings(gathered.lanes)
     with verify(request_as(VerifyRequest, request), progress, logs=logs) as found:
         gathered.topics.add_findings(findings.add(found))

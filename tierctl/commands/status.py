@@ -292,7 +292,7 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
     """
     remote = request.remote if (request.remote or "").startswith("s3:") else None
     asked = replace(request_as(VerifyRequest, request), remote=remote)
-    with verify(asked, metadata=run.metadata, logs=ReadLogs(run.logs, run.log_errors)) as found:
+    with verify(asked, metadata=run.metadata, logs=ReadLogs(run.logs, run.unread.errors)) as found:
         return [
             finding
             for finding in found

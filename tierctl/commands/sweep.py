@@ -264,7 +264,7 @@ def retention_inputs(
 
 def changed_configs(run: Mutation, inputs: RetentionInputs, changes: Changes) -> dict[str, TopicConfig]:
     """Return the settings with `changes` of the selected topics; raises as `Changes`."""
-    topics = {part.topic_id_partition.topic for part in selected_parts(run, inputs.state)}
+    topics = {part.topic_id_partition.topic for part in selected_parts(run.resources.selection, inputs.state)}
     changes.require_topics(topics)
     return changes.applied(inputs.configs, topics)
 
@@ -294,7 +294,7 @@ def summed_up(run: Mutation, inputs: RetentionInputs, digest: Digest) -> Plan:
 def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
     configs = run.resources.topic_configs()
-    topics = {part.topic_id_partition.topic for part in selected_parts(run, state)}
+    topics = {part.topic_id_partition.topic for part in selected_parts(run.resources.selection, state)}
     known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
     run.resources.check_topic_names(configs, known, topics - configs.keys())
     return configs
@@ -307,7 +307,7 @@ def note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
     """
     if run.request.topic_configs is None:
         return
-    names = {part.topic_id_partition.topic for part in selected_parts(run, inputs.state)}
+    names = {part.topic_id_partition.topic for part in selected_parts(run.resources.selection, inputs.state)}
     unstated = [
         name
         for name in names & inputs.configs.keys()
@@ -317,14 +317,12 @@ def note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
         run.progress.note(f"{names_text(unstated)}: {AGE_NOT_STATED}")
 
 
-def selected_parts(run: Mutation, state: TierState) -> list[PartitionState]:
+def selected_parts(selection: Selection, state: TierState) -> list[PartitionState]:
     """Return the selected partitions that have segments, and whose topics are not marked as deleted."""
     return [
         part
         for part in state
-        if part.topic_id_partition in run.resources.selection
-        and part.delete_state is None
-        and part.segment_count
+        if part.topic_id_partition in selection and part.delete_state is None and part.segment_count
     ]
 
 
@@ -332,7 +330,7 @@ def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterVie
     """Return the leaders' views of the partitions; None without a cluster."""
     if run.cluster is None:
         return None
-    selected = [part.topic_id_partition for part in selected_parts(run, state)]
+    selected = [part.topic_id_partition for part in selected_parts(run.resources.selection, state)]
 
     def tier_epochs(partitions: Collection[_Key]) -> Iterator[EpochsRead]:
         return _read_lineages(run, list(state.map_parts(partial(newest_segments, partitions), partitions)))
@@ -378,7 +376,7 @@ def _lineages(
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
     """Return lineages from the tier for selected partitions without a log; unreadable ones are left out."""
     known = {log.topic_id_partition.key for log in logs}
-    wanted = {part.topic_id_partition.key for part in selected_parts(run, state)} - known
+    wanted = {part.topic_id_partition.key for part in selected_parts(run.resources.selection, state)} - known
     newest = list(state.map_parts(partial(newest_segments, wanted), wanted))
     missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
     if run.request.log_dir and missing:
@@ -598,7 +596,7 @@ class Sweep(Change[SweepRequest]):
             raise SafetyRefusal(
                 f"settings of --assume are not in force: {names_text(request.assume)}", hint=_ASSUMED_HINT
             )
-        parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
+        parts = [part.topic_id_partition for part in selected_parts(run.resources.selection, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
         run.check_plan_fence(plan, examined, self._asked)
         note = check_limits(

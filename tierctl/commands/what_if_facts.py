@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from tierctl.commands.local_logs import UnreadLogs
+from tierctl.commands.local_logs import UnreadLogs, read_local_logs
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.running_cluster import EpochsRead, SeenLeaders
 from tierctl.commands.sweep import (
@@ -15,6 +15,7 @@ from tierctl.commands.sweep import (
     kept_log_starts,
     newest_segments,
     partitions_by_name,
+    selected_parts,
     stored_lineage,
 )
 from tierctl.errors import TierctlError
@@ -290,9 +291,10 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         configs = dict(leaders.configs)
         resources.note_unused(configs)
     unread = UnreadLogs(resources.progress)
-    logs = unread.others(resources.request.log_dir, resources.selection_request.may_select)
-    state_dir = resources.request.state_dir
-    tier = None if resources.request.remote is None else resources.tier_spec().resolved(resources.remote)
+    request, may_select = resources.request, resources.selection_request.may_select
+    logs = read_local_logs(request.log_dir, unread.progress, select=may_select, on_error=unread.add)
+    state_dir = request.state_dir
+    tier = None if request.remote is None else resources.tier_spec().resolved(resources.remote)
     common = TablesSpec(
         warehouse=spec,
         contents=contents,
@@ -308,7 +310,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         leaders=leaders,
         objects=None if tier is None else object_counts(resources.remote),
         now_ms=resources.now_ms,
-        accepts_missing=resources.request.truncated_metadata is TruncatedMetadata.ACCEPT,
+        accepts_missing=request.truncated_metadata is TruncatedMetadata.ACCEPT,
     )
     found = _facts_of_buckets(resources, common)
     return GatheredFacts(
@@ -372,14 +374,6 @@ def facts_of(spec: TablesSpec, bucket: int, remote: RemoteStorageManager | None 
     return replace(found, skipped=tuple(replace(skip, reason=str(skip.reason)) for skip in found.skipped))
 
 
-def _selected(spec: TablesSpec, state: TierState) -> list[PartitionState]:
-    return [
-        part
-        for part in state
-        if part.topic_id_partition in spec.selection and part.delete_state is None and part.segment_count
-    ]
-
-
 def _lineages(
     spec: TablesSpec, logs: Sequence[LocalLog], state: TierState, remote: RemoteStorageManager | None
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
@@ -387,7 +381,7 @@ def _lineages(
     if remote is None:
         return {}
     known = {log.topic_id_partition.key for log in logs}
-    keys = {part.topic_id_partition.key for part in _selected(spec, state)} - known
+    keys = {part.topic_id_partition.key for part in selected_parts(spec.selection, state)} - known
     found = {partition.key: entries for partition, entries in _stored_lineages(state, keys, remote)}
     # Without a lineage the partition is undecided, and the plan states that.
     return {key: entries for key, entries in found.items() if not isinstance(entries, TierctlError)}
@@ -405,5 +399,5 @@ def _views(
     spec: TablesSpec, leaders: SeenLeaders, state: TierState, remote: RemoteStorageManager | None
 ) -> ClusterViews:
     """Return the leaders' views; executors can't ask a broker for more than the size of its log."""
-    seen = leaders.among({part.topic_id_partition.key for part in _selected(spec, state)})
+    seen = leaders.among({part.topic_id_partition.key for part in selected_parts(spec.selection, state)})
     return seen.views(state, lambda keys: _stored_lineages(state, keys, remote), spec.changes.size_limit)
