@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Self
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
@@ -69,13 +70,23 @@ class SeenLeaders:
     unseen: Mapping[_Key, str]
 
     @classmethod
-    def of(cls, cluster: Cluster, partitions: Collection[TopicIdPartition]) -> Self:
-        """Ask the leaders; AuthenticationError if the login may read the settings of none of the topics."""
+    def of(
+        cls,
+        cluster: Cluster,
+        partitions: Collection[TopicIdPartition],
+        known: Mapping[TopicIdPartition, ClusterLog] = MappingProxyType({}),
+    ) -> Self:
+        """Ask the leaders, but for logs that are `known`.
+
+        AuthenticationError if the login may read the settings of none of the topics.
+        """
         names = {partition.topic for partition in partitions}
         current = CurrentTopics.of_cluster(cluster.topics(set(filter(is_legal_topic_name, names))))
         there = [partition for partition in partitions if current.why_not_current(partition) is None]
         configs, unread = _read_configs(cluster, {partition.topic for partition in there})
-        logs, silent = leader_logs(cluster, [each for each in there if each.topic in configs])
+        readable = [each for each in there if each.topic in configs]
+        logs, silent = leader_logs(cluster, [each for each in readable if each not in known])
+        logs |= {each: known[each] for each in readable if each in known}
         asked = {log.leader for log in logs.values()}
         brokers = {each.broker_id: each for each in cluster.brokers(asked)} if asked else {}
         return cls(
@@ -321,13 +332,13 @@ class RunningCluster:
         size_limit: SizeLimit = own_limit,
     ) -> ClusterViews:
         """Return the `SeenLeaders.views` of these partitions; store settings in `configs`."""
-        seen = self.seen(partitions)
+        seen = SeenLeaders.of(self.cluster, partitions)
         self.configs |= seen.configs
         return seen.views(state, tier_epochs, size_limit, self._measured)
 
-    def seen(self, partitions: Collection[TopicIdPartition]) -> SeenLeaders:
-        """Return what the leaders of these partitions say now."""
-        return SeenLeaders.of(self.cluster, partitions)
+    def seen_of(self, logs: Mapping[TopicIdPartition, ClusterLog]) -> SeenLeaders:
+        """Return what is seen of these partitions, whose leaders' logs are known."""
+        return SeenLeaders.of(self.cluster, logs.keys(), logs)
 
     def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
         """Return the leaders' logs of these partitions, and the ids and settings of their topics."""

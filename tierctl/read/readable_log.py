@@ -531,7 +531,7 @@ def leader_logs(
     """Return the logs of the partitions' leaders, and the reason for each partition without one."""
     unseen: dict[TopicIdPartition, str] = {}
     try:
-        found = cluster.logs(partitions)
+        found = cluster.logs(partitions) if partitions else []
     except NotFoundError:
         # One of the partitions was deleted meanwhile: query each partition separately to find which.
         found = []

@@ -46,6 +46,7 @@ from tierctl.model import (
 from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX, ZERO_UUID
+from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.partition_choice import decide_partition
@@ -420,7 +421,8 @@ def _unexamined(
     """Return, per partition whose objects can't be judged because its log start is unknown, the reason."""
     if run.cluster is None:
         return {} if run.request.log_dir else dict.fromkeys((each.key for each in partitions), _NO_LOGS)
-    seen = run.cluster.seen(deciding.leaders)
+    logs = {each: log for each, log in deciding.leaders.items() if isinstance(log, ClusterLog)}
+    seen = run.cluster.seen_of(logs)
     return {**seen.unseen, **dict.fromkeys(seen.forgetful, _FORGOTTEN)}
 
 
