@@ -332,6 +332,14 @@ def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[by
         raise _not_replaced(option, path, f"is no {kind} of tierctl")
 
 
+def write_output(option: str, path: Path, chunks: Iterable[bytes], *, mode: int) -> None:
+    """Write the file that `option` names, as `write_durably`; raise the errors of `output_error`."""
+    try:
+        write_durably(path.absolute(), chunks, mode=mode)
+    except OSError as e:
+        raise output_error(f"{option} {path}", e) from e
+
+
 def must_be_written(option: str, path: Path, chunks: Iterable[bytes]) -> bool:
     """Return whether the joined `chunks` must be written to `path`; False if the file has just these bytes.
 

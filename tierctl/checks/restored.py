@@ -22,9 +22,8 @@ from tierctl.errors import (
     NotFoundError,
     TierctlError,
     UsageError,
-    output_error,
 )
-from tierctl.files import open_regular, read_regular, require_replaceable, write_durably
+from tierctl.files import open_regular, read_regular, require_replaceable, write_output
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -544,10 +543,8 @@ class Listing:
             json.dumps([str(key[0]), partition.topic, key[1], str(key[2]), sorted(sizes.items())])
             for key, (partition, sizes) in self.sets.items()
         )
-        try:
-            write_durably(path, (f"{line}\n".encode() for line in (_FORMAT, *lines)), mode=0o666)
-        except OSError as e:
-            raise output_error(f"--listing-out {path}", e) from e
+        data = (f"{line}\n".encode() for line in (_FORMAT, *lines))
+        write_output("--listing-out", path, data, mode=0o666)
 
     @property
     def objects(self) -> int:

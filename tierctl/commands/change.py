@@ -31,9 +31,8 @@ from tierctl.errors import (
     SafetyRefusal,
     TierctlError,
     UsageError,
-    output_error,
 )
-from tierctl.files import open_regular, require_replaceable, why_distrusted, write_durably
+from tierctl.files import open_regular, require_replaceable, why_distrusted, write_output
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
@@ -441,10 +440,7 @@ def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:
     if file is None:
         return
     require_plan_file(file)
-    try:
-        write_durably(file.absolute(), [plan.dumps().encode()], mode=0o600)
-    except OSError as e:
-        raise output_error(f"--plan-out {file}", e) from e
+    write_output("--plan-out", file, [plan.dumps().encode()], mode=0o600)
     progress.note(f"the digest of {file}, for apply --digest: {plan.digest}")
 
 

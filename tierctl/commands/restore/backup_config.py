@@ -9,8 +9,8 @@ import typer
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.errors import CorruptInputError, output_error
-from tierctl.files import require_replaceable, write_durably
+from tierctl.errors import CorruptInputError
+from tierctl.files import require_replaceable, write_output
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
@@ -113,11 +113,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
             saved_ms=resources.now_ms,
         )
     _require_replaceable(request.output_file)
-    try:
-        data = file_of(saved, request.output_file)
-        write_durably(request.output_file.absolute(), [data], mode=0o666)
-    except OSError as e:
-        raise output_error(f"--output-file {request.output_file}", e) from e
+    data = file_of(saved, request.output_file)
+    write_output("--output-file", request.output_file, [data], mode=0o666)
     return BackupConfig(saved=saved)
 
 
