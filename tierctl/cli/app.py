@@ -167,14 +167,12 @@ class ProfileValues(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         option: Any = self._options[name]
-        key = option_key(option.opts)
-        value = self._settings.get(key)
+        value = self._settings.get(option_key(option.opts))
         if option.multiple and isinstance(value, str):
             value = [value]
         if value is None or (self._skips_refused and why_refused(option, value) is not None):
             raise KeyError(name)
-        origin = origin_of(option, "DEFAULT_MAP", self._settings)
-        _require_no_credentials(f"{origin.place}: {key.replace('_', '-')}", value)
+        _require_no_credentials(_in_profile(option, self._settings), value)
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -242,8 +240,14 @@ def source_of(ctx: Any, param: Any) -> str | None:
     source = None if ctx is None or param is None else ctx.get_parameter_source(param.name)
     if source is None or source.name not in {"ENVIRONMENT", "DEFAULT_MAP"}:
         return None
-    place = origin_of(param, source.name, ctx.obj).place
-    return place if source.name == "ENVIRONMENT" else f"{place}: {option_key(param.opts).replace('_', '-')}"
+    if source.name == "DEFAULT_MAP":
+        return _in_profile(param, ctx.obj)
+    return origin_of(param, source.name, ctx.obj).place
+
+
+def _in_profile(option: Any, settings: RunSettings) -> str:
+    place = origin_of(option, "DEFAULT_MAP", settings).place
+    return f"{place}: {option_key(option.opts).replace('_', '-')}"
 
 
 def _processed(param: Any, process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:

@@ -13,7 +13,7 @@ from tierctl.checks.findings import Finding
 from tierctl.checks.segments import check_failed_copies, check_local_retention
 from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
-from tierctl.commands.request import TIME_FORMS, CustomMetadataMaxBytes, Request, request_as
+from tierctl.commands.request import CustomMetadataMaxBytes, Request, request_as
 from tierctl.commands.sweep import explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -21,7 +21,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.settings.topic import SettingValue
-from tierctl.model.times import parse_time_ms
+from tierctl.model.times import TIME_FORMS, parse_time_ms
 from tierctl.plan.breaches import why_cut
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator
 from tierctl.plan.partition_deletes import plan_removal

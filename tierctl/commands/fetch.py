@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierctl.commands.histories import read_selected
-from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Request
+from tierctl.commands.request import TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
@@ -19,7 +19,7 @@ from tierctl.files import PLAIN, must_be_written, replace_durably, write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.checked_values import natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
-from tierctl.model.times import parse_time_ms
+from tierctl.model.times import TIME_FORMS, parse_time_ms
 from tierctl.read.partition_reader import (
     PartitionReader,
     ReadablePartition,

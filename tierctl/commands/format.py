@@ -13,7 +13,7 @@ from typing import Annotated, NotRequired, TypedDict, cast
 import typer
 
 from tierctl.commands import completion
-from tierctl.commands.request import TIME_FORMS, TYPED_ONLY, OutputFormat, Request
+from tierctl.commands.request import TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -23,7 +23,7 @@ from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import KafkaVersion
-from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
+from tierctl.model.times import DURATION_FORMS, TIME_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Shown
 from tierctl.report.formatters.kafka import VERSION

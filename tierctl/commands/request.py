@@ -17,7 +17,7 @@ import typer
 
 from tierctl.commands import completion
 from tierctl.errors import UsageError
-from tierctl.model import TopicPartition, times
+from tierctl.model import TopicPartition
 from tierctl.model.choices import (
     ATTEMPTS,
     COPY_LIMIT_MS,
@@ -30,6 +30,7 @@ from tierctl.model.selection import parse_partition
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import (
     DURATION_FORMS,
+    TIME_FORMS,
     TIME_MS_MAX,
     parse_duration_ms,
     parse_time_ms,
@@ -56,7 +57,6 @@ APPLY = "Changing things"
 RUN = "Where the work is done"
 HOW = "How it is done"
 FROM_TIER = "From one tier to another"
-TIME_FORMS = times.TIME_FORMS
 
 
 class OutputFormat(StrEnum):

@@ -14,7 +14,7 @@ import typer
 
 from tierctl.checks.findings import FINDINGS, Finding
 from tierctl.commands.histories import read_selected
-from tierctl.commands.request import TIME_FORMS, Request
+from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import (
     CorruptInputError,
@@ -27,7 +27,7 @@ from tierctl.errors import (
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.times import iso_utc, parse_time_ms
+from tierctl.model.times import TIME_FORMS, iso_utc, parse_time_ms
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW

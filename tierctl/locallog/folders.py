@@ -225,9 +225,12 @@ def require_log_dirs(directories: Iterable[Path]) -> None:
 
 def is_log_dir(directory: Path) -> bool:
     """Return whether a folder has partitions or meta.properties, as a broker's log directory has."""
-    names = (path.name for path in directory.iterdir() if not is_file_for_brokers(path))
-    partitions = (n for n in names if _LEFT_OUT.match(n) or parse_partition_folder(n) is not None)
-    return (directory / META_PROPERTIES).exists() or next(partitions, None) is not None
+    named = (
+        path
+        for path in directory.iterdir()
+        if _LEFT_OUT.match(path.name) or parse_partition_folder(path.name) is not None
+    )
+    return (directory / META_PROPERTIES).exists() or any(not is_file_for_brokers(path) for path in named)
 
 
 def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:
