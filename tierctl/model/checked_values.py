@@ -52,7 +52,7 @@ def natural_number(text: str, most: int = NUMBER_MAX) -> int | None:
 
 def require_no_file(option: str, folder: Path) -> None:
     """Raise UsageError if the folder that `option` names, or a folder above it, is a file."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    there = next(filter(Path.exists, (folder, *folder.absolute().parents)))
     if not there.is_dir():
         raise UsageError(
             f"{option} {folder}: expected a folder, found the file {there}",
