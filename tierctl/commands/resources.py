@@ -6,6 +6,7 @@ module of `commands` reads such a file.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -586,7 +587,10 @@ class Resources:
             raise UsageError("this needs Spark", hint="add --engine spark")
         from tierctl.spark.session.open import opened_session
 
-        return self._open.enter_context(opened_session(self._spark_settings))
+        begun_s = time.monotonic()
+        session = self._open.enter_context(opened_session(self._spark_settings))
+        self.progress.detail(f"Spark: ready after {time.monotonic() - begun_s:.1f} s")
+        return session
 
     @cached_property
     def executors(self) -> Executors:
