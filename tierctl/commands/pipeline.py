@@ -110,7 +110,7 @@ def run_pipeline(
             for missing in run.missing():
                 resources.progress.note(f"{missing}; the tables lack them")
             interval_s = request.interval_s if request.follow else None
-            if request.follow or run.has_events():
+            if request.follow or run.new_offsets():
                 # Spark's session starts here, and not for a run that finds nothing new.
                 run_stream(resources.executors, run, report, interval_s=interval_s)
             if run.is_due():

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -36,6 +37,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult, read_bucket
@@ -71,6 +73,9 @@ FoldBuckets = Callable[[BucketJob], Iterable[BucketResult]]
 BUCKETS_MIN, BUCKETS_MAX = 8, 256
 BUCKET_OFFSETS = 500_000
 """The first commit decides on the number of buckets: so many of its offsets are to be in each."""
+
+TASK_RECORDS_MIN = 5_000
+"""So many records are read by one task although other cores have nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +166,10 @@ class PipelineRun:
             if begin > self.latest.ends.get(number, 0)
         ]
 
-    def has_events(self) -> bool:
-        """Return whether the topic has offsets after those of the last commit."""
-        ends = self._topic.end_offsets()
-        return any(end > self.latest.ends.get(number, 0) for number, end in ends.items())
+    def new_offsets(self) -> int:
+        """Return how many offsets the topic has after those of the last commit."""
+        ends, read = self._topic.end_offsets(), self.latest.ends
+        return sum(max(end - read.get(number, 0), 0) for number, end in ends.items())
 
     def is_due(self) -> bool:
         """Return whether there is something to commit without new events.
@@ -449,8 +454,16 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
     # Imported here, because only a run with new events needs PySpark.
     from tierctl.spark.frames import metadata_stream
 
-    run = batches.run
-    stream = metadata_stream(batches.executors.session, run.pipeline.location, EVENT_COLUMNS, run.latest.ends)
+    run, executors = batches.run, batches.executors
+    # All cores read: with few events, most of the time is that in which their Python workers start.
+    of_a_core = ceil(run.new_offsets() / executors.session.sparkContext.defaultParallelism)
+    stream = metadata_stream(
+        executors.session,
+        run.pipeline.location,
+        EVENT_COLUMNS,
+        run.latest.ends,
+        records_per_task=min(max(of_a_core, TASK_RECORDS_MIN), RECORDS_PER_SPLIT),
+    )
     trigger: dict[str, Any] = {"availableNow": True}
     if interval_s is not None:
         trigger = {"processingTime": f"{round(interval_s * 1000)} milliseconds"}
