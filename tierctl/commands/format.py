@@ -16,6 +16,7 @@ from tierctl.commands import completion
 from tierctl.commands.request import TYPED_ONLY, OutputFormat, Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.kernel import expect
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import StartPositions
 from tierctl.model import SelectionRequest, TopicIdPartition, Uuid
@@ -531,6 +532,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
         rounds = _rounds(resources, work, topic, spans, opened)
         every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
         total = None if spans is None else _line_count(spans, work)
+        expect(total or 0)
         advance = opened.enter_context(progress.bar("printing", unit="records", total=total))
         for page in first_lines(every, request.limit):
             advance(len(page.lines))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tierctl.kernel import expect
 from tierctl.metadata.parallel_fold import rows_by_user_partition
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
@@ -52,9 +53,11 @@ def deleted_segments(
 
 def record_chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
     """Yield all records of the metadata topic before `end_offsets`, one metadata partition at a time."""
-    starts = topic.beginning_offsets()
-    for partition, end in sorted(end_offsets.items()):
-        yield from topic.read(partition, starts.get(partition, 0), end)
+    begins = topic.beginning_offsets()
+    spans = {number: (begins.get(number, 0), end) for number, end in sorted(end_offsets.items())}
+    expect(sum(end - begin for begin, end in spans.values()))
+    for number, span in spans.items():
+        yield from topic.read(number, *span)
 
 
 def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> SegmentIds:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.kernel import expect
 from tierctl.metadata.cache_files import CacheCoverage, Form
 from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
@@ -173,7 +174,9 @@ def first_missing(topic: MetadataTopic, held: Held, unread: Unread) -> Missing |
     if end_offset <= 0:
         return None
     not_understood: Missing | None = None
-    for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
+    begin = topic.beginning_offsets()[partition]
+    expect(end_offset - begin)
+    for chunk in topic.read(partition, begin, end_offset):
         events = decode_values(chunk.slices)
         for row in np.flatnonzero(events.rows[:, KIND] <= PARTITION_DELETE).tolist():
             whose, offset = events.topic_id_partition(row), int(chunk.offsets[row])

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.files import open_regular
+from tierctl.kernel import expect
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.model.selection import ranges_text
@@ -139,7 +140,9 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records
 
 def _segment_records(location: TopicLocation, on_torn: Callable[[str], None]) -> Iterator[Records]:
     with closing(open_topic(location, on_torn=on_torn)) as topic:
-        for number in topic.end_offsets():
+        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+        expect(sum(ends.values()) - sum(begins.values()))
+        for number in ends:
             # All records of a damaged file are printed, whatever offsets they have.
             for chunk in topic.read(number, 0, _OFFSET_END):
                 yield from_chunk(chunk)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tierctl.errors import TierctlError
 from tierctl.in_order import one_ahead
+from tierctl.kernel import expect
 from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
@@ -88,6 +89,7 @@ def render_split(rendering: Rendering, split: MetadataSplit) -> list[Page]:
     formatter = load(rendering.style, rendering.properties)
     printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
     pages: list[Page] = []
+    expect(split.end_offset - split.start_offset)
     for chunk in read_chunks(split):
         pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
     return pages

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
+from tierctl.kernel import expect
 from tierctl.metadata.parallel_fold import misplaced, rows_by_user_partition
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT, TASKS_MAX
@@ -349,6 +350,7 @@ def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
 
     `task` is None in the empty task that Spark creates if there is no other.
     """
+    expect(sum(split.end_offset - split.start_offset for split in task or ()))
     for split in task or ():
         for chunk in read_chunks(split):
             batch = batch_of(chunk, split)
