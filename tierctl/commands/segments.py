@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, TypedDict
+from itertools import chain, groupby
+from typing import Annotated, TypedDict, overload
 
 import numpy as np
 import typer
@@ -321,7 +322,7 @@ def _rows(
         return list(_sizes_by_epoch(resources))
     if request.sizes:
         return _sizes(resources, include_deleted=request.include_deleted)
-    return sorted(_chosen_segments(resources, request), key=_order)
+    return _chosen_segments(resources, request)
 
 
 def _require_one_question(request: SegmentsRequest) -> None:
@@ -356,8 +357,36 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
     )
 
 
-def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable[RemoteLogSegmentMetadata]:
-    """Return the segments that are listed, summed up or found, in no order."""
+class _Listed(Sequence[RemoteLogSegmentMetadata]):
+    """All segments of user partitions in `_order`, each made when it is read: a tier has millions."""
+
+    def __init__(self, caches: Iterable[RemoteLogMetadataCache]) -> None:
+        self._caches = sorted(caches, key=_partition_of)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._caches))
+
+    def __iter__(self) -> Iterator[RemoteLogSegmentMetadata]:
+        # A topic that was created again has several user partitions of the same name and number.
+        for _, caches in groupby(self._caches, key=_partition_of):
+            found = chain.from_iterable(cache.list_remote_log_segments() for cache in caches)
+            yield from sorted(found, key=_order)
+
+    @overload
+    def __getitem__(self, index: int) -> RemoteLogSegmentMetadata: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RemoteLogSegmentMetadata]: ...
+    def __getitem__(self, index: int | slice) -> RemoteLogSegmentMetadata | list[RemoteLogSegmentMetadata]:
+        return list(self)[index]
+
+
+def _partition_of(cache: RemoteLogMetadataCache) -> tuple[str, int]:
+    partition = cache.table.topic_id_partition(cache.number)
+    return partition.topic, partition.partition
+
+
+def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Sequence[RemoteLogSegmentMetadata]:
+    """Return the segments that are listed or found, in `_order`."""
     if request.time_ms is not None or (request.offset is not None and request.epoch is None):
         from tierctl.commands.lineage_questions import segments_by_offset, segments_by_time
 
@@ -373,17 +402,15 @@ def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable
         epoch, offset = request.epoch, request.offset
         answers = (cache.remote_log_segment_metadata(epoch, offset) for cache in caches)
         return _require_found(answers, f"no segment holds offset {offset} of leader epoch {epoch}")
-    found = [segment for cache in caches for segment in cache.list_remote_log_segments()]
-    if request.include_deleted:
-        found += _deleted(resources)
-    return found
+    listed = _Listed(caches)
+    return sorted(chain(listed, _deleted(resources)), key=_order) if request.include_deleted else listed
 
 
 def _require_found(
     answers: Iterable[RemoteLogSegmentMetadata | None], message: str
 ) -> list[RemoteLogSegmentMetadata]:
-    """Return the answers that are not None; raise NotFoundError with `message` if all are None."""
-    found = [answer for answer in answers if answer is not None]
+    """Return the answers that are not None, in `_order`; raise NotFoundError with `message` without any."""
+    found = sorted((answer for answer in answers if answer is not None), key=_order)
     if not found:
         raise NotFoundError(message, hint="'tierctl segments' lists the segments of the tier")
     return found
