@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
@@ -21,7 +21,7 @@ from tierctl.state.lineage import (
     is_remote_segment_within_leader_epochs,
     segments_in_lineage,
 )
-from tierctl.state.log_start import cut_epochs
+from tierctl.state.log_start import Covered, cut_epochs
 from tierctl.state.queries import PartitionSegments
 
 from tests.state.captures import lineage_of, partition, read_state
@@ -309,3 +309,14 @@ def test_unclean_election_leaves_one_answer_for_each_offset(
     for entry in lineage.entries:
         sought = next(segments_in_lineage(part.cache, lineage, entry.start_offset))
         assert sought.from_offset == entry.start_offset
+
+
+RANGES = st.lists(st.tuples(st.integers(-2, 12), st.integers(-2, 12)), max_size=6)
+
+
+@example([(0, 3), (4, 6)], 0, 7)
+@examples(2000)
+@given(RANGES, st.integers(-2, 12), st.integers(-2, 12))
+def test_covered_offsets(ranges: list[tuple[int, int]], start: int, end: int) -> None:
+    covered = {offset for first, last in ranges for offset in range(first, last + 1)}
+    assert Covered(ranges).has_all(start, end) == covered.issuperset(range(start, end))

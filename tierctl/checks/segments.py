@@ -35,7 +35,7 @@ from tierctl.plan.breaches import (
     view_of_log,
     view_of_tier,
 )
-from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Range, is_held, served_ranges
+from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.leader_views import LeaderView, view_of_leader
 from tierctl.plan.preconditions import why_never_tiered
@@ -54,7 +54,7 @@ from tierctl.state.lineage import (
     find_highest_remote_offset,
     segments_in_lineage,
 )
-from tierctl.state.log_start import CutEpochs, cut_epochs_of, is_start_unknown
+from tierctl.state.log_start import Covered, CutEpochs, cut_epochs_of, is_start_unknown
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.arrays import Bools, Int64s
@@ -208,18 +208,18 @@ class _Check:
             yield from self._misplaced(segment, self.log)
 
     @cached_property
-    def _held(self) -> list[Range]:
+    def _held(self) -> Covered:
         """The offsets that are in finished segments, in the log if one is known, or below its known start.
 
         `copy` deletes by the same rule.
         """
         log = self.log
         if log is None:
-            return []
+            return Covered(())
         local_start = log.log_end_offset if log.local_start_offset is None else log.local_start_offset
         below = [(0, log.log_start_offset - 1)] if log.is_start_known else []
         served = served_ranges(self.known.cache, log.lineage)
-        return [*below, *served, (local_start, log.log_end_offset - 1)]
+        return Covered([*below, *served, (local_start, log.log_end_offset - 1)])
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.known.doubled_by(segment)

@@ -14,7 +14,7 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import RESUMED
 from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.lineage import Lineage, RemoteLogMetadataCache, segments_in_lineage
-from tierctl.state.log_start import is_uncovered
+from tierctl.state.log_start import Covered
 from tierctl.state.tier_state import PartitionState
 
 _S = RemoteLogSegmentState
@@ -43,7 +43,7 @@ class Dangling:
         A copy is left if `held`, the offsets that are known to be elsewhere or needed by nobody, lacks one of
         its offsets; None if the caller decides that. Deletions that were started are resumed.
         """
-        ranges = None if held is None else list(held)
+        elsewhere = None if held is None else Covered(held)
         steps: list[Step] = []
         skipped: list[Skip] = []
         for segment in part.cache.list_remote_log_segments():
@@ -52,7 +52,7 @@ class Dangling:
             if segment.state is not _S.COPY_SEGMENT_STARTED:
                 continue
             reason = self._why_not(segment)
-            if reason is None and ranges is not None and not is_held(segment, ranges):
+            if reason is None and elsewhere is not None and not is_held(segment, elsewhere):
                 reason = _ONLY_COPY
             if reason:
                 skipped.append(Skip.of(part.topic_id_partition, reason, segment.segment_id))
@@ -76,9 +76,9 @@ _ONLY_COPY = (
 )
 
 
-def is_held(segment: RemoteLogSegmentMetadata, ranges: Iterable[Range]) -> bool:
-    """Return whether `ranges` together contain all offsets of `segment`."""
-    return not is_uncovered(segment.start_offset, segment.end_offset + 1, ranges)
+def is_held(segment: RemoteLogSegmentMetadata, elsewhere: Covered) -> bool:
+    """Return whether all offsets of `segment` are `elsewhere`."""
+    return elsewhere.has_all(segment.start_offset, segment.end_offset + 1)
 
 
 def served_ranges(cache: RemoteLogMetadataCache, lineage: Lineage) -> list[Range]:
@@ -102,10 +102,11 @@ def withdraw(part: PartitionState, writer: int, held: Collection[Range]) -> Iter
     again or are served, lacks one of its offsets: a rebuild that was killed leaves such segments, and their
     objects may be the only ones.
     """
+    elsewhere = Covered(held)
     for segment in part.cache.list_remote_log_segments():
         if segment.broker_id != writer:
             continue
         if segment.state is _S.DELETE_SEGMENT_STARTED:
             yield delete_step(segment, RESUMED, breach="resume")
-        elif segment.state is _S.COPY_SEGMENT_STARTED and is_held(segment, held):
+        elif segment.state is _S.COPY_SEGMENT_STARTED and is_held(segment, elsewhere):
             yield delete_step(segment, WITHDRAWN_REASON)

@@ -33,7 +33,7 @@ from tierctl.plan.choose_sets import (
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_step
 from tierctl.state.lineage import Lineage
-from tierctl.state.log_start import DerivedSets, Log, LogStart, cut_among, is_uncovered, log_start_in_force
+from tierctl.state.log_start import Covered, DerivedSets, Log, LogStart, cut_among, log_start_in_force
 
 # Which log start is published where brokers may have raised it: the one that the operator asked for.
 #
@@ -195,7 +195,7 @@ def needless_halves(
     not this log's.
     """
     log_end = LARGEST_OFFSET if local is None else local.end
-    spans = [*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])]
+    served = Covered([*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])])
     return [
         replace(each, why_not_understood=None, why_incomplete=each.why_not_understood)
         for each in unclear
@@ -203,7 +203,7 @@ def needless_halves(
         and (
             (
                 each.listed.start_offset < log_end
-                and not is_uncovered(each.listed.start_offset, min(end.offset + 1, log_end), spans)
+                and served.has_all(each.listed.start_offset, min(end.offset + 1, log_end))
             )
             or (local is not None and end.offset < start_offset)
         )

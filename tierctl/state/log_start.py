@@ -13,6 +13,7 @@ all of its offsets; otherwise it can't be told whether the checkpoint was cut. D
 a checkpoint, too, but only up to the log start: what ends below the log start proves nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -315,7 +316,7 @@ def cut_among(
     if not lacking:
         return None
     is_above = begins_above(lineage.entries, log_start_offset)
-    spans = sorted(covered)
+    others = Covered(covered)
     proven = [
         segment
         for segment in lacking
@@ -326,8 +327,8 @@ def cut_among(
         segment
         for segment in lacking
         if segment.segment_id not in proven_ids
-        and is_uncovered(
-            max(segment.start_offset, log_start_offset), min(segment.end_offset + 1, log_end_offset), spans
+        and not others.has_all(
+            max(segment.start_offset, log_start_offset), min(segment.end_offset + 1, log_end_offset)
         )
     ]
     if not lost:
@@ -395,11 +396,23 @@ def _is_joined(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
     return False
 
 
-def is_uncovered(start: int, end: int, covered: Iterable[tuple[int, int]]) -> bool:
-    """Return whether an offset of [`start`, `end`) is in none of `covered`, whose offsets are inclusive."""
-    at = start
-    for first, last in sorted(covered):
-        if first > at:
-            break
-        at = max(at, last + 1)
-    return at < end
+class Covered:
+    """The offsets that are in one of `ranges`, each with its first and its last offset.
+
+    A question takes a search, not a pass through them: there may be as many of both as segments.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, last in sorted(ranges):
+            if self._ends and first <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], last + 1)
+            else:
+                self._starts.append(first)
+                self._ends.append(last + 1)
+
+    def has_all(self, start: int, end: int) -> bool:
+        """Return whether it has all offsets of [`start`, `end`)."""
+        at = bisect_right(self._starts, start) - 1
+        return start >= end or (at >= 0 and end <= self._ends[at])
