@@ -282,22 +282,20 @@ class _Check:
         return frozenset() if self.cut is None else self.cut.lost_ids
 
     @cached_property
-    def _below_cut(self) -> Sequence[RemoteLogSegmentMetadata]:
-        """The segments that have the offsets of the entries that the cut checkpoint lost, by start offset."""
+    def _below_cut(self) -> Covered:
+        """The offsets of the segments that have those of the entries that the cut checkpoint lost."""
         if self.cut is None:
-            return ()
+            return Covered(())
         first = self.cut.first.start_offset
         finished = self.known.in_state(_S.COPY_SEGMENT_FINISHED)
         crossing = [s for s in finished if s.start_offset < first <= s.end_offset]
-        return sorted([*self.cut.lost, *crossing], key=lambda s: s.start_offset)
+        return Covered((s.start_offset, s.end_offset) for s in [*self.cut.lost, *crossing])
 
     def _gap(self, start_offset: int, end_offset: int, local_start: int | None) -> Iterator[Finding]:
         """Yield a finding for the part of [start_offset, end_offset) that is not in the local log."""
         last = (end_offset if local_start is None else min(end_offset, local_start)) - 1
-        for lost in self._below_cut:
-            # These offsets are in the tier; a reader needs the entries of the checkpoint.
-            if lost.start_offset <= start_offset:
-                start_offset = max(start_offset, lost.end_offset + 1)
+        # The offsets of `_below_cut` are in the tier; a reader needs the entries of the checkpoint.
+        start_offset = self._below_cut.first_missing(start_offset)
         if last >= start_offset:
             message = f"no readable remote segment holds offsets {start_offset} to {last}"
             found = finding_of(self.partition, FindingKind.GAP, Severity.ERROR, message)

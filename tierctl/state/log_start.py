@@ -412,7 +412,11 @@ class Covered:
                 self._starts.append(first)
                 self._ends.append(last + 1)
 
+    def first_missing(self, start: int) -> int:
+        """Return the first offset from `start` on that it does not have."""
+        at = bisect_right(self._starts, start) - 1
+        return start if at < 0 else max(start, self._ends[at])
+
     def has_all(self, start: int, end: int) -> bool:
         """Return whether it has all offsets of [`start`, `end`)."""
-        at = bisect_right(self._starts, start) - 1
-        return start >= end or (at >= 0 and end <= self._ends[at])
+        return self.first_missing(start) >= end
