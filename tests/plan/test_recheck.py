@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tierctl.model import IndexType, TopicConfig
@@ -29,6 +30,7 @@ from tests.plan.tier import (
 )
 from tests.support.topic_settings import ENABLED
 
+COPIED, GONE = S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED
 SWEPT = [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=1) for n in range(3)]
 
 
@@ -66,6 +68,13 @@ def _deleted_partition(*states: P) -> Callable[[TierState], None]:
     return lambda state: deletion(state, PARTITION, *states)
 
 
+_marked = _deleted_partition(P.DELETE_PARTITION_MARKED)
+
+
+def _finished(state: TierState) -> None:
+    advance(state, SWEPT[0], COPIED)
+
+
 def _removed(state: TierState) -> None:
     deletion(state, PARTITION, P.DELETE_PARTITION_STARTED)
     for each in SWEPT:
@@ -93,106 +102,52 @@ def _publish(state: TierState) -> Plan:
     return _plan(REBUILD, _FINISH, _CHECKPOINTS)(state)
 
 
-RECHECKS = [
-    ("nothing happened", sweep, SWEPT, _nothing, [0, 1, 2], {}),
-    ("a deletion was begun", sweep, SWEPT, _delete(0), [0, 1, 2], {}),
-    (
-        "a deletion was finished",
-        *(sweep, SWEPT, _delete(0, S.DELETE_SEGMENT_FINISHED), [1, 2]),
-        {0: "deleted already"},
-    ),
-    (
-        "another leader wrote",
-        *(sweep, SWEPT, _lineage, []),
-        dict.fromkeys(range(3), "a leader of epoch 7 wrote since"),
-    ),
-    ("a bad record came", sweep, SWEPT, quarantine, [], dict.fromkeys(range(3), "could not be understood")),
-    (
-        "the topic was deleted",
-        *(sweep, SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
-        dict.fromkeys(range(3), "is being deleted"),
-    ),
-    ("nothing happened to copies", _copy, [], _nothing, [0, 1, 2], {}),
-    (
-        "a segment was copied by somebody else",
-        *(_copy, [], _copied(0, S.COPY_SEGMENT_FINISHED), [1, 2]),
-        {0: "already copied as"},
-    ),
-    (
-        "a copy was begun by somebody else",
-        *(_copy, [], _copied(1), [0]),
-        {1: "was started since", 2: "an earlier step"},
-    ),
-    (
-        "a bad record came, perhaps of the partition that is copied first",
-        *(_copy, [], quarantine, [], dict.fromkeys(range(3), "could not be understood")),
-    ),
-    ("a copy failed", _copy, [], _copied(1, S.DELETE_SEGMENT_STARTED), [0, 1, 2], {}),
-    ("another leader copied", _copy, [], _lineage, [], dict.fromkeys(range(3), "a leader of epoch 7")),
-    ("nothing happened to the removal", _remove, SWEPT, _nothing, [None, 0, 1, 2], {}),
-    (
-        "a copy was finished meanwhile",
-        *(_remove, SWEPT, _copied(1, S.COPY_SEGMENT_FINISHED), [None, 0, 1, 2], {}),
-    ),
-    (
-        "one of its segments is gone",
-        *(_remove, SWEPT, _delete(1, S.DELETE_SEGMENT_FINISHED), [None, 0, 2]),
-        {1: "deleted already"},
-    ),
-    (
-        "the partition is gone",
+def _all(reason: str) -> dict[int | None, str]:
+    return dict.fromkeys(range(3), reason)
+
+
+INDEXES, REPAIR = _plan(VERIFY, _INDEXES), _plan(VERIFY, _REPAIR)
+RECHECKS: dict[str, tuple[Any, ...]] = {
+    "nothing happened": (sweep, SWEPT, _nothing, [0, 1, 2], {}),
+    "a deletion was begun": (sweep, SWEPT, _delete(0), [0, 1, 2], {}),
+    "a deletion was finished": (sweep, SWEPT, _delete(0, GONE), [1, 2], {0: "deleted already"}),
+    "another leader wrote": (sweep, SWEPT, _lineage, [], _all("a leader of epoch 7 wrote since")),
+    "a bad record came": (sweep, SWEPT, quarantine, [], _all("could not be understood")),
+    "the topic was deleted": (sweep, SWEPT, _marked, [], _all("is being deleted")),
+    "nothing happened to copies": (_copy, [], _nothing, [0, 1, 2], {}),
+    "a segment was copied": (_copy, [], _copied(0, COPIED), [1, 2], {0: "already copied as"}),
+    "a copy was begun": (_copy, [], _copied(1), [0], {1: "was started since", 2: "an earlier step"}),
+    # Perhaps of the partition that is copied first.
+    "a bad record came before copies": (_copy, [], quarantine, [], _all("could not be understood")),
+    "a copy failed": (_copy, [], _copied(1, S.DELETE_SEGMENT_STARTED), [0, 1, 2], {}),
+    "another leader copied": (_copy, [], _lineage, [], _all("a leader of epoch 7")),
+    "nothing happened to the removal": (_remove, SWEPT, _nothing, [None, 0, 1, 2], {}),
+    "a copy was finished meanwhile": (_remove, SWEPT, _copied(1, COPIED), [None, 0, 1, 2], {}),
+    "one of its segments is gone": (_remove, SWEPT, _delete(1, GONE), [None, 0, 2], {1: "deleted already"}),
+    "the partition is gone": (
         *(_remove, SWEPT, _removed, []),
-        {None: "the partition is deleted already"} | dict.fromkeys(range(3), "deleted"),
+        {None: "the partition is deleted already"} | _all("deleted"),
     ),
-    (
-        "the deletion was finished with segments left",
+    "the deletion was finished with segments left": (
         *(_remove, SWEPT, _deleted_partition(*list(P)[1:]), [None, 0, 1, 2], {}),
     ),
-    (
-        "a bad record came before the removal",
+    "a bad record came before the removal": (
         *(_remove, SWEPT, quarantine, []),
-        dict.fromkeys([None, 0, 1, 2], "metadata partition 0"),
+        {None: "metadata partition 0"} | _all("metadata partition 0"),
     ),
-    ("nothing happened to a copy to finish", _publish, [], _nothing, [0, None], {}),
-    (
-        "a copy to finish was finished",
-        *(_publish, [], lambda state: advance(state, SWEPT[0], S.COPY_SEGMENT_FINISHED), [None]),
-        {0: "already COPY_SEGMENT_FINISHED"},
-    ),
-    (
-        "a copy to finish was withdrawn",
-        *(_publish, [], _delete(0, S.DELETE_SEGMENT_FINISHED), [None]),
-        {0: "the segment was deleted since"},
-    ),
-    ("nothing happened to indexes", _plan(VERIFY, _INDEXES), SWEPT, _nothing, [0], {}),
-    (
-        "the segment of the indexes is being deleted",
-        *(_plan(VERIFY, _INDEXES), SWEPT, _delete(0), []),
-        {0: "is DELETE_SEGMENT_STARTED by now"},
-    ),
-    (
-        "the segment of the indexes was deleted",
-        *(_plan(VERIFY, _INDEXES), SWEPT, _delete(0, S.DELETE_SEGMENT_FINISHED), []),
-        {0: "the segment was deleted since"},
-    ),
-    ("no partition has the indexes", _plan(VERIFY, _INDEXES), [], _nothing, [], {0: "was deleted since"}),
-    (
-        "the partition of the indexes was marked",
-        *(_plan(VERIFY, _INDEXES), SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
-        {0: "the partition is being deleted"},
-    ),
-    ("nothing happened to a repair that deletes", _plan(VERIFY, _REPAIR), SWEPT, _nothing, [0], {}),
-    (
-        "the partition of a repair was marked",
-        *(_plan(VERIFY, _REPAIR), SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), [0], {}),
-    ),
-    ("still to be marked", _mark, SWEPT, _nothing, [None], {}),
-    (
-        "marked by somebody else",
-        *(_mark, SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
-        {None: "already DELETE_PARTITION_MARKED"},
-    ),
-]
+    "nothing happened to a copy to finish": (_publish, [], _nothing, [0, None], {}),
+    "a copy to finish was finished": (_publish, [], _finished, [None], {0: "already COPY_SEGMENT_FINISHED"}),
+    "it was withdrawn": (_publish, [], _delete(0, GONE), [None], {0: "the segment was deleted since"}),
+    "nothing happened to indexes": (INDEXES, SWEPT, _nothing, [0], {}),
+    "their segment is being deleted": (INDEXES, SWEPT, _delete(0), [], {0: "DELETE_SEGMENT_STARTED by now"}),
+    "their segment was deleted": (INDEXES, SWEPT, _delete(0, GONE), [], {0: "the segment was deleted since"}),
+    "no partition has the indexes": (INDEXES, [], _nothing, [], {0: "was deleted since"}),
+    "their partition was marked": (INDEXES, SWEPT, _marked, [], {0: "the partition is being deleted"}),
+    "nothing happened to a repair that deletes": (REPAIR, SWEPT, _nothing, [0], {}),
+    "the partition of a repair was marked": (REPAIR, SWEPT, _marked, [0], {}),
+    "still to be marked": (_mark, SWEPT, _nothing, [None], {}),
+    "marked by another program": (_mark, SWEPT, _marked, [], {None: "already DELETE_PARTITION_MARKED"}),
+}
 
 
 def _number(step: Step) -> int | None:
@@ -201,19 +156,10 @@ def _number(step: Step) -> int | None:
     return None if step.segment_id is None else int.from_bytes(step.segment_id.bytes)
 
 
-@pytest.mark.parametrize(
-    ("decide", "segments", "happens", "kept", "dropped"),
-    [c[1:] for c in RECHECKS],
-    ids=[c[0] for c in RECHECKS],
-)
-def test_recheck(
-    decide: Callable[[TierState], Plan],
-    segments: list[object],
-    happens: Callable[[TierState], None],
-    kept: list[int | None],
-    dropped: dict[int | None, str],
-) -> None:
-    state = tier(*segments)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", RECHECKS)
+def test_recheck(name: str) -> None:
+    decide, segments, happens, kept, dropped = RECHECKS[name]
+    state = tier(*segments)
     plan = through_json(decide(state))
     happens(state)
     checked = recheck(plan, state)
