@@ -258,11 +258,9 @@ def test_what_was_aborted_is_known_without_transaction_indexes(
 @pytest.mark.parametrize("damage", ["missing", "of another segment", "torn"])
 @pytest.mark.parametrize("stage", ["before", "after"])
 def test_the_lineage_is_put_together_from_metadata_when_the_leader_epoch_index_is_lost(
-    capture: Capture, tmp_path: Path, stage: str, damage: str
+    tier_of: Callable[..., Tier], stage: str, damage: str
 ) -> None:
-    root = capture("unclean-leader") / stage
-    shutil.copytree(root / "remote", tmp_path / "remote")
-    tier = Tier.of(root / "broker-1", tmp_path / "remote")
+    tier = tier_of("wallets", "unclean-leader", f"{stage}/broker-1", f"{stage}/remote")
     healthy = everything(tier, "wallets")
     newest = max(tier.segments("wallets"), key=lambda s: (max(s.segment_leader_epochs), s.end_offset))
     path = tier.object(newest, ".leader_epoch_checkpoint")
