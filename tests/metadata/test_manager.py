@@ -18,7 +18,7 @@ from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata.values import encode, metadata_partition
 
-from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
+from tests.metadata.events import FINISHED, TOPIC_ID, partition_delete, segment_id, started, update
 from tests.metadata.topics import manager_at, topic_in
 
 S = RemoteLogSegmentState
@@ -210,13 +210,6 @@ class TestQuarantine:
         assert not reader.refresh().is_damaged(0)
         (folder / "__remote_log_metadata-0" / f"{0:020d}.log").write_bytes(b"")
         assert len(reader.refresh().quarantined) == 1
-
-
-def test_two_topics_of_one_name_are_two(tmp_path: Path) -> None:
-    manager = manager_on(tmp_path)
-    manager.publish([started(0), started(0, topic_id=OTHER_ID)])
-    assert len(manager.state.partitions) == 2
-    manager.close()
 
 
 @pytest.mark.parametrize(

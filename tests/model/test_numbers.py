@@ -65,14 +65,10 @@ def test_what_is_no_number_is_refused(name: str, text: str) -> None:
         ("sweep", "--remote", "/t", "--log-start-offset", "orders-0={text}{text}"),
         (
             "fetch",
-            "--remote",
-            "{root}/before-remote",
-            "--topic",
-            "orders",
-            "--partition",
-            "0",
-            "--offset",
-            "{text}{text}",
+            "--remote={tier}",
+            "--topic=orders",
+            "--partition=0",
+            "--offset={text}{text}",
         ),
     ],
     ids=lambda words: words[0],
@@ -81,7 +77,7 @@ def test_options_with_too_large_numbers_are_refused(
     words: tuple[str, ...], text: str, capture: Callable[[str], Path]
 ) -> None:
     root = capture("tiered-cluster")
-    command, *options = (word.format(text=text, root=root) for word in words)
+    command, *options = (word.format(text=text, tier=root / "before-remote") for word in words)
     ran = tierctl(command, "--metadata", root / "before", *options)
     assert (ran.code, ran.out) == (2, ""), ran.err[-500:]
 

@@ -220,16 +220,6 @@ MARKED, BEGUN, DONE = map(deletion, P)
         ([DONE], None, None, 1),
         ([MARKED, BEGUN, DONE, MARKED], P.DELETE_PARTITION_FINISHED, None, 1),
     ],
-    ids=[
-        "marked",
-        "marked again",
-        "started",
-        "late mark",
-        "finished",
-        "begun first",
-        "out of nowhere",
-        "over",
-    ],
 )
 def test_deletion_of_a_partition(
     events: list[MetadataEvent],

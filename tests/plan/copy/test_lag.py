@@ -16,6 +16,9 @@ def segment(age_ms: int) -> LocalSegment:
     return replace(local_log([0, 10], 20).segments[0], max_timestamp_ms=NOW_MS - age_ms)
 
 
+BY_BYTES = "299 bytes follow it, the limit by remote.copy.lag.bytes is 300"
+
+
 @pytest.mark.parametrize(
     ("lag", "age_ms", "following_bytes", "waits_for"),
     [
@@ -25,25 +28,10 @@ def segment(age_ms: int) -> LocalSegment:
         (CopyLag(ms=500, bytes=None), 499, 9999, "499 ms old, the limit by remote.copy.lag.ms is 500"),
         (CopyLag(ms=500, bytes=None), 500, 0, None),
         (CopyLag(ms=500, bytes=None), -1, 0, None),
-        (
-            CopyLag(ms=None, bytes=300),
-            9999,
-            299,
-            "299 bytes follow it, the limit by remote.copy.lag.bytes is 300",
-        ),
-        (
-            CopyLag(ms=None, bytes=300),
-            -1,
-            299,
-            "299 bytes follow it, the limit by remote.copy.lag.bytes is 300",
-        ),
+        (CopyLag(ms=None, bytes=300), 9999, 299, BY_BYTES),
+        (CopyLag(ms=None, bytes=300), -1, 299, BY_BYTES),
         (CopyLag(ms=None, bytes=300), 0, 300, None),
-        (
-            CopyLag(ms=500, bytes=300),
-            499,
-            299,
-            "299 bytes follow it, the limit by remote.copy.lag.bytes is 300",
-        ),
+        (CopyLag(ms=500, bytes=300), 499, 299, BY_BYTES),
         (CopyLag(ms=500, bytes=300), 500, 0, None),
         (CopyLag(ms=500, bytes=300), 0, 300, None),
         (CopyLag(ms=None, bytes=None), 10**12, 10**12, "no segment is ever copied"),
@@ -113,12 +101,7 @@ def test_why_a_topic_is_left_out(name: str, assumed: bool, reason: str | None) -
         (("on", "absent"), ("on",), (), None),
         (("silent",), ("silent",), ("silent",), None),
         (("off",), (), (), None),
-        (
-            ("silent", "absent"),
-            (),
-            (),
-            f"is copied (absent, silent): {NOT_AMONG}",
-        ),
+        (("silent", "absent"), (), (), f"is copied (absent, silent): {NOT_AMONG}"),
         (("silent", "off"), (), (), f"none of the 2 selected topics is copied (off, silent): {NOT_AMONG}"),
         (("compacted", "off"), (), (), "none of the 2 selected topics is copied"),
         (("compacted",), (), (), f"(compacted): cleanup.policy=compact,delete: {REFUSED}"),

@@ -14,17 +14,19 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import IndexType
 from tierctl.wire.aiven import decode_sizes, encode_sizes, read_manifest, sizes_from_text, sizes_to_text
 
+CHUNKS: dict[str, Any] = {
+    "type": "fixed",
+    "originalChunkSize": 100,
+    "originalFileSize": 250,
+    "transformedChunkSize": 110,
+    "finalTransformedChunkSize": 60,
+}
+
 
 class TestManifests:
     GOOD: ClassVar[dict[str, Any]] = {
         "version": "1",
-        "chunkIndex": {
-            "type": "fixed",
-            "originalChunkSize": 100,
-            "originalFileSize": 250,
-            "transformedChunkSize": 110,
-            "finalTransformedChunkSize": 60,
-        },
+        "chunkIndex": CHUNKS,
         "segmentIndexes": {
             name: {"position": 0, "size": 0}
             for name in ("offset", "timestamp", "producerSnapshot", "leaderEpoch")
@@ -45,20 +47,14 @@ class TestManifests:
             {"version": 1},
             {"compression": "no"},
             {"chunkIndex": None},
-            {"chunkIndex": {**GOOD["chunkIndex"], "type": "other"}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalChunkSize": 0}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": -1}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": 1 << 31}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": True}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalChunkSize": 1, "originalFileSize": (1 << 31) - 1}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "type": "variable", "transformedChunks": "?"}},
-            {
-                "chunkIndex": {
-                    **GOOD["chunkIndex"],
-                    "type": "variable",
-                    "transformedChunks": sizes_to_text([1]),
-                }
-            },
+            {"chunkIndex": CHUNKS | {"type": "other"}},
+            {"chunkIndex": CHUNKS | {"originalChunkSize": 0}},
+            {"chunkIndex": CHUNKS | {"originalFileSize": -1}},
+            {"chunkIndex": CHUNKS | {"originalFileSize": 1 << 31}},
+            {"chunkIndex": CHUNKS | {"originalFileSize": True}},
+            {"chunkIndex": CHUNKS | {"originalChunkSize": 1, "originalFileSize": (1 << 31) - 1}},
+            {"chunkIndex": CHUNKS | {"type": "variable", "transformedChunks": "?"}},
+            {"chunkIndex": CHUNKS | {"type": "variable", "transformedChunks": sizes_to_text([1])}},
             {"segmentIndexes": {}},
             {"encryption": {"dataKey": "x", "aad": ""}},
             {"encryption": {"dataKey": "x:?", "aad": ""}},
