@@ -39,92 +39,61 @@ def reasons(plan: Plan) -> str:
 CONFIGS = {PARTITION.topic: ENABLED}
 BASES = [0, 100, 200, 300]
 
-CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] = [
-    ("all rolled segments", {}, [], [(0, 99), (100, 199), (200, 299)], ""),
-    ("after what is copied", {}, [segment(1, 0, 99)], [(100, 199), (200, 299)], ""),
-    (
-        "next base offset at the last stable offset",
-        {"last_stable_offset": 200},
-        [],
-        [(0, 99), (100, 199)],
-        "1 segment (from offset 200) not copied yet: a transaction is open at the last stable offset 200",
+OPEN_AT = "a transaction is open at the last stable offset"
+MARK_AT = "the last stable offset is the high watermark"
+COPIED = segment(1, 0, 99)
+CASES: dict[str, tuple[dict[str, Any], list[Any], list[int], str]] = {
+    # Facts of the log, copied segments, the start offsets of planned ones of 100 offsets, and a reason.
+    "all rolled segments": ({}, [], [0, 100, 200], ""),
+    "after what is copied": ({}, [COPIED], [100, 200], ""),
+    "next base offset at the last stable offset": (
+        *({"last_stable_offset": 200}, [], [0, 100]),
+        f"1 segment (from offset 200) not copied yet: {OPEN_AT} 200",
     ),
-    (
-        "next base offset above it",
-        {"last_stable_offset": 199},
-        [],
-        [(0, 99)],
-        "2 segments (from offset 100) not copied yet: a transaction is open at the last stable offset 199",
+    "next base offset above it": (
+        *({"last_stable_offset": 199}, [], [0]),
+        f"2 segments (from offset 100) not copied yet: {OPEN_AT} 199",
     ),
-    (
-        "next base offset above the high watermark",
-        {"last_stable_offset": 150, "high_watermark": 150},
-        [],
-        [(0, 99)],
-        "2 segments (from offset 100) not copied yet: the last stable offset is the high watermark 150",
+    "next base offset above the high watermark": (
+        *({"last_stable_offset": 150, "high_watermark": 150}, [], [0]),
+        f"2 segments (from offset 100) not copied yet: {MARK_AT} 150",
     ),
-    (
-        "nothing is stable",
-        {"last_stable_offset": 0, "high_watermark": 0},
-        [],
-        [],
-        "3 segments (from offset 0) not copied yet: the last stable offset is the high watermark 0",
+    "nothing is stable": (
+        *({"last_stable_offset": 0, "high_watermark": 0}, [], []),
+        f"3 segments (from offset 0) not copied yet: {MARK_AT} 0",
     ),
-    (
-        "all stable offsets are copied",
-        {"last_stable_offset": 200},
-        [segment(1, 0, 200)],
-        [],
-        "1 segment (from offset 200) not copied yet: a transaction is open at the last stable offset 200",
+    "all stable offsets are copied": (
+        *({"last_stable_offset": 200}, [segment(1, 0, 200)], []),
+        f"1 segment (from offset 200) not copied yet: {OPEN_AT} 200",
     ),
-    ("from the log start", {"log_start_offset": 200}, [], [(200, 299)], ""),
-    ("a log start inside a segment", {"log_start_offset": 150}, [], [(100, 199), (200, 299)], ""),
-    ("copied up to inside a segment", {}, [segment(1, 0, 149)], [(100, 199), (200, 299)], ""),
-    ("no producer snapshot", {"no_snapshot_at": 200}, [], [(0, 99)], "no producer snapshot at offset 200"),
-    ("no leader epochs", {"epochs": ()}, [], [], "leader epochs of segment 0 are not all known"),
-    ("epochs begin late", {"epochs": ((3, 150),)}, [], [], "are not all known (the log has 3@150)"),
-    ("epochs begin inside", {"epochs": ((3, 50),)}, [], [], "are not all known (the log has 3@50)"),
-    (
-        "epochs go back",
-        {"epochs": ((0, 0), (3, 50), (1, 80))},
-        [],
-        [],
-        "are not all known (the log has 0@0, 3@50, 1@80)",
+    "from the log start": ({"log_start_offset": 200}, [], [200], ""),
+    "a log start inside a segment": ({"log_start_offset": 150}, [], [100, 200], ""),
+    "copied up to inside a segment": ({}, [segment(1, 0, 149)], [100, 200], ""),
+    "no producer snapshot": ({"no_snapshot_at": 200}, [], [0], "no producer snapshot at offset 200"),
+    "no leader epochs": ({"epochs": ()}, [], [], "leader epochs of segment 0 are not all known"),
+    "epochs begin late": ({"epochs": ((3, 150),)}, [], [], "are not all known (the log has 3@150)"),
+    "epochs begin inside": ({"epochs": ((3, 50),)}, [], [], "are not all known (the log has 3@50)"),
+    "epochs go back": ({"epochs": ((0, 0), (3, 50), (1, 80))}, [], [], "(the log has 0@0, 3@50, 1@80)"),
+    "the epoch that began below the log start is known from there": (
+        *({"epochs": ((3, 150),), "log_start_offset": 150}, [], [100, 200], ""),
     ),
-    (
-        "the epoch that began below the log start is known from there",
-        {"epochs": ((3, 150),), "log_start_offset": 150},
-        [],
-        [(100, 199), (200, 299)],
-        "",
+    "local segments that begin above the tier: brokers delete the records before a hole": (
+        *({"bases": [200, 300]}, [COPIED], [], "offsets 100 to 199 are neither in the tier nor in the log"),
     ),
-    (
-        "local segments that begin above the tier: brokers delete the records before a hole",
-        {"bases": [200, 300]},
-        [segment(1, 0, 99)],
-        [],
-        "offsets 100 to 199 are neither in the tier nor in the log",
-    ),
-    ("larger than metadata can say", {"sizes": [1, 1 << 31, 1, 1]}, [], [(0, 99)], "2147483648 bytes"),
-    (
-        "the log is behind the tier",
-        {"epochs": ((0, 0), (2, 120))},
-        [segment(1, 0, 99), segment(2, 100, 199, (3, 100))],
-        [],
+    "larger than metadata can say": ({"sizes": [1, 1 << 31, 1, 1]}, [], [0], "2147483648 bytes"),
+    "the log is behind the tier": (
+        *({"epochs": ((0, 0), (2, 120))}, [COPIED, segment(2, 100, 199, (3, 100))], []),
         "the log is behind: its latest leader epoch is 2, the tier knows epoch 3",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("log", "copied", "wanted", "reason"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
-)
-def test_which_segments_are_copied(
-    log: dict[str, Any], copied: list[Any], wanted: list[tuple[int, int]], reason: str
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_which_segments_are_copied(case: str) -> None:
+    log, copied, starts, reason = CASES[case]
     facts = {"bases": BASES, "log_end_offset": 350} | log
     plan = plan_copy(tier(*copied), [local_log(**facts)], CONFIGS)
-    assert ranges(plan) == wanted
+    assert ranges(plan) == [(start, start + 99) for start in starts]
     assert reason in reasons(plan)
     assert bool(reason) == bool(plan.skipped)
 
@@ -158,19 +127,10 @@ def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
 
 
 def test_epochs_that_begin_at_the_next_base_offset_belong_to_the_next_segment() -> None:
-    plan = plan_copy(
-        TierState(), [local_log(BASES, 350, epochs=((0, 0), (1, 100), (2, 130), (5, 200)))], CONFIGS
-    )
-    assert [s.details["segment_leader_epochs"] for s in plan.steps] == [
-        [[0, 0]],
-        [[1, 100], [2, 130]],
-        [[5, 200]],
-    ]
-    assert [s.details["leader_epoch_checkpoint"] for s in plan.steps] == [
-        [[0, 0]],
-        [[0, 0], [1, 100], [2, 130]],
-        [[0, 0], [1, 100], [2, 130], [5, 200]],
-    ]
+    epochs = [[0, 0], [1, 100], [2, 130], [5, 200]]
+    plan = plan_copy(TierState(), [local_log(BASES, 350, epochs=[(e, at) for e, at in epochs])], CONFIGS)
+    assert [s.details["segment_leader_epochs"] for s in plan.steps] == [epochs[:1], epochs[1:3], epochs[3:]]
+    assert [s.details["leader_epoch_checkpoint"] for s in plan.steps] == [epochs[:1], epochs[:3], epochs]
 
 
 @pytest.mark.parametrize(
@@ -260,11 +220,8 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     plan = plan_copy(state, logs, CONFIGS, dangling=dangling)
     if reason is None:
         [step] = plan.steps
-        assert (step.action, step.segment_id, step.reason) == (
-            Action.DELETE_SEGMENT,
-            segment_id(3),
-            "dangling copy",
-        )
+        assert (step.action, step.segment_id) == (Action.DELETE_SEGMENT, segment_id(3))
+        assert step.reason == "dangling copy"
     else:
         assert plan.steps == ()
         assert reason in reasons(plan)
