@@ -130,11 +130,7 @@ def test_client_certificates(secured: Broker, certificates: Certificates, tmp_pa
     ],
 )
 def test_refused_at_once_with_exit_11(
-    secured: Broker,
-    certificates: Certificates,
-    tmp_path: Path,
-    settings: dict[str, str],
-    reason: str,
+    secured: Broker, certificates: Certificates, tmp_path: Path, settings: dict[str, str], reason: str
 ) -> None:
     settings = trust(certificates) | settings
     if settings["ssl.truststore.location"] == "WRONG":

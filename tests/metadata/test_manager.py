@@ -8,12 +8,7 @@ import pytest
 from tierctl.errors import LockedError, MetadataError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.manager import RemoteLogMetadataManager, TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.model import (
-    MetadataEvent,
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-    TopicIdPartition,
-)
+from tierctl.model import MetadataEvent, RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata.values import encode, metadata_partition

@@ -64,10 +64,7 @@ def kinds(conflicts: Iterable[Conflict]) -> list[ConflictKind]:
         ({"message.timestamp.after.max.ms": "604800001"}, [K.FUTURE_TIMESTAMPS]),
         ({"message.timestamp.after.max.ms": "3600000"}, []),
         ({"message.timestamp.after.max.ms": "604800001", "retention.ms": "-1"}, []),
-        (
-            {"message.timestamp.after.max.ms": "604800001", "message.timestamp.type": "LogAppendTime"},
-            [],
-        ),
+        ({"message.timestamp.after.max.ms": "604800001", "message.timestamp.type": "LogAppendTime"}, []),
     ],
 )
 def test_topics(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
@@ -142,10 +139,7 @@ def test_settings_of_later_versions_do_not_count() -> None:
             SASL | {f"{MANAGER}{kind}.sasl.mechanism": "PLAIN" for kind in CLIENTS[1:]},
             [K.METADATA_CLIENTS_WITHOUT_LOGIN],
         ),
-        (
-            SASL | {f"{MANAGER}{kind}.sasl.mechanism": "PLAIN" for kind in CLIENTS},
-            [],
-        ),
+        (SASL | {f"{MANAGER}{kind}.sasl.mechanism": "PLAIN" for kind in CLIENTS}, []),
     ],
 )
 def test_brokers(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
@@ -161,10 +155,7 @@ def test_brokers(settings: Mapping[str, str], expected: list[ConflictKind]) -> N
         ({"process.roles": "controller", "remote.log.storage.system.enable": "true"}, []),
         ({"remote.log.storage.manager.class.name": f"{API}.RemoteStorageManager"}, [K.PLUGIN_IS_INTERFACE]),
         ({"remote.log.storage.manager.class.name": f"{API}.NoOpRemoteStorageManager"}, []),
-        (
-            {METADATA_CLASS: f"{API}.RemoteLogMetadataManager"},
-            [K.PLUGIN_IS_INTERFACE],
-        ),
+        ({METADATA_CLASS: f"{API}.RemoteLogMetadataManager"}, [K.PLUGIN_IS_INTERFACE]),
     ],
 )
 def test_nodes(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:

@@ -63,13 +63,7 @@ def test_what_is_no_number_is_refused(name: str, text: str) -> None:
         ("segments", "--partition", "{text}"),
         ("format", "--offset", "{text}" * 2),
         ("sweep", "--remote", "/t", "--log-start-offset", "orders-0={text}{text}"),
-        (
-            "fetch",
-            "--remote={tier}",
-            "--topic=orders",
-            "--partition=0",
-            "--offset={text}{text}",
-        ),
+        ("fetch", "--remote={tier}", "--topic=orders", "--partition=0", "--offset={text}{text}"),
     ],
     ids=lambda words: words[0],
 )

@@ -217,9 +217,7 @@ def test_every_local_segment_has_a_step_or_a_reason(
         log_start_offset=max(log_start, world.log.log_start_offset),
     )
     config = TopicConfig(
-        remote_storage_enable=True,
-        is_copy_disabled=is_disabled,
-        copy_lag=CopyLag(ms=DAY_MS, bytes=lag_bytes),
+        remote_storage_enable=True, is_copy_disabled=is_disabled, copy_lag=CopyLag(ms=DAY_MS, bytes=lag_bytes)
     )
     configs = {"orders": config}
     plan = plan_copy(world.state, [log], configs, now_ms=NOW_MS, explained=EVERYTHING)
@@ -351,10 +349,7 @@ OLD_MS, YOUNG_MS = NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS // 2
 
 def aged_tier() -> TierState:
     """Return an expired segment, one that expires in half a day, and an unfinished copy above them."""
-    state = tier(
-        segment(1, 0, 9, max_timestamp_ms=OLD_MS),
-        segment(2, 10, 19, max_timestamp_ms=YOUNG_MS),
-    )
+    state = tier(segment(1, 0, 9, max_timestamp_ms=OLD_MS), segment(2, 10, 19, max_timestamp_ms=YOUNG_MS))
     advance(state, segment(3, 20, 29))
     return state
 

@@ -181,7 +181,7 @@ def test_copies_are_contiguous(world: World, stable: int, log_start: int) -> Non
             epochs=world.log.leader_epochs,
             last_stable_offset=stable,
             log_start_offset=max(log_start, world.log.log_start_offset),
-        ),
+        )
     )
     plan = plan_copy(world.state, [log], enabled_configs([log]))
     for step, following in pairwise(plan.steps):

@@ -174,10 +174,7 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
     state = tier()
     advance(state, segment(1, 0, 99, event_timestamp_ms=1))
     plan = plan_copy(
-        state,
-        [local_log([0], 100)],
-        {PARTITION.topic: ENABLED},
-        dangling=Dangling(now_ms=NOW_MS),
+        state, [local_log([0], 100)], {PARTITION.topic: ENABLED}, dangling=Dangling(now_ms=NOW_MS)
     )
     assert len(plan.steps) == 1
     assert len(recheck(plan, state).plan.steps) == 1
@@ -245,13 +242,7 @@ def test_a_copy_is_known_again_whatever_the_log_start_was(
 
 @pytest.mark.parametrize(
     ("log_start", "numbers", "left"),
-    [
-        (0, (0, 1), [0, 1]),
-        (0, (1, 2), []),
-        (0, (0, 2), [0]),
-        (0, (2, 1, 0), []),
-        (300, (1, 2), []),
-    ],
+    [(0, (0, 1), [0, 1]), (0, (1, 2), []), (0, (0, 2), [0]), (0, (2, 1, 0), []), (300, (1, 2), [])],
 )
 def test_steps_that_an_edit_leaves_out_make_no_hole(
     log_start: int, numbers: tuple[int, ...], left: list[int]

@@ -10,11 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 from tierctl.errors import TierctlError
-from tierctl.model import (
-    IndexType,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-)
+from tierctl.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.tasks import ReadTask, TimestampRange, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
 from tierctl.wire.batches.record_batch import ControlType

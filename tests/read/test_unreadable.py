@@ -161,11 +161,7 @@ def test_the_damaged_end_of_a_log(capture: Capture, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "metadata"),
-    [
-        ("aiven-plain", "of the broker"),
-        ("aiven-plain", "rebuilt"),
-        ("aiven-encrypted", "rebuilt in memory"),
-    ],
+    [("aiven-plain", "of the broker"), ("aiven-plain", "rebuilt"), ("aiven-encrypted", "rebuilt in memory")],
 )
 def test_every_record_of_the_captures(
     capture: Capture, tmp_path: Path, name: str, metadata: str, capsys: pytest.CaptureFixture[str]
@@ -224,10 +220,7 @@ def test_a_log_start_without_a_checkpoint_proves_nothing(root: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("tier", "expected"),
-    [
-        ("after-remote", {"keeplocal-0", "orders-0"}),
-        ("empty", {"expiring-0", "keeplocal-0", "orders-0"}),
-    ],
+    [("after-remote", {"keeplocal-0", "orders-0"}), ("empty", {"expiring-0", "keeplocal-0", "orders-0"})],
 )
 def test_a_tier_without_any_known_object_proves_nothing(
     root: Path, tmp_path: Path, tier: str, expected: set[str]

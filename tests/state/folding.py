@@ -47,12 +47,7 @@ def folded(
     bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
     for begin, end in pairwise(bounds):
         state = between(state)
-        fold(
-            events_of(values[begin:end]),
-            state,
-            metadata_partition=3,
-            metadata_offsets=range(begin, end),
-        )
+        fold(events_of(values[begin:end]), state, metadata_partition=3, metadata_offsets=range(begin, end))
     return state
 
 

@@ -34,15 +34,7 @@ from tierctl.wire.metadata.decode import rows_of
 from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
-from tests.state.folding import (
-    assert_same,
-    cache_of,
-    encodable,
-    events_of,
-    folded,
-    one_by_one,
-    values_of,
-)
+from tests.state.folding import assert_same, cache_of, encodable, events_of, folded, one_by_one, values_of
 from tests.state.histories import (
     ORDERS,
     S,

@@ -224,8 +224,7 @@ def test_each_offset_is_answered_once_by_its_lineage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "read"),
-    [(((-1, 0), (2, 10)), [(10, 19)]), (((0, -5), (2, 10)), [(0, 19)]), (((-7, 0),), [])],
+    ("epochs", "read"), [(((-1, 0), (2, 10)), [(10, 19)]), (((0, -5), (2, 10)), [(0, 19)]), (((-7, 0),), [])]
 )
 def test_epochs_and_offsets_that_no_log_has_end_no_question(
     epochs: tuple[tuple[int, int], ...], read: list[tuple[int, int]]

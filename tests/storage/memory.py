@@ -7,13 +7,7 @@ from typing import BinaryIO
 from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
-from tierctl.storage.stores.base import (
-    FolderListing,
-    ObjectStore,
-    RemoteObject,
-    Source,
-    chunks,
-)
+from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, Source, chunks
 
 
 def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:

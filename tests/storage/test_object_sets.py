@@ -374,9 +374,7 @@ def test_custom_metadata_are_built_as_the_plugin_builds_them(capture: Capture) -
         assert str(each.listed.segment_id).encode() in custom
 
 
-def test_parts_of_a_set_are_listed_whatever_the_topic_is_called(
-    writable: Callable[[str], Path],
-) -> None:
+def test_parts_of_a_set_are_listed_whatever_the_topic_is_called(writable: Callable[[str], Path]) -> None:
     tier = writable("untiered-broker/tiered-remote")
     folder = min((tier / "kafka-tiered-storage").iterdir())
     topic_id = folder.name[-22:]

@@ -113,11 +113,7 @@ def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> 
 
 IMPOSSIBLE: dict[str, tuple[list[ObjectSet], LocalLog | None, str]] = {
     "above the log start": ([*FIVE[:4], LATER], RAISED, "--log-start 401 .* from 0 to 400, .* start is 400"),
-    "below the tier": (
-        [*FIVE[1:4], LATER],
-        RAISED,
-        "--log-start 99 .* from 100 to 400, .* begin at 100",
-    ),
+    "below the tier": ([*FIVE[1:4], LATER], RAISED, "--log-start 99 .* from 100 to 400, .* begin at 100"),
     "undamaged": (FIVE, disk(250, 400, (2, 250), (4, 300)), "--log-start 150 .* is 250, .* it stays"),
     "no brokers": (FIVE, None, "--log-start 150 .* is 0, .* it stays"),
 }

@@ -13,11 +13,7 @@ from tierctl.model import ObjectSet, TopicConfig, Uuid
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.reasons import ReasonKind
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
-from tierctl.wire.files.checkpoints import (
-    ProducerEntry,
-    decode_producer_snapshot,
-    encode_producer_snapshot,
-)
+from tierctl.wire.files.checkpoints import ProducerEntry, decode_producer_snapshot, encode_producer_snapshot
 from tierctl.wire.files.indexes import AbortedTxn
 from tierctl.wire.kraft import config_record, next_producer_id, producer_ids_record
 

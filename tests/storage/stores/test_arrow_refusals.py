@@ -89,10 +89,7 @@ def test_a_refusal_is_an_error_at_once(
     with pytest.raises(expected) as found:
         list(retrying.list_folder().folders)
     assert (waits, found.value.hint is not None) == ([], True)
-    for call in (
-        lambda: store.put_all({"topic-0-403/key": b"x"}),
-        lambda: store.open("topic-0-403/key"),
-    ):
+    for call in (lambda: store.put_all({"topic-0-403/key": b"x"}), lambda: store.open("topic-0-403/key")):
         with pytest.raises(expected):
             call()
 

@@ -260,8 +260,7 @@ def test_other_checksums_than_the_whole_objects(
 
 @in_one_request_and_in_parts
 @pytest.mark.parametrize(
-    "case",
-    [("s3_tls_server", None, False), ("s3_tls_server", "true", True), ("s3_server", None, True)],
+    "case", [("s3_tls_server", None, False), ("s3_tls_server", "true", True), ("s3_server", None, True)]
 )
 def test_the_bytes_of_a_file_are_signed_without_tls_or_if_the_aws_settings_ask_for_it(
     case: tuple[str, str | None, bool],

@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.batches.same import scan
-from tests.wire.batches.samples import (
-    Capture,
-    captured,
-    mixed_log,
-    one_record_log,
-    record,
-    record_lists,
-)
+from tests.wire.batches.samples import Capture, captured, mixed_log, one_record_log, record, record_lists
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.batches.batch_head import HEAD_SIZE, BatchHead, CompressionType, Record
 from tierctl.wire.batches.record_batch import (

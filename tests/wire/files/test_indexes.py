@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from tests.wire.batches.same import scan
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.wire.files.checkpoints import (
-    ProducerEntry,
-    decode_producer_snapshot,
-    encode_producer_snapshot,
-)
+from tierctl.wire.files.checkpoints import ProducerEntry, decode_producer_snapshot, encode_producer_snapshot
 from tierctl.wire.files.indexes import (
     OffsetIndex,
     OffsetPosition,

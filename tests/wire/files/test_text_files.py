@@ -33,9 +33,7 @@ SETTINGS = st.dictionaries(
     st.from_regex(r"[a-z0-9._-]{1,30}", fullmatch=True), st.text(PRINTABLE, max_size=30), max_size=5
 )
 TOPICS = st.dictionaries(
-    NAMES,
-    st.tuples(st.binary(min_size=16, max_size=16), st.integers(1, 1_000_000), SETTINGS),
-    max_size=6,
+    NAMES, st.tuples(st.binary(min_size=16, max_size=16), st.integers(1, 1_000_000), SETTINGS), max_size=6
 )
 WHOLE = """\
 version: 1

@@ -173,12 +173,7 @@ def test_kafka_reads_the_records(kafka: KafkaRelease, tmp_path: Path) -> None:
     assert [each["type"] for each in found if each["type"] == "FEATURE_LEVEL_RECORD"]
     topic, setting, partition, producer_ids = [each["data"] for each in found[-len(VALUES) :]]
     assert topic == {"name": "orders", "topicId": TOPIC_ID}
-    assert setting == {
-        "resourceType": 2,
-        "resourceName": "orders",
-        "name": "retention.ms",
-        "value": "-1",
-    }
+    assert setting == {"resourceType": 2, "resourceName": "orders", "name": "retention.ms", "value": "-1"}
     assert partition == {
         "partitionId": 3,
         "topicId": TOPIC_ID,
