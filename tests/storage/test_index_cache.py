@@ -71,6 +71,16 @@ def limit(size_bytes: int) -> dict[str, str]:
     return {"remote.log.index.file.cache.total.size.bytes": str(size_bytes)}
 
 
+def path_of(folder: Path, number: int) -> Path:
+    """Return the file of a segment's offset index."""
+    return folder / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
+
+
+def starts_in(folder: Path) -> list[str]:
+    """Return the start offsets of the segments whose indexes are kept."""
+    return sorted(path.name.partition("_")[0] for path in (folder / FOLDER).iterdir())
+
+
 class TestGetting:
     @pytest.mark.parametrize("index_type", list(IndexType))
     def test_fetched_once_and_kept_over_restarts(
@@ -90,11 +100,8 @@ class TestGetting:
         for index_type in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION):
             cache.get(metadata_of(2), index_type)
         stem = f"200_{metadata_of(2).segment_id}"
-        assert {path.name for path in (tmp_path / "remote-log-index-cache").iterdir()} == {
-            f"{stem}.index",
-            f"{stem}.timeindex",
-            f"{stem}.txnindex",
-        }
+        names = {path.name for path in (tmp_path / "remote-log-index-cache").iterdir()}
+        assert names == {f"{stem}.index", f"{stem}.timeindex", f"{stem}.txnindex"}
 
     @pytest.mark.parametrize("failing", ["file", "folder"])
     def test_what_its_disk_can_not_read_is_fetched(
@@ -146,11 +153,7 @@ class TestBound:
         cache = RemoteIndexCache(tmp_path, remote, settings=limit(3 * 80))
         for number in (0, 1, 2, 0, 3):
             cache.get(metadata_of(number), IndexType.OFFSET)
-        assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == [
-            "0",
-            "200",
-            "300",
-        ]
+        assert starts_in(tmp_path) == ["0", "200", "300"]
         assert (cache.size_bytes, cache.fetches) == (240, 4)
 
     def test_recency_survives_a_restart(self, tmp_path: Path, remote: MemoryStorage) -> None:
@@ -158,11 +161,10 @@ class TestBound:
         for number in (0, 1, 2, 0):
             cache.get(metadata_of(number), IndexType.OFFSET)
         for age, number in enumerate((1, 2, 0)):
-            path = tmp_path / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
-            os.utime(path, ns=(age, age))
+            os.utime(path_of(tmp_path, number), ns=(age, age))
         smaller = RemoteIndexCache(tmp_path, remote, settings=limit(2 * 80))
         assert smaller.size_bytes == 160
-        assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == ["0", "200"]
+        assert starts_in(tmp_path) == ["0", "200"]
 
     def test_an_index_larger_than_the_cache_is_not_kept(self, tmp_path: Path, remote: MemoryStorage) -> None:
         cache = RemoteIndexCache(tmp_path, remote, settings=limit(79))
@@ -262,10 +264,7 @@ class TestCrashes:
     def test_leftovers_go_and_damage_is_fetched_again(self, tmp_path: Path, remote: MemoryStorage) -> None:
         cache = RemoteIndexCache(tmp_path, remote)
         whole = {number: cache.get(metadata_of(number), IndexType.OFFSET) for number in range(4)}
-        path = {
-            number: tmp_path / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
-            for number in whole
-        }
+        path = {number: path_of(tmp_path, number) for number in whole}
         path[0].write_bytes(whole[0][:-3])
         path[1].write_bytes(whole[1][::-1])
         (tmp_path / FOLDER / f"{path[2].name}.tmp").write_bytes(b"cut")
@@ -273,9 +272,8 @@ class TestCrashes:
         again = RemoteIndexCache(tmp_path, remote)
         assert again.size_bytes == 160
         assert not path[0].exists()
-        assert sorted(p.name for p in (tmp_path / FOLDER).iterdir()) == sorted(
-            [path[2].name, path[3].name, "a stranger"]
-        )
+        names = {each.name for each in (tmp_path / FOLDER).iterdir()}
+        assert names == {path[2].name, path[3].name, "a stranger"}
         assert {number: again.get(metadata_of(number), IndexType.OFFSET) for number in whole} == whole
         assert again.fetches == 2
 

@@ -29,15 +29,9 @@ LATER = Holding(segments=10, log_bytes=1000, objects=50)
 """Ten segments of 100 bytes and 5 objects in the ten days after the first one, one per day."""
 
 
-def outlook(
-    *left: Holding, retention_ms: int = -1, retention_bytes: int = -1, is_held: bool = False
-) -> Outlook:
-    return Outlook(
-        retention_ms=retention_ms,
-        retention_bytes=retention_bytes,
-        left=left or (HELD, HELD, HELD, HELD),
-        is_held=is_held,
-    )
+def outlook(*left: Holding, **facts: int) -> Outlook:
+    limits = {"retention_ms": -1, "retention_bytes": -1, "is_held": False}
+    return Outlook(left=left or (HELD, HELD, HELD, HELD), **limits | facts)
 
 
 def facts(changed: Outlook, *, days: int = 10, local_only_bytes: int | None = 40) -> PartitionFacts:
@@ -68,11 +62,7 @@ CASES = {
     "size is the smaller limit": (outlook(retention_bytes=540), 90, 500),
     "size is the larger limit": (outlook(*LEFT, retention_ms=WEEK_MS, retention_bytes=5000), 90, 700),
     "the log alone is above the size": (outlook(retention_bytes=30), 90, 0),
-    "size limits also what is held": (
-        outlook(retention_ms=WEEK_MS, retention_bytes=540, is_held=True),
-        90,
-        500,
-    ),
+    "size limits what is held": (outlook(retention_ms=WEEK_MS, retention_bytes=540, is_held=True), 90, 500),
     "copying is disabled": (replace(outlook(), is_copied=False), 90, 1100),
 }
 

@@ -103,13 +103,7 @@ BAD = {
     "too many partitions": ("partitions: 3", "partitions: 1000001", 8, "a number of partitions", "1000001"),
     "a value that is a list": ("604800000", "[1, 2]", 10, "a value", "a list"),
     "a value that is missing": ("604800000", "", 10, "a value", "nothing"),
-    "a setting with a space": (
-        "retention.ms",
-        "retention ms",
-        10,
-        "the name of a topic setting",
-        "retention ms",
-    ),
+    "a setting with a space": (*("retention.ms", "retention ms", 10), "the name of a topic", "retention ms"),
     "topics as a list": ("  orders:", "  - orders:", 6, "the topics: lines", "a list"),
     "a time": ("2026-11-23T10:00:00Z", "yesterday", 2, "a time", "yesterday"),
 }
