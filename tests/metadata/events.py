@@ -1,5 +1,7 @@
 """Events for tests of metadata logs."""
 
+from dataclasses import replace
+
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -10,48 +12,35 @@ from tierctl.model import (
     Uuid,
 )
 
+from tests.plan.tier import segment, segment_id
+
+__all__ = ["segment_id"]
+
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 OTHER_ID = Uuid("u6uHqOrgTh-HLODx2Wo0EA")
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-
-
-def segment_id(number: int) -> Uuid:
-    """Return a segment id."""
-    return Uuid.from_bytes(number.to_bytes(16, "big"))
 
 
 def started(
     number: int, *, partition: int = 0, topic: str = "orders", topic_id: Uuid = TOPIC_ID
 ) -> RemoteLogSegmentMetadata:
     """Return COPY_SEGMENT_STARTED of the segment with offsets from 100·number on."""
-    return RemoteLogSegmentMetadata(
-        topic=topic,
-        topic_id=topic_id,
-        partition=partition,
-        segment_id=segment_id(number),
-        start_offset=100 * number,
-        end_offset=100 * number + 99,
-        broker_id=-1,
+    begun = segment(
+        *(number, 100 * number, 100 * number + 99),
+        size=1000 + number,
         max_timestamp_ms=1_700_000_000_000 + number,
         event_timestamp_ms=1_700_000_100_000 + number,
-        segment_leader_epochs=((0, 100 * number),),
-        segment_size_in_bytes=1000 + number,
+        partition=TopicIdPartition(topic_id, topic, partition),
     )
+    return replace(begun, broker_id=-1)
 
 
 def update(
     number: int, state: RemoteLogSegmentState = FINISHED, *, partition: int = 0
 ) -> RemoteLogSegmentMetadataUpdate:
     """Return a later event of the same segment."""
-    return RemoteLogSegmentMetadataUpdate(
-        topic="orders",
-        topic_id=TOPIC_ID,
-        partition=partition,
-        segment_id=segment_id(number),
-        broker_id=-1,
-        event_timestamp_ms=1_700_000_200_000 + number,
-        state=state,
-    )
+    later = update_of(started(number, partition=partition), state, at_ms=1_700_000_200_000 + number)
+    return replace(later, broker_id=-1)
 
 
 def repeated_and_lost() -> list[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]:
@@ -68,14 +57,8 @@ def partition_delete(
     state: RemotePartitionDeleteState, *, partition: int = 0
 ) -> RemotePartitionDeleteMetadata:
     """Return an event with the partition's delete state."""
-    return RemotePartitionDeleteMetadata(
-        topic="orders",
-        topic_id=TOPIC_ID,
-        partition=partition,
-        broker_id=-1,
-        event_timestamp_ms=1_700_000_300_000,
-        state=state,
-    )
+    whose = TopicIdPartition(TOPIC_ID, "orders", partition)
+    return replace(deletion_of(whose, state, at_ms=1_700_000_300_000), broker_id=-1)
 
 
 def update_of(

@@ -14,7 +14,7 @@ from tierctl.model import (
     Uuid,
 )
 
-from tests.metadata.events import deletion_of
+from tests.metadata.events import deletion_of, update_of
 from tests.plan.tier import S, segment, segment_id
 
 __all__ = ["S", "segment_id"]
@@ -45,15 +45,7 @@ def started(
 
 def updated(number: int, state: RemoteLogSegmentState, **facts: object) -> RemoteLogSegmentMetadataUpdate:
     """Return a later event of a segment."""
-    base = RemoteLogSegmentMetadataUpdate(
-        topic=ORDERS.topic,
-        topic_id=ORDERS.topic_id,
-        partition=ORDERS.partition,
-        segment_id=segment_id(number),
-        broker_id=2,
-        event_timestamp_ms=1_700_000_200_000,
-        state=state,
-    )
+    base = replace(update_of(started(number, 0, 0), state, at_ms=1_700_000_200_000), broker_id=2)
     return replace(base, **facts)
 
 
