@@ -17,6 +17,7 @@ from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
+from tests.wire.batches.same import scan
 
 Capture = Callable[[str], Path]
 
@@ -38,14 +39,7 @@ def tier_of(capture: Capture, tmp_path: Path) -> Callable[[str], Tier]:
 
 def heads(log: Path) -> list[tuple[int, int, int]]:
     """Return (position, first offset, last offset) of every batch."""
-    found: list[tuple[int, int, int]] = []
-    data = log.read_bytes()
-    at = 0
-    while at < len(data):
-        base = int.from_bytes(data[at : at + 8], "big")
-        found.append((at, base, base + int.from_bytes(data[at + 23 : at + 27], "big")))
-        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-    return found
+    return [(head.position, head.base_offset, head.last_offset) for head in scan(log.read_bytes())]
 
 
 def flip(path: Path, at: int) -> None:

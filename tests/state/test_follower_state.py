@@ -47,6 +47,8 @@ DIVERGED_0_3 = Segment(4, 0, 3, [(0, 0)], [(0, 0)])
 REWRITTEN_0_3 = Segment(5, 0, 3, [(0, 0), (1, 2)], [(0, 0), (1, 2)])
 SEG_4_5 = Segment(6, 4, 5, [(0, 4), (2, 5)], [(0, 0), (2, 5)])
 LEADER = [(0, 0), (1, 3), (2, 5), (3, 7)]
+BACK = [(0, 0), (2, 5)]
+GAP = [(0, 20), (1, 85), (3, 90), (4, 98)]
 
 
 class Follower(NamedTuple):
@@ -72,27 +74,14 @@ FOLLOWERS = {
     ),
     # Scenario 5, last step: B's own lineage was discarded; neither of the two segments at 0-3 is used.
     "after an unclean election": Follower(
-        [(0, 0), (2, 5)],
-        6,
-        7,
-        [DIVERGED_0_3, REWRITTEN_0_3, SEG_4_5],
-        6,
-        6,
-        [(0, 0), (2, 5)],
-        [(0, 0), (2, 5)],
+        BACK, 6, 7, [DIVERGED_0_3, REWRITTEN_0_3, SEG_4_5], 6, 6, BACK, BACK
     ),
     # The local log begins in the middle of a segment: the follower fetches from the segment's end on.
     "inside a segment": Follower(LEADER, 5, 12, [SEG_0_2, SEG_3_5], 2, 6, LEADER[:3], LEADER[:3]),
     # For an epoch without records (here 2), the earlier one is used, as Kafka's own comment states.
     "a gap in epochs": Follower(
-        [(0, 20), (1, 85), (3, 90), (4, 98)],
-        90,
-        99,
-        [Segment(7, 80, 89, [(0, 80), (1, 85)], [(0, 20), (1, 85)])],
-        7,
-        90,
-        [(0, 20), (1, 85)],
-        [(0, 20), (1, 85), (3, 90)],
+        *(GAP, 90, 99, [Segment(7, 80, 89, [(0, 80), (1, 85)], GAP[:2])]),
+        *(7, 90, GAP[:2], GAP[:3]),
     ),
 }
 
@@ -192,11 +181,7 @@ def test_consumers_read_the_current_lineage(case: Election) -> None:
     ("lineage", "segments", "copied_up_to"),
     [
         # A new leader searches from the latest epoch backwards, and continues to copy at 5.
-        (
-            [(0, 0), (1, 3), (2, 6)],
-            [SEG_0_2, Segment(2, 3, 4, [(1, 3)], [(0, 0), (1, 3)])],
-            OffsetAndEpoch(4, 1),
-        ),
+        ([*LEADER[:2], (2, 6)], [SEG_0_2, Segment(2, 3, 4, [(1, 3)], LEADER[:2])], OffsetAndEpoch(4, 1)),
         # B leads after A copied 0-3 of epoch 0, which ends at 2 for B.
         ([(0, 0), (1, 2)], [DIVERGED_0_3], OffsetAndEpoch(1, 0)),
         # A leads again: its own copy counts, and it does not know B's epoch 1.

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tests.metadata.topic.test_folder import (
 )
 from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
+from tests.wire.batches.same import scan
 
 __all__ = ["folder"]
 
@@ -33,7 +34,7 @@ __all__ = ["folder"]
 class TestTornTails:
     def test_every_truncation_reads_as_the_valid_prefix_and_is_written_on(self, folder: Path) -> None:
         path = segment(folder)
-        ends = list(batch_ends(path.read_bytes()))[:3]
+        ends = batch_ends(path.read_bytes())[:3]
         whole = path.read_bytes()[: ends[-1]]
         path.chmod(0o600)
         for size in range(len(whole)):
@@ -70,11 +71,8 @@ class TestTornTails:
         assert not list(path.parent.glob("*.bak"))
 
 
-def batch_ends(data: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(data):
-        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        yield at
+def batch_ends(data: bytes) -> list[int]:
+    return [head.end for head in scan(bytes(data))]
 
 
 FIRST = "__remote_log_metadata-0"
@@ -109,7 +107,7 @@ class TestDamage:
     def test_a_corrupt_batch_is_a_bad_range_and_reading_goes_on(self, folder: Path) -> None:
         path = segment(folder)
         data = bytearray(path.read_bytes())
-        third = list(batch_ends(data))[2]
+        third = batch_ends(data)[2]
         data[third + 80] ^= 0xFF
         path.write_bytes(data)
         log = open_log(folder, writable=False)

@@ -24,12 +24,12 @@ from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
 
 from tests.storage.segments import data_in, metadata_of
+from tests.storage.stores.test_s3_uploads import MIB, uploads
 from tests.support.amounts import TRIES_ALL
 from tests.support.faulty_proxy import KINDS, Fault, FaultyProxy, Kind
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server, found
 
-MIB = 1 << 20
 TIMEOUT_S = 0.4
 _FRESH = count()
 
@@ -261,10 +261,6 @@ def test_deleting(sides: Sides, kind: Kind, request_of: tuple[str, str]) -> None
 @pytest.fixture
 def store(s3_server: S3Server) -> S3Store:
     return S3Store(s3_client(), s3_server.bucket(), "a/b/", part_bytes=5 * MIB)
-
-
-def uploads(store: S3Store) -> list[Any]:
-    return list(store._s3.list_multipart_uploads(Bucket=store._bucket).get("Uploads", []))
 
 
 class TestOverTls:

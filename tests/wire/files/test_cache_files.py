@@ -14,7 +14,7 @@ from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
 from tests.wire.files.flat import read
 from tests.wire.metadata.java_text import to_string
-from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, golden, offsets
+from tests.wire.metadata.samples import INT32, INT64, UUIDS, golden, segments
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.files import FileBytes
 from tierctl.metadata.cache_files import FlatEntries
@@ -42,17 +42,7 @@ FLAT = {name: (DATA / "vectors" / f"flat-{name}.flat").read_bytes() for name in 
 ANY_ID = Uuid.from_bytes(bytes(range(16)))
 
 RECORDS: st.SearchStrategy[StoredRecord] = st.one_of(
-    st.builds(
-        lambda span, **rest: StoredSegment(**span, **rest),
-        offsets(),
-        segment_id=UUIDS,
-        leader_epoch=INT32,
-        max_timestamp_ms=INT64,
-        event_timestamp_ms=INT64,
-        segment_leader_epochs=EPOCHS,
-        segment_size_in_bytes=INT32,
-        state=st.sampled_from(RemoteLogSegmentState),
-    ),
+    segments(StoredSegment, leader_epoch=INT32),
     st.builds(
         StoredPartitionState,
         epoch=INT32,

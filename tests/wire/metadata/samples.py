@@ -1,6 +1,7 @@
 """Values of the metadata topic: golden ones, generated ones and damaged ones."""
 
 from functools import cache
+from typing import Any
 
 from hypothesis import strategies as st
 from tests.conftest import vectors
@@ -24,7 +25,6 @@ def golden(dialect: str) -> tuple[bytes, ...]:
     return tuple(bytes.fromhex(row["hex"]) for row in vectors(f"serde-{dialect}.jsonl"))
 
 
-INT8 = st.integers(-(1 << 7), (1 << 7) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 OFFSET = st.one_of(st.integers(0, 300), st.integers(0, (1 << 63) - 1))
@@ -73,12 +73,13 @@ _KAFKA = {"broker_id": INT32, "unknown_tags": TAGS}
 _FLAG = {"txn_index_empty": st.booleans(), "custom_metadata": CUSTOM}
 
 
-def _segments(event: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[MetadataEvent]:
+def segments(event: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[Any]:
+    """Return events of a type that has the facts of a segment, and the `given` ones."""
     return st.builds(lambda span, **rest: event(**span, **rest), offsets(), **_SEGMENT, **given)
 
 
 KAFKA_EVENTS: st.SearchStrategy[MetadataEvent] = st.one_of(
-    _segments(
+    segments(
         RemoteLogSegmentMetadata,
         **_WHOSE,
         **_KAFKA,
@@ -103,10 +104,10 @@ KAFKA_EVENTS: st.SearchStrategy[MetadataEvent] = st.one_of(
         state=st.sampled_from(RemotePartitionDeleteState),
         nested_tags=_nested(("topic_id_partition",)),
     ),
-    _segments(RemoteLogSegmentMetadataSnapshot, **_KAFKA, **_FLAG),
+    segments(RemoteLogSegmentMetadataSnapshot, **_KAFKA, **_FLAG),
 )
 KIP405_EVENTS: st.SearchStrategy[MetadataEvent] = st.one_of(
-    _segments(RemoteLogSegmentMetadata, **_WHOSE, leader_epoch=INT32),
+    segments(RemoteLogSegmentMetadata, **_WHOSE, leader_epoch=INT32),
     st.builds(
         RemoteLogSegmentMetadataUpdate,
         **_WHOSE,
