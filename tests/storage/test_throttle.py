@@ -200,12 +200,8 @@ def test_executors_share_the_limits_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "rate"),
     [
-        ("1", 1),
-        ("800K", 800 * KIB),
-        ("50M", 50 * MIB),
-        ("50MiB/s", 50 * MIB),
-        ("2 gb", 2 << 30),
-        ("1.5M", 3 << 19),
+        *(("1", 1), ("800K", 800 * KIB), ("50M", 50 * MIB)),
+        *(("50MiB/s", 50 * MIB), ("2 gb", 2 << 30), ("1.5M", 3 << 19)),
     ],
 )
 def test_rates(text: str, rate: int) -> None:

@@ -35,18 +35,14 @@ def leader_log(start: int = 0, end: int = 350, epochs: Epochs = ((0, 0),)) -> Cl
 
 
 @pytest.mark.parametrize(
-    ("tiers", "enabled", "known"),
-    [
-        (True, True, True),
-        (False, True, False),
-        (None, True, False),
-        (False, None, True),
-        (False, False, True),
-    ],
+    ("tiers", "known"),
+    # Whether a topic is tiered: it is, nobody says so, it is not.
+    [(True, (True, True, True)), (False, (False, True, True)), (None, (False, True, True))],
 )
-def test_who_knows_where_the_log_starts(tiers: bool | None, enabled: bool | None, known: bool) -> None:
+def test_who_knows_where_the_log_starts(tiers: bool | None, known: tuple[bool, ...]) -> None:
     broker = BrokerFacts(broker_id=1, host="b", port=1, tiers=tiers)
-    assert knows_log_start(broker, TopicConfig(remote_storage_enable=enabled)) is known
+    configs = [TopicConfig(remote_storage_enable=enabled) for enabled in (True, None, False)]
+    assert tuple(knows_log_start(broker, config) for config in configs) == known
 
 
 @pytest.mark.parametrize(
