@@ -65,8 +65,11 @@ def test_epoch_for_offset(offset: int, epoch: int | None) -> None:
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        *(((-1, 7), (-1, -1)), ((0, 1), (0, 10)), ((2, 4), (2, 30))),
-        *(((5,), (5, 50)), ((6,), (6, 77))),
+        ((-1, 7), (-1, -1)),
+        ((0, 1), (0, 10)),
+        ((2, 4), (2, 30)),
+        ((5,), (5, 50)),
+        ((6,), (6, 77)),
     ],
 )
 def test_end_offset_for(asked: tuple[int, ...], found: tuple[int, int]) -> None:
