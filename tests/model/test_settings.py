@@ -260,14 +260,17 @@ def test_plugins_with_prefixes_of_their_own() -> None:
     assert [name for name, *_ in unknown_names(settings)] == ["tiers.what"]
 
 
-def test_bounds() -> None:
-    require_bounds({"log.local.retention.ms": "-2", "unknown.name": "-3"}, "server.properties")
-    for name, bound in (
-        ("log.local.retention.ms", "at least -2"),
-        ("remote.log.manager.thread.pool.size", "1"),
-    ):
-        with pytest.raises(UsageError, match=rf"server\.properties: {name}='-3' is not .*{bound}"):
-            require_bounds({name: "-3"}, "server.properties")
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("remote.log.manager.thread.pool.size", "0", "of at least 1"),
+        ("log.cleanup.policy", "compcat", "one of compact, delete"),
+        ("log.local.retention.ms", "-3", "of at least -2"),
+    ],
+)
+def test_bounds(name: str, value: str, bound: str) -> None:
+    with pytest.raises(UsageError, match=rf"server\.properties: {name}='{value}' is not .*{bound}"):
+        require_bounds({name: value}, "server.properties")
 
 
 AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
