@@ -18,8 +18,6 @@ from tierctl.cli.entry import run
 
 from tests.cli.shell import environment, tierctl
 
-SHARED = {"tierctl.commands.completion", "tierctl.commands.request"}
-HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "numpy", "pandas")
 Capture = Callable[[str], Path]
 
 
@@ -43,19 +41,6 @@ def test_help_fits_and_cuts_no_name_and_divides_no_choice(node: Node) -> None:
     for option in node.options:
         choices = option.choices if option.metavar == "|".join(option.choices) else ()
         assert {*option.names, *choices} - shown == set()
-
-
-def test_the_help_of_the_program_imports_no_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "tierctl", "--help"],
-        capture_output=True,
-        env=environment(),
-        check=True,
-        text=True,
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert {name.partition(".")[0] for name in imported}.isdisjoint(HEAVY)
-    assert not [name for name in imported if name.startswith("tierctl.commands.") and name not in SHARED]
 
 
 @pytest.mark.parametrize(
@@ -173,15 +158,6 @@ def test_no_option_refuses_a_value_in_words_of_the_library_that_converts_it() ->
     assert [
         each for each in found if re.search("Input should|expected a value an? |Value error", each[1])
     ] == []
-
-
-def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
-    ran = tierctl("format", tmp_path)
-    assert ran.code == 2
-    assert ran.err.startswith(f"error: {tmp_path} is a folder\n")
-    ran = tierctl("format", tmp_path / "missing.log")
-    assert ran.code == 10
-    assert ran.err == f"error: {tmp_path}/missing.log: No such file or directory\n"
 
 
 def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
@@ -315,8 +291,15 @@ else:
 """
 
 
-@pytest.mark.parametrize("program", ["module", "script", "module, ignored"])
-@pytest.mark.parametrize("module", ["tierctl.cli.entry", "typer", "tierctl.cli.insight"])
+@pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        ("module", "tierctl.cli.entry"),
+        ("script", "typer"),
+        ("module", "tierctl.cli.insight"),
+        ("module, ignored", "tierctl.cli.insight"),
+    ],
+)
 def test_an_interruption_of_the_start_prints_no_traceback(program: str, module: str) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     code = _INTERRUPTED.replace("SCRIPT", repr(project["scripts"]["tierctl"]))

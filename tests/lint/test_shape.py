@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ PARAMS_LOOKUPS_MAX = 10
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 

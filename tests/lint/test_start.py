@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tierctl import commands
+from tierctl.cli.app import leaves
 
 from tests.cli.shell import environment
 
@@ -25,28 +26,44 @@ def test_every_public_name_of_commands_can_be_imported() -> None:
         _ = commands.no_such_name
 
 
-def imported_by(*words: object) -> set[str]:
-    """Return the modules that a process has imported when it has run a command line."""
+HEAVY = {"boto3", "confluent_kafka", "deltalake", "pandas", "pyspark"}
+OF_OTHERS = {
+    f"tierctl.commands.{name}" for name in ("copy", "delete", "apply", "restore", "insight", "verify")
+}
+TIER = "--metadata {root}/before --remote {root}/before-remote"
+RUNS = {
+    "segments --metadata {root}/before": ("tierctl.commands.segments", NOT_FOR_A_LISTING),
+    "status --metadata {root}/before": ("tierctl.spark.fold", {"pandas", "pyspark"}),
+    f"sweep {TIER} --allow-missing-objects": ("tierctl.commands.sweep", OF_OTHERS),
+    "--help": ("tierctl.cli.help", HEAVY | {"numpy", "pyarrow"}),
+}
+"""Command lines, each with a module that it imports, and with modules that it must not import."""
+
+
+def imported_by(*lines: str) -> set[str]:
+    """Return the modules that a process has imported when it has run these command lines."""
     code = (
-        "import sys; from tierctl.cli.entry import run; code = run(sys.argv[1:]);"
-        "print('\\n'.join(sys.modules), file=sys.stderr); sys.exit(code)"
+        "import sys; from tierctl.cli.entry import run; codes = [run(line.split()) for line in sys.argv[1:]];"
+        "print('\\n'.join(sys.modules), file=sys.stderr); sys.exit(max(codes))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, env=environment(), check=True, text=True
-    )
+    command = [sys.executable, "-c", code, *lines]
+    done = subprocess.run(command, capture_output=True, env=environment(), check=True, text=True)
     return set(done.stderr.split())
 
 
-def test_a_listing_of_segments(capture: Callable[[str], Path]) -> None:
-    imported = imported_by("segments", "--metadata", capture("tiered-cluster") / "before")
-    assert "tierctl.commands.segments" in imported
-    assert imported & NOT_FOR_A_LISTING == set()
+@pytest.mark.parametrize("line", RUNS)
+def test_a_run_imports_only_what_it_needs(line: str, capture: Callable[[str], Path]) -> None:
+    needed, others = RUNS[line]
+    imported = imported_by(line.format(root=capture("tiered-cluster")))
+    assert needed in imported
+    assert [name for name in imported if any(f"{name}.".startswith(f"{other}.") for other in others)] == []
+    if line == "--help":
+        commands_of = {name for name in imported if name.startswith("tierctl.commands.")}
+        assert commands_of <= {"tierctl.commands.completion", "tierctl.commands.request"}
 
 
-def test_a_status_imports_no_data_frames(capture: Callable[[str], Path]) -> None:
-    imported = imported_by("status", "--metadata", capture("tiered-cluster") / "before")
-    assert "tierctl.spark.fold" in imported
-    assert imported & {"pandas", "pyspark"} == set()
+def test_no_help_imports_a_client_or_spark() -> None:
+    assert imported_by(*(f"{' '.join(words)} --help" for words, _ in leaves())) & HEAVY == set()
 
 
 WITHOUT_EXTRAS = """
@@ -86,19 +103,3 @@ def test_no_command_needs_a_package_of_an_extra(capture: Callable[[str], Path]) 
         text=True,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("command", ["schedule", "submit", "doctor", "copy"])
-def test_a_help_imports_no_client_and_no_spark(command: str) -> None:
-    heavy = {"boto3", "confluent_kafka", "deltalake", "pandas", "pyspark"}
-    assert imported_by(command, "--help") & heavy == set()
-
-
-def test_a_sweep_loads_no_other_command(capture: Callable[[str], Path]) -> None:
-    at = capture("tiered-cluster")
-    where = ("--metadata", at / "before", "--remote", at / "before-remote")
-    imported = imported_by("sweep", *where, "--allow-missing-objects")
-    others = ("copy", "delete", "apply", "restore", "insight", "verify")
-    assert "tierctl.commands.sweep" in imported
-    prefixes = tuple(f"tierctl.commands.{each}" for each in others)
-    assert {name for name in imported if name.startswith(prefixes)} == set()
