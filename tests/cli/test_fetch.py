@@ -14,7 +14,6 @@ from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.cli.shell import at_terminal, environment, rows, tierctl
 from tests.read import brute
-from tests.read.test_partition_reader import cut
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -235,20 +234,6 @@ WRONG = {
 def test_what_can_not_be_had_ends_with_its_code(cluster: list[str], args: list[str], code: int) -> None:
     ran = tierctl(*cluster, *args)
     assert (ran.code, ran.err.startswith("error: ")) == (code, True)
-
-
-def test_a_log_that_lags_behind_the_tier_ends_with_the_code_of_missing_records(
-    capture: Callable[[str], Path], writable: Callable[[str], Path]
-) -> None:
-    root, log_dir = capture("unclean-leader") / "before", writable("unclean-leader/before/broker-2")
-    cut(log_dir / "wallets-0", 576)
-    asked = ["fetch", f"--metadata={root / 'broker-2'}", f"--remote={root / 'remote'}", "--topic=wallets"]
-    assert len(tierctl(*asked).ok().rows) == 1444
-    lagging = [*asked, f"--log-dir={log_dir}"]
-    ran = tierctl(*lagging)
-    assert (ran.code, len(ran.rows)) == (10, 576)
-    assert "offsets 576 to 1443 of wallets-0 were not read" in ran.err
-    assert len(tierctl(*lagging, "--limit=576").ok().rows) == 576
 
 
 @pytest.mark.parametrize(("is_flipped", "code"), [(False, 10), (True, 7)])

@@ -20,17 +20,9 @@ HARMFUL = {
     *("log-start-offset", "max-deletes", "max-fraction", "no-lease", "yes", "allow-live-brokers"),
     *("allow-missing-objects", "adopt-tier", "i-know-it-is-deleted", "off-lineage", "unreferenced-epochs"),
     *("truncated-metadata", "now", "override", "force", "orphan-age", "broker-id", "deletes-are-denied"),
-    *(
-        "after-hole",
-        "apply",
-        "all-log-dirs",
-        "assume",
-        "assume-enabled",
-        "clean-dangling",
-        "copy-of-objects",
-        "mark",
-    ),
-    *("custom-metadata-max-bytes", "find", "log-start", "max-age", "set", "until", "without-keys", "assume"),
+    *("after-hole", "apply", "all-log-dirs", "assume", "assume-enabled", "clean-dangling", "mark"),
+    *("custom-metadata-max-bytes", "copy-of-objects", "find", "log-start", "max-age", "set", "until"),
+    "without-keys",
 }
 
 SHARED = {"interval"}

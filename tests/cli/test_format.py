@@ -60,11 +60,6 @@ def test_style_kafka_is_what_kafkas_formatter_printed(
         assert by_partition(ran.lines) == expected
 
 
-@pytest.fixture
-def after(capture: Capture) -> Path:
-    return capture("tiered-cluster") / "after"
-
-
 def rows(*args: object, **how: Any) -> list[dict[str, Any]]:
     return rows_of("format", *args, **how)
 

@@ -79,24 +79,19 @@ def test_hostile_text_in_an_error_is_escaped() -> None:
     assert "x1b[31mred" in ran.err
 
 
-@pytest.fixture
-def metadata(capture: Capture) -> Path:
-    return capture("tiered-cluster") / "after"
-
-
 def count(*args: object, **options: object) -> int:
     ran = tierctl("format", *args, **options)  # type: ignore[arg-type]
     assert ran.code == 0, ran.err
     return len(ran.lines)
 
 
-def test_settings_come_from_command_line_environment_and_profile(metadata: Path, tmp_path: Path) -> None:
+def test_settings_come_from_command_line_environment_and_profile(after: Path, tmp_path: Path) -> None:
     """The command line takes precedence over the environment, and the environment over the profile."""
     file = tmp_path / "tierctl.toml"
     file.write_text(
         'profile = "one"\n'
-        f'[profiles.one]\nmetadata = "{metadata.as_uri()}"\nlimit = 3\n'
-        f'[profiles.two]\nmetadata = "{metadata}"\nlimit = 5\ntopic = ["orders", "clicks"]\n'
+        f'[profiles.one]\nmetadata = "{after.as_uri()}"\nlimit = 3\n'
+        f'[profiles.two]\nmetadata = "{after}"\nlimit = 5\ntopic = ["orders", "clicks"]\n'
     )
     env = environment(TIERCTL_LIMIT="7")
     assert count(cwd=tmp_path) == 3
@@ -160,11 +155,11 @@ def test_no_option_refuses_a_value_in_words_of_the_library_that_converts_it() ->
     ] == []
 
 
-def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
+def test_output_nobody_reads_ends_a_run_in_silence(after: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "tierctl", "format", "--metadata", metadata],
+        [sys.executable, "-m", "tierctl", "format", "--metadata", after],
         stdout=writing,
         stderr=subprocess.PIPE,
         env=environment(),
@@ -175,8 +170,8 @@ def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
 
 
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 141), ("<&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 141)])
-def test_streams_that_are_closed_from_the_start(closed: str, code: int, metadata: Path) -> None:
-    command = f"exec '{sys.executable}' -m tierctl segments --metadata '{metadata}' {closed}"
+def test_streams_that_are_closed_from_the_start(closed: str, code: int, after: Path) -> None:
+    command = f"exec '{sys.executable}' -m tierctl segments --metadata '{after}' {closed}"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, env=environment(), text=True, check=False, timeout=60
     )
@@ -202,9 +197,9 @@ def test_every_format_ends_in_silence_where_nobody_reads(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_signals_end_a_run_in_silence(number: signal.Signals, metadata: Path) -> None:
+def test_signals_end_a_run_in_silence(number: signal.Signals, after: Path) -> None:
     """The run has an encoding in which not every topic's name can be printed."""
-    args = ["format", "--metadata", str(metadata), "--follow"]
+    args = ["format", "--metadata", str(after), "--follow"]
     with subprocess.Popen(
         [sys.executable, "-m", "tierctl", *args],
         stdout=subprocess.PIPE,
@@ -235,10 +230,8 @@ def test_a_mistyped_metadata_folder_is_no_empty_tier(tmp_path: Path) -> None:
         ("TIERCTL_QQQ", "is set, but names no option", ""),
     ],
 )
-def test_variables_that_name_no_option_are_refused(
-    name: str, message: str, hint: str, metadata: Path
-) -> None:
-    ran = tierctl("segments", "--metadata", metadata, env=environment(**{name: "true"}))
+def test_variables_that_name_no_option_are_refused(name: str, message: str, hint: str, after: Path) -> None:
+    ran = tierctl("segments", "--metadata", after, env=environment(**{name: "true"}))
     assert (ran.code, ran.out) == (2, "")
     assert f"{name} {message}" in ran.err
     assert hint in ran.err

@@ -64,11 +64,6 @@ def test_show_prints_the_good_lines_of_a_damaged_file(
 
 
 @pytest.fixture
-def after(capture: Capture) -> Path:
-    return capture("tiered-cluster") / "after"
-
-
-@pytest.fixture
 def caches(after: Path, tmp_path: Path) -> Path:
     """Return the files of a broker with KIP-405's cache: flat files, and the offsets up to their events."""
     folder = tmp_path / "caches"

@@ -114,8 +114,11 @@ def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path) -> 
         "report --metadata {metadata} --html {closed}/page.html",
     ],
 )
-def test_a_missing_right_ends_with_one_code(line: str, root: Path, tmp_path: Path) -> None:
+def test_a_missing_right_ends_with_one_code(
+    line: str, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
     """Whichever command it is, and whether a folder or a file in it is closed."""
+    root = capture("tiered-cluster")
     places = {"metadata": root / "before", "remote": root / "before-remote"}
     for name, mode in (("closed", 0), ("kept", 0o500)):
         places[name] = tmp_path / name
