@@ -44,24 +44,13 @@ BASES = {
 }
 """A command line of each command that finds all its names."""
 
-FORMS = {
-    **{
-        f"segments {option}": (METADATA, TIER, LOGS, *option.split())
-        for option in (
-            *("--all", "--sizes", "--offsets", "--check", "--epoch=0 --offset=0", "--offset=0", "--time=0"),
-        )
-    },
-    **{
-        f"fetch {option}": (METADATA, TIER, *option.split())
-        for option in (
-            *(LOGS, "--raw-segment=AAAAAAAAAAAAAAAAAAAAAQ", "--index=offset --output=json"),
-            "--auxiliary-state=1000",
-        )
-    },
-    "format by time": (METADATA, "--order=time"),
-    "verify --deep": (METADATA, TIER, LOGS, "--deep"),
-}
-"""Other command lines with a selection, which read in another way; the first word is the command."""
+FORMS = (
+    *("segments --all", "segments --sizes", "segments --offsets", "segments --check", "segments --time=0"),
+    *("segments --epoch=0 --offset=0", "segments --offset=0", f"fetch {LOGS}", "verify --deep"),
+    *("fetch --raw-segment=AAAAAAAAAAAAAAAAAAAAAQ", "fetch --index=offset --output=json"),
+    *("fetch --auxiliary-state=1000", "format --order=time"),
+)
+"""Other command lines with a selection, which read in another way."""
 
 BESIDE_BROKERS = {"backup-config", "restore into", "restore new-ids", "restore log", "restore check"}
 """Commands that need a cluster or a node, so that tests/live and tests/apply try them."""
@@ -235,7 +224,7 @@ SELECTING = {
         for name in BASES
         if "topic" in {option.name for option in options(COMMANDS[name])}
     },
-    **{name: (name.split()[0], *line) for name, line in FORMS.items()},
+    **{line: (*line.split(), METADATA, *(() if line.startswith("format") else (TIER,))) for line in FORMS},
 }
 """The command lines with a selection."""
 

@@ -1,6 +1,5 @@
 """The output of --output json matches the schema files, for every command with this option."""
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from tierctl.report.render import View
 
 from tests.cli.shell import tierctl
 from tests.commands.restore.test_unused import node_with_new_topic
+from tests.report.test_table import Terminal
 from tests.support.formatted import formatted_node, saved_topics
 
 SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"
@@ -91,11 +91,6 @@ PLANS = {
 def check(value: Any, name: str) -> None:
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(value)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> int:

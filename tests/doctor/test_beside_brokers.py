@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from tierctl.checks import settings
-from tierctl.checks import settings as doctor_checks
 from tierctl.checks.check import CheckResults
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
@@ -26,6 +25,7 @@ from tests.support.broker import PASSWORD, USER, Broker, Brokers, jaas_quoted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "doctor"
+RIGHTS = (DoctorCheck.CLUSTER_RIGHTS, DoctorCheck.METADATA_RIGHTS, DoctorCheck.TOPIC_RIGHTS)
 
 
 def outcomes(diagnosis: CheckResults, checks: Iterable[DoctorCheck]) -> dict[DoctorCheck, Severity]:
@@ -59,18 +59,8 @@ def test_settings_of_a_broker_and_its_topics(wrong: Broker) -> None:
     by_default = {"future_timestamps"} if wrong.release.number < (4, 0) else set()
     assert kinds(found, DoctorCheck.TOPIC_CONFLICTS) == {"unclean_leader_election"} | by_default
     assert found.exit_code is ExitCode.PARTIAL
-    fine = (
-        DoctorCheck.BROKERS_AGREE,
-        DoctorCheck.METADATA_REPLICAS,
-        DoctorCheck.TIERED_TOPICS,
-        DoctorCheck.CONTROLLER_CLOCK,
-    )
-    fine += (
-        DoctorCheck.CLUSTER_RIGHTS,
-        DoctorCheck.METADATA_RIGHTS,
-        DoctorCheck.TOPIC_RIGHTS,
-        DoctorCheck.EVENT_CLOCK,
-    )
+    fine = (*RIGHTS, DoctorCheck.BROKERS_AGREE, DoctorCheck.METADATA_REPLICAS)
+    fine += (DoctorCheck.TIERED_TOPICS, DoctorCheck.CONTROLLER_CLOCK, DoctorCheck.EVENT_CLOCK)
     assert outcomes(found, fine) == dict.fromkeys(fine, OK)
 
     wrong.alter_topic(METADATA_TOPIC, retention_ms="60000", unclean_leader_election_enable="false")
@@ -182,10 +172,8 @@ def test_internal_topics_that_are_to_be_tiered(wrong: Broker) -> None:
 
 
 def test_a_topic_that_does_not_exist(wrong: Broker) -> None:
-    found = worst(
-        doctor(DoctorRequest(bootstrap_server=wrong.bootstrap, topic=["none"])).results,
-        DoctorCheck.TOPIC_CONFLICTS,
-    )
+    request = DoctorRequest(bootstrap_server=wrong.bootstrap, topic=["none"])
+    found = worst(doctor(request).results, DoctorCheck.TOPIC_CONFLICTS)
     assert (found.severity, found.error) == (NOT_CHECKED, ExitCode.NOT_FOUND)
 
 
@@ -211,12 +199,7 @@ def test_rights(brokers: Brokers, tmp_path: Path) -> None:
         for operation in ("Describe", "DescribeConfigs", "Read", "Write", "Delete")
     }
     everything = of_topics | {Right("DescribeConfigs"), Right("Describe")}
-    rights = (
-        DoctorCheck.CLUSTER_RIGHTS,
-        DoctorCheck.METADATA_RIGHTS,
-        DoctorCheck.TOPIC_RIGHTS,
-        DoctorCheck.CONTROLLER_CLOCK,
-    )
+    rights = (*RIGHTS, DoctorCheck.CONTROLLER_CLOCK)
     allow(guarded, everything)
     assert outcomes(doctor(request), rights) == dict.fromkeys(rights, OK)
     for right, check, severity in NEEDED:
@@ -270,15 +253,11 @@ def test_replicas_of_the_metadata_topic(
     facts = TopicFacts(
         topic=METADATA_TOPIC, topic_id=Uuid.from_bytes(bytes(16)), partitions=(whole, other), is_internal=True
     )
-    assert (
-        worst(doctor_checks.check_metadata_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS).severity
-        is severity
-    )
+    found = worst(settings.check_metadata_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS)
+    assert found.severity is severity
 
 
 @pytest.mark.parametrize(("is_tiering", "severity"), [(True, PROBLEM), (False, OK), (None, OK)])
 def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, severity: Severity) -> None:
-    assert (
-        worst(doctor_checks.missing_metadata_topic(is_tiering), DoctorCheck.METADATA_SETTINGS).severity
-        is severity
-    )
+    found = worst(settings.missing_metadata_topic(is_tiering), DoctorCheck.METADATA_SETTINGS)
+    assert found.severity is severity

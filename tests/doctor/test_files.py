@@ -195,30 +195,28 @@ def test_a_file_that_another_owner_can_change_is_a_warning(what: str, folder: Pa
 
 
 def test_key_files_and_the_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def severity(**request: object) -> Severity:
+        return examined(DoctorCheck.SECRETS, **request).severity
+
     key = written(folder / "key.pem", "x", 0o644)
-    assert examined(DoctorCheck.SECRETS, aiven_private_key=[f"a={key}"], state_dir=folder).severity is PROBLEM
+    assert severity(aiven_private_key=[f"a={key}"], state_dir=folder) is PROBLEM
     store = written(folder / "client.properties", f"ssl.keystore.location={key}\n")
-    assert examined(DoctorCheck.SECRETS, command_config=store).severity is PROBLEM
+    assert severity(command_config=store) is PROBLEM
     key.chmod(0o600)
-    assert examined(DoctorCheck.SECRETS, aiven_private_key=[f"a={key}"], command_config=store).severity is OK
-    uri = '[profiles.a]\nremote = "s3://me:pass@bucket/t"\n'
-    profile = written(folder / "tierctl.toml", uri, 0o644)
-    assert (
-        examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity
-        is PROBLEM
-    )
+    assert severity(aiven_private_key=[f"a={key}"], command_config=store) is OK
+    plain = '[profiles.a]\nremote = "s3://bucket/t"\n'
     conf = 'spark-conf = ["spark.x.credentials.provider=a.B", "spark.x.secret.key=k"]\n'
-    plain = uri.replace("me:pass@", "")
-    for text, severity in ((plain + conf, PROBLEM), (plain + conf.replace("secret", "own"), OK)):
-        written(profile, text, 0o644)
-        assert (
-            examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity
-            is severity
-        )
+    for text, expected in (
+        (plain.replace("bucket", "me:pass@bucket"), PROBLEM),
+        (plain + conf, PROBLEM),
+        (plain + conf.replace("secret", "own"), OK),
+    ):
+        profile = written(folder / "tierctl.toml", text, 0o644)
+        assert severity(own_settings=OwnSettings(file=profile), state_dir=folder) is expected
     aws = written(folder / "credentials", "[default]\n", 0o644)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(aws))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
-    assert examined(DoctorCheck.SECRETS, remote="s3://bucket/t").severity is PROBLEM
+    assert severity(remote="s3://bucket/t") is PROBLEM
 
 
 def test_no_secret_is_printed(folder: Path) -> None:
@@ -308,10 +306,8 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
     number = "rlmm.config.remote.log.metadata.topic.num.partitions"
     for count, severity in ((5, OK), (50, PROBLEM)):
         config = written(tmp_path / "broker", f"{BROKER}{number}={count}\n")
-        assert (
-            examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata, broker_config=config).severity
-            is severity
-        )
+        found = examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata, broker_config=config)
+        assert found.severity is severity
     assert examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata).severity is NOT_CHECKED
     assert examined(DoctorCheck.EVENT_CLOCK, metadata=metadata).severity is OK
     # A mistyped folder: the check was asked for, so the exit code is not 0.

@@ -200,16 +200,8 @@ def test_metadata_in_old_formats_are_read_whole(
         assert _read(world, capfd, "--state-dir", str(state)) == expected
     partition = metadata_partition(metadata_of(0).topic_id, 0, 50)
     for start in range(18):
-        words = [
-            "format",
-            "--metadata",
-            str(world.metadata),
-            "--metadata-partition",
-            str(partition),
-            "--from-offset",
-            str(start),
-        ]
-        assert run([*words, "-o", "jsonl"]) == 0
+        part = ("--metadata-partition", str(partition), "--from-offset", str(start), "-o", "jsonl")
+        assert run(["format", "--metadata", str(world.metadata), *part]) == 0
         assert len(capfd.readouterr().out.splitlines()) == 18 - start
     world.segment(9, plain_batch(90, b"value"), start_offset=90, end_offset=90)
     assert _read(world, capfd, "--state-dir", str(state)) == [*expected, 90]

@@ -17,11 +17,25 @@ CONTRACTS = {
 """A method that every implementation of the contract has, and no other class."""
 
 OPENERS = {
-    "a tier": {"open_tier.py"},
-    "a store": {"stores/local_store.py", "stores/hdfs.py", "stores/arrow.py", "stores/s3/store.py"},
-    "a layout": {"open_tier.py", "layouts/aiven/layout.py"},
+    "a tier": {"storage/open_tier.py"},
+    "a store": {f"storage/stores/{name}.py" for name in ("local_store", "hdfs", "arrow", "s3/store")},
+    "a layout": {"storage/open_tier.py", "storage/layouts/aiven/layout.py"},
 }
-"""The only modules below storage/ that construct each: `open_tier`, and `open_store` of each store."""
+"""The only modules that construct each: `open_tier`, and `open_store` of each store."""
+
+TOPIC_MAKERS = {
+    "FolderTopic": {"metadata/topic/open_topic.py"},
+    "ClusterTopic": {"metadata/topic/cluster_topic.py"},
+    "open_on_cluster": {"metadata/topic/open_topic.py"},
+    "FolderWriter": {"metadata/topic/open_topic.py"},
+    "SegmentFile": {"metadata/topic/open_topic.py"},
+    "StoreFiles": {"metadata/topic/open_topic.py"},
+    "PartitionLog": {"metadata/topic/folder.py", "metadata/topic/folder_writer.py"},
+    "PartitionWriter": {"metadata/topic/folder_writer.py"},
+    "TopicReader": {"metadata/topic/cluster_topic.py"},
+    "TopicPublisher": {"metadata/topic/cluster_topic.py"},
+}
+"""The only modules that construct a metadata topic, or a part of one; others call `open_topic`."""
 
 
 @cache
@@ -56,19 +70,40 @@ def constructed(tree: ast.Module, classes: set[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("what", CONTRACTS)
-def test_storage_alone_constructs(what: str) -> None:
-    """`open_tier` and `open_store` are the only ways to a tier, a store and a layout."""
-    classes = implementations(CONTRACTS[what])
-    assert classes
-    openers = {str(STORAGE / name) for name in OPENERS[what]}
-    others = {
-        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open_tier.open_tier or open_store"
-        for path, tree in modules().items()
-        if str(path) not in openers
-        for name in constructed(tree, classes)
+@cache
+def makers() -> dict[str, set[str]]:
+    """Return the modules that may construct each class of a tier, a store, a layout or a metadata topic."""
+    found = ((implementations(method), OPENERS[what]) for what, method in CONTRACTS.items())
+    return {name: allowed for names, allowed in found for name in names} | TOPIC_MAKERS
+
+
+def second_makers(module: str, tree: ast.Module) -> set[str]:
+    """Return an error for each construction in `module` that is allowed only in another module."""
+    return {
+        f"{module} constructs {name}: use open_tier, open_store or open_topic"
+        for name in constructed(tree, set(makers()))
+        if module not in makers()[name]
     }
-    assert not others
+
+
+def test_tiers_stores_layouts_and_topics_are_constructed_where_they_are_opened() -> None:
+    assert all(implementations(method) for method in CONTRACTS.values())
+    found = {path.relative_to(ROOT).as_posix(): tree for path, tree in modules().items()}
+    assert set().union(*(second_makers(module, tree) for module, tree in found.items())) == set()
+    for name, allowed in TOPIC_MAKERS.items():
+        assert any(constructed(found[module], {name}) for module in allowed), f"{name} has another name now"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("KafkaLayout()", "layouts.KafkaLayout()", "from x import KafkaLayout as T\nT()"),
+        *("FolderTopic(Path())", "folder.FolderTopic(path)", "from x import PartitionLog as L\nL(path, 0)"),
+    ],
+)
+def test_a_second_maker_is_found(source: str) -> None:
+    assert second_makers("read/other.py", ast.parse(source))
+    assert not second_makers("read/other.py", ast.parse("open_topic(location)"))
 
 
 def test_one_function_opens_tiers() -> None:
@@ -101,44 +136,6 @@ def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
     assert beside <= docs | {"console_consumer/__init__.py", "kernel.py"}
 
 
-@pytest.mark.parametrize(
-    "source", ["KafkaLayout()", "layouts.KafkaLayout()", "from x import KafkaLayout as T\nT()"]
-)
-def test_a_second_opener_is_found(source: str) -> None:
-    assert constructed(ast.parse(source), implementations(CONTRACTS["a layout"])) == {"KafkaLayout"}
-
-
-TOPIC_MAKERS = {
-    "FolderTopic": {"metadata/topic/open_topic.py"},
-    "ClusterTopic": {"metadata/topic/cluster_topic.py"},
-    "open_on_cluster": {"metadata/topic/open_topic.py"},
-    "FolderWriter": {"metadata/topic/open_topic.py"},
-    "SegmentFile": {"metadata/topic/open_topic.py"},
-    "StoreFiles": {"metadata/topic/open_topic.py"},
-    "PartitionLog": {"metadata/topic/folder.py", "metadata/topic/folder_writer.py"},
-    "PartitionWriter": {"metadata/topic/folder_writer.py"},
-    "TopicReader": {"metadata/topic/cluster_topic.py"},
-    "TopicPublisher": {"metadata/topic/cluster_topic.py"},
-}
-"""The only modules that may construct a metadata topic, or a part of one; others call `open_topic`."""
-
-
-def topic_makers(module: str, tree: ast.Module) -> set[str]:
-    """Return an error for each construction in `module` that is allowed only in another module."""
-    return {
-        f"{module} constructs {name}: use tierctl.metadata.topic.open_topic"
-        for name in constructed(tree, set(TOPIC_MAKERS))
-        if module not in TOPIC_MAKERS[name]
-    }
-
-
-def test_open_topic_alone_opens_the_metadata_topic() -> None:
-    found = {path.relative_to(ROOT).as_posix(): tree for path, tree in modules().items()}
-    assert set().union(*(topic_makers(module, tree) for module, tree in found.items())) == set()
-    for name, allowed in TOPIC_MAKERS.items():
-        assert any(constructed(found[module], {name}) for module in allowed), f"{name} has another name now"
-
-
 def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
     """A third class with the methods of `MetadataTopic` would be a second way to read the topic."""
     assert implementations("beginning_offsets") == {"FolderTopic", "ClusterTopic"}
@@ -149,15 +146,6 @@ def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "open_topic"
     }
     assert openers == {"metadata/topic/open_topic.py"}
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["FolderTopic(Path())", "folder.FolderTopic(path)", "from x import PartitionLog as Log\nLog(path, 0)"],
-)
-def test_a_second_opener_of_the_topic_is_found(source: str) -> None:
-    assert topic_makers("read/other.py", ast.parse(source))
-    assert not topic_makers("read/other.py", ast.parse("open_topic(location)"))
 
 
 def test_one_module_of_the_commands_reads_brokers_files() -> None:
