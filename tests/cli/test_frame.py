@@ -225,7 +225,6 @@ def test_a_mistyped_metadata_folder_is_no_empty_tier(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("TIERCTL_APPLY", "is set: plans are applied only where", "remove it"),
         ("TIERCTL_METADTA", "is set, but names no option", 'did you mean "TIERCTL_METADATA"?'),
         ("TIERCTL_QQQ", "is set, but names no option", ""),
     ],

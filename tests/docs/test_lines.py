@@ -4,7 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -171,16 +171,11 @@ def test_openssl_verifies_a_list_of_erased_records(run: Callable[[str], None], t
         shell(shlex.split(VERIFY_LIST[-1]))
 
 
-@pytest.fixture
-def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object]:
-    """Return the values that replace names in command lines: captured data, and empty folders."""
-    return captured_files(capture, tmp_path)
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_command_lines_run(
-    document: Document, names: Mapping[str, object], tmp_path: Path, request: pytest.FixtureRequest
+    document: Document, capture: Callable[[str], Path], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    names = captured_files(capture, tmp_path)
     if document is not README and document.blocks("toml"):
         write_profile(document, names, tmp_path)
     elsewhere = ("asks_cluster", "runs_spark", "is_stock_consumer")

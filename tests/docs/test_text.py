@@ -3,17 +3,16 @@
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.messages import Message, Node, command_tree, sections
-from tierctl.cli.docs.write import files
 from tierctl.report.formatters.records import Records
 
 from tests.bench import figures
+from tests.cli.test_docs import generated
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Document
 from tests.docs.lines import in_spans, texts_of_code
 from tests.wire.metadata.samples import golden
@@ -26,12 +25,6 @@ Limits and values of options have other units: 10 MiB, 24 hours, 90s; `--sample`
 """
 OPTIONS_OF_CONSUMER = {"--formatter", "--formatter-property"}
 _PAGE = re.compile(r"\b(tierctl-[a-z-]+)\((\d)\)")
-
-
-@cache
-def generated() -> dict[Path, str]:
-    """Return the files that `make docs` writes."""
-    return files()
 
 
 @cache

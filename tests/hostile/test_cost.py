@@ -16,6 +16,7 @@ from tierctl.wire.batches.batch_head import CompressionType, Record, compress
 from tierctl.wire.batches.record_batch import write_varint
 from tierctl.wire.metadata.values import encode
 
+from tests.cli.shell import environment, tierctl
 from tests.hostile.worlds import (
     RSS_MAX,
     SECONDS_MAX,
@@ -175,21 +176,21 @@ def test_large_custom_metadata_is_formatted_record_by_record(
     assert (cost.code, len(cost.out.splitlines()) - ("table" in options)) == (0, 7)
 
 
-def test_limit_factor_raises_every_limit_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_factor_raises_every_limit_of_data(tmp_path: Path) -> None:
     size = 9 << 20
     world = World(tmp_path)
     world.segment(0, batch_of(record_bytes(b"x" * size), K.ZSTD, offset=0), end_offset=0)
-    refused = measured(tmp_path, "fetch", *world.where)
+    fetch = ("fetch", *world.where)
+    refused = tierctl(*fetch)
     assert (refused.code, refused.rows[0]["value_encoding"]) == (7, "sha256")
-    read = measured(tmp_path, "fetch", *world.where, "--limit-factor", "2")
+    read = tierctl(*fetch, "--limit-factor", "2")
     assert (read.code, read.rows[0]["value"]) == (0, "x" * size)
     settings = tmp_path / "settings.toml"
     settings.write_text("[profiles.default]\nlimit-factor = 2\n")
-    assert measured(tmp_path, "fetch", *world.where, "--config-file", settings).code == 0
-    monkeypatch.setenv("TIERCTL_LIMIT_FACTOR", "2")
-    assert measured(tmp_path, "fetch", *world.where).code == 0
-    typed = measured(tmp_path, "--limit-factor", "1", "fetch", *world.where)
-    assert typed.code == 7
+    assert tierctl(*fetch, "--config-file", settings).code == 0
+    env = environment(TIERCTL_LIMIT_FACTOR="2")
+    assert tierctl(*fetch, env=env).code == 0
+    assert tierctl("--limit-factor", "1", *fetch, env=env).code == 7
 
 
 def test_large_values_of_metadata_are_reported_and_the_others_are_used(tmp_path: Path) -> None:
