@@ -44,6 +44,7 @@ def modules() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 
+@cache
 def implementations(method: str) -> set[str]:
     """Return the names of the classes that implement the contract to which `method` belongs."""
     return {
