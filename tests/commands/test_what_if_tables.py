@@ -60,8 +60,17 @@ def no_tier(_metadata: Path, _remote: Path) -> Options:
     return ()
 
 
+Case = tuple[Callable[[Path, Path], Options], partial[LoggedCluster] | None, ExitCode]
+
+
+@pytest.fixture(scope="module")
+def tables(capture: Callable[[str], Path], module_folder: Path) -> Path:
+    run(capture("tiered-cluster") / "before", module_folder / "tables")
+    return module_folder / "tables"
+
+
 @pytest.mark.parametrize(
-    ("made", "brokers", "code"),
+    "case",
     [
         (kept_log_starts, None, ExitCode.OK),
         (unreadable_log, None, ExitCode.CORRUPT),
@@ -73,15 +82,11 @@ def no_tier(_metadata: Path, _remote: Path) -> Options:
     ],
 )
 def test_tables_decide_as_the_topic(
-    made: Callable[[Path, Path], Options],
-    brokers: partial[LoggedCluster] | None,
-    code: ExitCode,
-    writable: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
+    case: Case, tables: Path, writable: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made, brokers, code = case
     metadata, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
-    tables, configs = metadata.with_name("tables"), metadata.with_name("configs")
-    run(metadata, tables)
+    configs = metadata.with_name("configs")
     configs.write_text("orders.retention.ms=604800000\nmetrics.retention.ms=864000000\n")
     where = (*made(metadata, remote), "--topic-configs", configs, "--kafka-version", "4.3")
     if brokers is not None:

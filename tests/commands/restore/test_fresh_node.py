@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,10 @@ def saved_of(state: Any, **settings: str) -> SavedTopics:
 class Scene:
     """A tier, the file of `backup-config`, and a formatted node."""
 
-    def __init__(self, remote: Path, folder: Path, version: str = "4.4.0") -> None:
+    def __init__(self, remote: Path, state: Any, folder: Path, version: str) -> None:
         self.remote = remote
-        self.state = rebuilt(remote, folder / "rebuilt")
-        self.saved = saved_of(self.state)
+        self.state = state
+        self.saved = saved_of(state)
         self.file = folder / "topics.yaml"
         self.node = formatted_node(folder / "node", version)
         self.bootstrap = self.node / bootstrap_name(version)
@@ -100,13 +101,40 @@ class Scene:
         return dict(found for found in map(topic_of, values) if found is not None)
 
 
+SceneOf = Callable[..., Scene]
+
+
+@pytest.fixture(scope="module")
+def state_of(capture: Capture, module_folder: Path) -> Callable[[str], Any]:
+    """Return a function that rebuilds the state of a captured tier once; no test may change it."""
+    return cache(lambda tier: rebuilt(capture(tier) / TIERS[tier], module_folder / tier))
+
+
+@pytest.fixture
+def scene_of(capture: Capture, state_of: Callable[[str], Any], tmp_path: Path) -> SceneOf:
+    """Return a function that makes the scene of a captured tier, whose objects no test may change."""
+
+    def make(tier: str, version: str = "4.4.0") -> Scene:
+        return Scene(capture(tier) / TIERS[tier], state_of(tier), tmp_path, version)
+
+    return make
+
+
+@pytest.fixture
+def scene(scene_of: SceneOf, tmp_path: Path) -> Scene:
+    """Return a scene with objects that a test may change."""
+    made = scene_of("aiven-plain")
+    made.remote = shutil.copytree(made.remote, tmp_path / "bucket")
+    return made
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_captured_tier(tier: str, capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture(tier) / TIERS[tier], tmp_path)
+def test_a_captured_tier(tier: str, scene_of: SceneOf) -> None:
+    scene = scene_of(tier)
     objects = files(scene.remote)
     untouched = files(scene.node)
     scene.restore(apply=False)
@@ -155,8 +183,8 @@ def check_logs(scene: Scene, *, is_readable: bool) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_topic_after_another(version: str, capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("tiered-cluster") / TIERS["tiered-cluster"], tmp_path, version)
+def test_one_topic_after_another(version: str, scene_of: SceneOf) -> None:
+    scene = scene_of("tiered-cluster", version)
     first, second, *_ = scene.saved.topics
     scene.restore(topic=(first,))
     assert scene.topics().keys() == {first, "__remote_log_metadata"}
@@ -166,8 +194,7 @@ def test_one_topic_after_another(version: str, capture: Capture, tmp_path: Path)
     assert [each for each in facts(state_at(scene.node)) if each in before] == before
 
 
-def test_partitions_are_spread_over_log_directories(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("aiven-plain") / TIERS["aiven-plain"], tmp_path)
+def test_partitions_are_spread_over_log_directories(scene: Scene, tmp_path: Path) -> None:
     more = formatted_dir(tmp_path / "second", OTHER_DIRECTORY_ID)
     scene.restore(log_dir=(scene.node, more))
     found = {path.name for folder in (scene.node, more) for path in folder.glob("sensors-*")}
@@ -286,9 +313,8 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refused(case: str, capture: Capture, tmp_path: Path) -> None:
+def test_refused(case: str, scene: Scene, tmp_path: Path) -> None:
     change, more, kind, why = REFUSALS[case]
-    scene = Scene(shutil.copytree(capture("aiven-plain") / "bucket", tmp_path / "bucket"), tmp_path)
     copy = shutil.copytree(scene.remote, tmp_path / "copy")
     next(copy.rglob("*.indexes")).unlink()
     named = {
@@ -308,23 +334,20 @@ def test_refused(case: str, capture: Capture, tmp_path: Path) -> None:
     assert after == before
 
 
-def test_a_whole_copy_is_proof_enough(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+def test_a_whole_copy_is_proof_enough(scene: Scene, tmp_path: Path) -> None:
     copy = shutil.copytree(scene.remote, tmp_path / "copy")
     scene.restore(deletes_are_denied=False, copy_of_objects=str(copy))
     assert "sensors" in scene.topics()
 
 
-def test_after_a_hole_the_log_begins_later(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(shutil.copytree(capture("aiven-plain") / "bucket", tmp_path / "bucket"), tmp_path)
+def test_after_a_hole_the_log_begins_later(scene: Scene) -> None:
     lose_a_segment(scene)
     scene.restore(after_hole=True)
     starts = read_offset_checkpoint((scene.node / "log-start-offset-checkpoint").read_bytes())
     assert starts[TopicPartition("sensors", 0)] > 0 == starts[TopicPartition("sensors", 1)]
 
 
-def test_a_node_that_was_started_meanwhile_gets_no_topic(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+def test_a_node_that_was_started_meanwhile_gets_no_topic(scene: Scene) -> None:
     former = scene.bootstrap.read_bytes()
     result = scene.restore(confirm=lambda _plan: start(scene))
     assert {outcome.status for outcome in result.outcomes or ()} == {"failed", "dropped"}
@@ -332,10 +355,7 @@ def test_a_node_that_was_started_meanwhile_gets_no_topic(capture: Capture, tmp_p
 
 
 @pytest.mark.parametrize("setting", ["retention.ms=1000", "retention.bytes=1000"])
-def test_segments_that_retention_deletes_at_once_are_told(
-    setting: str, capture: Capture, tmp_path: Path
-) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+def test_segments_that_retention_deletes_at_once_are_told(setting: str, scene: Scene) -> None:
     name, _, value = setting.partition("=")
     change_saved(scene, settings={"retention.ms": "-1", name: value})
     progress = SilentProgress()
@@ -355,9 +375,8 @@ def test_segments_that_retention_deletes_at_once_are_told(
     ],
 )
 def test_the_brokers_own_retention_is_told(
-    line: str, own: dict[str, str], told: str | None, capture: Capture, tmp_path: Path
+    line: str, own: dict[str, str], told: str | None, scene: Scene, tmp_path: Path
 ) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
     change_saved(scene, settings=own)
     (tmp_path / "server.properties").write_text(f"{line}\n")
     progress = SilentProgress()
@@ -376,9 +395,8 @@ def test_the_brokers_own_retention_is_told(
     ],
 )
 def test_other_controllers_need_the_same_file(
-    setting: str, others: int, capture: Capture, tmp_path: Path
+    setting: str, others: int, scene: Scene, tmp_path: Path
 ) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
     (tmp_path / "server.properties").write_text(f"{setting}\n")
     progress = SilentProgress()
     scene.restore(progress, broker_config=tmp_path / "server.properties")
@@ -387,8 +405,7 @@ def test_other_controllers_need_the_same_file(
     assert all(f"each of the other {others} controllers" in text for text in told)
 
 
-def test_the_directory_of_a_partition_is_in_its_record(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+def test_the_directory_of_a_partition_is_in_its_record(scene: Scene) -> None:
     scene.restore(topic=("audit",))
     values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
     topic_id = scene.saved.topics["audit"].topic_id
@@ -400,8 +417,7 @@ def test_the_directory_of_a_partition_is_in_its_record(capture: Capture, tmp_pat
     assert [int.from_bytes(value[-26:-22], "big") for value in partitions] == [epochs[-1].epoch + 1, 0]
 
 
-def test_a_topic_that_was_never_tiered_stays_so(capture: Capture, tmp_path: Path) -> None:
-    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+def test_a_topic_that_was_never_tiered_stays_so(scene: Scene) -> None:
     local = SavedTopic(
         topic="local", topic_id=Uuid(OTHER_ID), partitions=1, settings={"cleanup.policy": "compact"}
     )
