@@ -9,7 +9,6 @@ such change of files of that name. `files` does so at the nth change of a file, 
 last line of `err` lists what was met.
 """
 
-import collections
 import gc
 import importlib
 import json
@@ -24,6 +23,12 @@ from typing import Any
 
 DELETE_BATCH = 1
 """Segments per deletion call of the tier, so that a wave of few segments needs several calls."""
+
+LATE = (
+    *("javaproperties", "numpy.ma", "pyarrow.compute", "rich.progress"),
+    *("pydantic.fields", "pydantic.type_adapter"),
+)
+"""What commands import when they parse options, read settings or print: not in each fork again."""
 
 CHANGES = ("file", "changes")
 """What is counted at each change of any file."""
@@ -73,18 +78,21 @@ def _child(job: dict[str, Any]) -> int:
 
 def main() -> None:
     """Serve until stdin ends."""
-    import pyarrow.compute  # noqa: F401
-    import rich.progress  # noqa: F401
     import tierctl.cli.app
     from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
+    for name in LATE:
+        importlib.import_module(name)
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):
             importlib.import_module(module.name)
     RemoteStorageManager.delete_batch = DELETE_BATCH
     # fsync is skipped: a killed process loses no written data; only a power cut would.
     os.fsync = lambda _fd: None
-    collections.deque(tierctl.cli.app.leaves(), maxlen=0)  # Imports all commands.
+    for _, command in tierctl.cli.app.leaves():
+        for option in command.params:
+            # Typer makes the parser of an option when it is first used.
+            getattr(option, "get_runtime_param", lambda: None)()
     # Objects loaded so far are excluded from garbage collection, so that forks share their memory.
     gc.collect()
     gc.freeze()
