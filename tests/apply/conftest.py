@@ -1,4 +1,4 @@
-"""Fixtures that run tierctl over small parts of real captures, in this process or in a forked one."""
+"""Small parts of real captures, over which tests run tierctl."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from tierctl.apply.run_context import Status
-from tierctl.cli.entry import run as run_main
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import MetadataEvent
 
 from tests.apply.runs import run_on, statuses
 from tests.apply.sites import Site
 from tests.apply.worlds import RETENTION, World, copy_world
-from tests.cli.shell import Ran
 from tests.support.servers import S3Server
 
 
@@ -22,19 +20,6 @@ from tests.support.servers import S3Server
 def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace fsync by a no-op: these tests cut no power. Other tests check that fsync is called."""
     monkeypatch.setattr("os.fsync", lambda _fd: None)
-
-
-@pytest.fixture
-def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Return a function that runs a command line in this process: `tierctl("copy", "--log-dir", dir)`."""
-
-    def run(*args: object) -> Ran:
-        capfd.readouterr()
-        code = run_main([str(arg) for arg in args])
-        captured = capfd.readouterr()
-        return Ran.of(code, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.metadata.state_dir import ORPHAN_SIGHTINGS
-from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemotePartitionDeleteState,
-    TopicPartition,
-)
+from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicPartition
 
 from tests.locallog.made import raise_log_start
 from tests.metadata.events import deletion_of
+from tests.support.faults import flip_bit
 from tests.verify.cases import CLICKS, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
@@ -224,10 +221,7 @@ def _damaged(damage: Damage, suffix: str, at: int = 1000) -> Damage:
     def spoil(tier: Spoilt) -> None:
         damage(tier)
         (path,) = tier.remote.rglob(f"*{OTHER}{suffix}")
-        data = bytearray(path.read_bytes())
-        data[min(at, len(data) - 1)] ^= 4
-        path.unlink()
-        path.write_bytes(data)
+        flip_bit(path, at)
         age([path])
 
     return spoil

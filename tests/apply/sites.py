@@ -1,7 +1,7 @@
 """Places where tierctl works: a metadata folder, log directories and the URI of a tier, with its objects."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from tierctl.storage.open_tier import TierSpec, open_tier
 
-from tests.cli.shell import Ran
+from tests.cli.shell import tierctl
 from tests.metadata.topics import topic_in
 from tests.support.topic_settings import enabled
 
-Tierctl = Callable[..., Ran]
 IDENTITY = ".tierctl-identity"
 in_each_place = pytest.mark.parametrize("place", ["folder", "s3"], indirect=True)
 
@@ -56,13 +55,12 @@ def body(remote: str) -> dict[str, Any]:
     return found
 
 
-def copied(site: Site, tierctl: Tierctl, *more: object) -> Site:
-    ran = tierctl(*site.command("copy", "--layout", "kafka", "--apply", *more))
-    assert ran.code == 0, ran.err
+def copied(site: Site, *more: object) -> Site:
+    tierctl(*site.command("copy", "--layout", "kafka", "--apply", *more)).ok()
     return site
 
 
-def another(site: Site, folder: Path, place: str, tierctl: Tierctl) -> Site:
+def another(site: Site, folder: Path, place: str) -> Site:
     """Return a second metadata folder with the same log, and its own tier beside the first one."""
     topic_in(folder, writable=True, partition_count=2).close()
-    return copied(Site(folder, site.logs, f"{place}/other"), tierctl)
+    return copied(Site(folder, site.logs, f"{place}/other"))

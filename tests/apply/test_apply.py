@@ -10,12 +10,11 @@ import pytest
 from tierctl.plan.saved import digest_of
 
 from tests.apply.commands import OTHER_ID, apply, copy, delete, files, sweep
-from tests.apply.conftest import Ran
 from tests.apply.test_delete_partitions import recreated
 from tests.apply.worlds import DAY_MS, LOG, RETENTION, World
+from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import topic_in
 
-Tierctl = Callable[..., Ran]
 Forge = Callable[[dict[str, Any]], object]
 HOUR_MS = 3_600_000
 
@@ -32,7 +31,7 @@ def forge(plan: Path, change: Forge) -> None:
 
 
 @pytest.fixture
-def swept(tiered: World, tierctl: Tierctl, tmp_path: Path) -> Path:
+def swept(tiered: World, tmp_path: Path) -> Path:
     """Return a sweep plan of `tiered` with two steps."""
     kept = tmp_path / "plan.json"
     assert len(tierctl(*sweep(tiered, "--plan-out", kept)).json["steps"]) == 2
@@ -43,7 +42,7 @@ def refused(ran: Ran, field: str) -> None:
     assert (ran.code, f"the plan's {field}: expected" in ran.err, "hint: " in ran.err) == (4, True, True), ran
 
 
-def test_the_plan_is_the_json_on_stdout(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+def test_the_plan_is_the_json_on_stdout(tiered: World, tmp_path: Path) -> None:
     kept = tmp_path / "plan.json"
     printed = tierctl(*sweep(tiered, "--plan-out", kept)).json
     assert printed == json.loads(kept.read_text())
@@ -58,11 +57,7 @@ def test_the_plan_is_the_json_on_stdout(tiered: World, tierctl: Tierctl, tmp_pat
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
 def test_a_plan_of_every_command_is_carried_out(
-    command: Callable[..., tuple[object, ...]],
-    empty: World,
-    tiered: World,
-    tierctl: Tierctl,
-    tmp_path: Path,
+    command: Callable[..., tuple[object, ...]], empty: World, tiered: World, tmp_path: Path
 ) -> None:
     kept, world = tmp_path / "plan.json", empty if command is copy else tiered
     if command is delete:
@@ -76,14 +71,13 @@ def test_a_plan_of_every_command_is_carried_out(
     planned = tierctl(*command(world, "--plan-out", kept)).json["steps"]
     assert planned
     for again in (False, True):
-        ran = tierctl(*apply(world, kept, "--apply"))
-        assert ran.code == 0, ran.err
+        ran = tierctl(*apply(world, kept, "--apply")).ok()
         assert len(ran.json["outcomes"]) == (0 if again else len(planned))
         assert len(ran.json["skipped"]) == (len(planned) if again else 0)
 
 
 def test_a_plan_of_another_cluster_is_refused(
-    tiered: World, empty: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+    tiered: World, empty: World, swept: Path, tmp_path: Path
 ) -> None:
     """With metadata that lacks the plan's segments, all steps would look as if they were done already."""
     other = empty.clone(tmp_path / "other")
@@ -110,16 +104,14 @@ def test_a_plan_of_another_cluster_is_refused(
     ],
     ids=["old", "of the future", "decided ahead", "read further", "more partitions", "version", "none"],
 )
-def test_a_plan_is_refused_by_its_identity(
-    field: str, change: Forge, tiered: World, swept: Path, tierctl: Tierctl
-) -> None:
+def test_a_plan_is_refused_by_its_identity(field: str, change: Forge, tiered: World, swept: Path) -> None:
     before = files(tiered)
     forge(swept, change)
     refused(tierctl(*apply(tiered, swept, "--apply")), field)
     assert files(tiered) == before
 
 
-def test_the_age_of_a_plan_is_an_option(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+def test_the_age_of_a_plan_is_an_option(tiered: World, swept: Path) -> None:
     made_ms = now_ms() - 2 * DAY_MS
     forge(swept, lambda raw: raw["identity"].update(created_ms=made_ms, now_ms=made_ms))
     refused(tierctl(*apply(tiered, swept, "--max-age", "47h")), "created_ms")
@@ -133,7 +125,7 @@ def _unlimited(world: World) -> Path:
     return file
 
 
-def test_settings_that_changed_drop_a_step(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+def test_settings_that_changed_drop_a_step(tiered: World, swept: Path) -> None:
     before = files(tiered)
     ran = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered), "--apply"))
     assert (ran.code, ran.json["outcomes"]) == (4, []), "nothing of the plan was done"
@@ -150,9 +142,7 @@ def test_settings_that_changed_drop_a_step(tiered: World, swept: Path, tierctl: 
     assert [outcome["start_offset"] for outcome in ran.json["outcomes"]] == [0]
 
 
-def test_a_log_start_that_was_asked_for_is_in_the_plan(
-    tiered: World, tierctl: Tierctl, tmp_path: Path
-) -> None:
+def test_a_log_start_that_was_asked_for_is_in_the_plan(tiered: World, tmp_path: Path) -> None:
     kept = tmp_path / "plan.json"
     asked = ("--log-start-offset", "bills-0=1200", "--topic-configs", _unlimited(tiered))
     planned = tierctl(*sweep(tiered, *asked, "--plan-out", kept)).json
@@ -167,7 +157,7 @@ def test_a_log_start_that_was_asked_for_is_in_the_plan(
 
 @pytest.mark.parametrize(("offset", "count"), [(1200, 2), (500, 0)], ids=["with steps", "without steps"])
 def test_the_log_start_of_a_topic_that_was_created_again_stays(
-    offset: int, count: int, tiered: World, tierctl: Tierctl, tmp_path: Path
+    offset: int, count: int, tiered: World, tmp_path: Path
 ) -> None:
     """The option names a partition; the plan is for the topic that had this name when it was made."""
     kept, given = tmp_path / "plan.json", ("--topic-configs", _unlimited(tiered))
@@ -181,7 +171,7 @@ def test_the_log_start_of_a_topic_that_was_created_again_stays(
 
 
 def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(
-    tiered: World, empty: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+    tiered: World, empty: World, swept: Path, tmp_path: Path
 ) -> None:
     configs = ("--topic-configs", tiered.logs / "configs")
     for given, missing in ((("--log-dir", tiered.logs), "--topic-configs"), (configs, "--log-dir")):
@@ -196,9 +186,7 @@ TEXTS = [b"", b" \n", b"{}", b"[]", b"[1]", b'"x"', b"null", b"\x00", b"not JSON
 TEXTS += [b"[" * 100_000, b'{"a":' * 100_000]
 
 
-def test_files_that_are_no_plan_and_parts_of_one(
-    tiered: World, swept: Path, tierctl: Tierctl, tmp_path: Path
-) -> None:
+def test_files_that_are_no_plan_and_parts_of_one(tiered: World, swept: Path, tmp_path: Path) -> None:
     whole = swept.read_bytes()
     texts, cut = [tmp_path / f"text-{number}" for number in range(len(TEXTS))], tmp_path / "cut"
     for path, text in zip(texts, TEXTS, strict=True):
@@ -211,7 +199,7 @@ def test_files_that_are_no_plan_and_parts_of_one(
         assert tierctl(*apply(tiered, cut, "--apply")).code == 2
 
 
-def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+def test_plans_of_other_commands(tiered: World, swept: Path) -> None:
     forge(swept, lambda raw: raw.update(command="rewind"))
     ran = tierctl(*apply(tiered, swept, "--apply"))
     known = "expected one of copy, delete, rebuild, restore into, restore log, restore new-ids, sweep"
@@ -222,7 +210,7 @@ def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -
 
 @pytest.mark.parametrize("command", [copy, sweep], ids=["copy", "sweep"])
 def test_a_later_now_only_plans(
-    command: Callable[..., tuple[object, ...]], tiered: World, tierctl: Tierctl, tmp_path: Path
+    command: Callable[..., tuple[object, ...]], tiered: World, tmp_path: Path
 ) -> None:
     """The run creates no metadata topic."""
     kept, ahead = tmp_path / "plan.json", now_ms() + HOUR_MS

@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import run_context
 from tierctl.apply.run_context import Status
 from tierctl.model import RemoteLogSegmentMetadata
 
 from tests.apply.commands import marking
-from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
 from tests.apply.runs import put, run_on, statuses
 from tests.apply.worlds import World, check_durable, objects_of, segments_of
+from tests.cli.shell import tierctl
+from tests.support.faults import observed
 from tests.support.topic_settings import enabled
-
-Tierctl = Callable[..., Ran]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
 NOW = "2026-11-21T10:40:00Z"
@@ -33,15 +31,12 @@ BROKER_DELETED = [
 ]
 
 
-def test_copy_stores_what_the_broker_stored(
-    tierctl: Tierctl, capture: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_copy_stores_what_the_broker_stored(capture: Callable[[str], Path], tmp_path: Path) -> None:
     broker = capture("untiered-broker")
     world = World(tmp_path / "metadata", tmp_path / "remote", broker / "local", tmp_path / "state")
     logs = ("--log-dir", world.logs, *enabled(world.logs))
     command = ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", "--apply")
-    first = tierctl(*command, "--state-dir", world.state_dir)
-    assert first.code == 0, first.err
+    first = tierctl(*command, "--state-dir", world.state_dir).ok()
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
     assert len(first.json["steps"]) == 14
     assert objects_of(world.remote) == objects_of(broker / "tiered-remote")
@@ -52,7 +47,7 @@ def test_copy_stores_what_the_broker_stored(
 
 
 def test_a_copy_says_which_offsets_of_a_segment_have_no_record(
-    tierctl: Tierctl, writable: Callable[[str], Path], tmp_path: Path
+    writable: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """A broker copies the segment before a lost one up to the next one that is left (RLMCopyTask)."""
     logs = writable("untiered-broker/local")
@@ -60,8 +55,9 @@ def test_a_copy_says_which_offsets_of_a_segment_have_no_record(
         file.unlink()
     world = World(tmp_path / "metadata", tmp_path / "remote", logs, tmp_path / "state")
     options = ("--layout", "kafka", "--log-dir", logs, *enabled(logs), "--topic", "bills", "--partition", 0)
-    ran = tierctl("copy", *world.where, *options, "--state-dir", world.state_dir, "-o", "json", "--apply")
-    assert ran.code == 0, ran.err
+    ran = tierctl(
+        "copy", *world.where, *options, "--state-dir", world.state_dir, "-o", "json", "--apply"
+    ).ok()
     notes = {each["start_offset"]: each["why"] for each in ran.json["outcomes"]}
     assert list(notes) == [0, 600, 1800, 2400]
     assert [start for start, note in notes.items() if note is not None] == [600]
@@ -88,7 +84,7 @@ def _brief(steps: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
 
 
 def test_sweep_and_delete_leave_what_the_broker_left(
-    tierctl: Tierctl, cluster: World, capture: Callable[[str], Path], tmp_path: Path
+    cluster: World, capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
     assert tierctl(*_sweep(cluster, tmp_path, "--detailed-exitcode")).code == 9
     other = tierctl(*_sweep(cluster, tmp_path, "--topic", "clicks", "--partition", 1))
@@ -98,8 +94,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert (narrowed.code, _brief(narrowed.json["steps"])) == (0, of_orders)
     swept = tierctl(
         *_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir, "--apply")
-    )
-    assert swept.code == 0, swept.err
+    ).ok()
     assert _brief(swept.json["outcomes"]) == BROKER_DELETED
     again = tierctl(*_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir))
     assert again.json["steps"] == []
@@ -108,8 +103,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert (before.code, before.json["steps"]) == (0, [])
     marked = tierctl(*delete, *marking(cluster.metadata, "shortlived"))
     assert (marked.code, len(marked.json["outcomes"])) == (0, 2)
-    deleted = tierctl(*delete)
-    assert deleted.code == 0, deleted.err
+    deleted = tierctl(*delete).ok()
     assert {step["topic"] for step in deleted.json["steps"]} == {"shortlived"}
     assert tierctl(*delete).json["steps"] == []
     broker = capture("tiered-cluster")
@@ -117,9 +111,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert segments_of(cluster.metadata) == segments_of(broker / "after")
 
 
-def test_without_a_log_directory_the_tier_gives_the_lineage(
-    tierctl: Tierctl, cluster: World, tmp_path: Path
-) -> None:
+def test_without_a_log_directory_the_tier_gives_the_lineage(cluster: World, tmp_path: Path) -> None:
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)
     plan = tierctl("sweep", *cluster.where, "--topic-configs", configs, "--now", NOW, "-o", "json")
@@ -212,11 +204,8 @@ def test_a_changed_source_is_not_finished(change: Callable[[World], None], momen
             if moment == "published" and len(calls) == 1:
                 change(empty)
 
-    run_context.observe(observe)
-    try:
+    with observed(observe):
         outcomes = run_on("copy", empty, lambda inner: Meddling(inner, meddle))
-    finally:
-        run_context.observe(None)
     assert statuses(outcomes) == [DONE, FAILED, DROPPED]
     error = outcomes[1].error
     assert error is not None

@@ -1,7 +1,6 @@
 """What commands refuse, drop and report: other writers, limits, void plans and damaged metadata."""
 
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,18 @@ from tierctl.model import RemoteLogSegmentState, TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 from tests.apply.commands import apply, copy, delete, files, sweep
-from tests.apply.conftest import Ran
 from tests.apply.runs import opened
 from tests.apply.worlds import World
+from tests.cli.shell import tierctl
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import running_broker
+from tests.support.faults import observed
 
-Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
 
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
-def test_the_second_of_two_may_only_look(command: Any, tiered: World, tierctl: Tierctl) -> None:
+def test_the_second_of_two_may_only_look(command: Any, tiered: World) -> None:
     with opened(tiered):
         before = files(tiered)
         assert tierctl(*command(tiered, "--apply")).code == 6
@@ -32,14 +31,14 @@ def test_the_second_of_two_may_only_look(command: Any, tiered: World, tierctl: T
         assert files(tiered) == before, "without --apply nothing changes"
 
 
-def test_a_copy_reads_a_running_brokers_log(empty: World, tierctl: Tierctl) -> None:
+def test_a_copy_reads_a_running_brokers_log(empty: World) -> None:
     """Reading the log needs no fence, because the run writes to a metadata topic that no broker uses."""
     with running_broker(empty.logs):
         ran = tierctl(*copy(empty, "--apply"))
     assert (ran.code, [o["status"] for o in ran.json["outcomes"]]) == (0, ["done"] * 3), ran.err
 
 
-def test_a_running_broker_that_may_tier(empty: World, tierctl: Tierctl, tmp_path: Path) -> None:
+def test_a_running_broker_that_may_tier(empty: World, tmp_path: Path) -> None:
     (empty.logs / "__remote_log_metadata-3").mkdir()
     kept = tmp_path / "plan"
     with running_broker(empty.logs):
@@ -55,7 +54,7 @@ def test_a_running_broker_that_may_tier(empty: World, tierctl: Tierctl, tmp_path
     assert "may tier" not in tierctl(*copy(empty)).err, "no broker runs any more"
 
 
-def test_a_broker_that_may_tier_and_starts_during_the_copy(empty: World, tierctl: Tierctl) -> None:
+def test_a_broker_that_may_tier_and_starts_during_the_copy(empty: World) -> None:
     (empty.logs / "__remote_log_metadata-3").mkdir()
     with ExitStack() as started:
 
@@ -70,7 +69,7 @@ def test_a_broker_that_may_tier_and_starts_during_the_copy(empty: World, tierctl
     assert (ran.code, "may tier these partitions itself" in ran.json["outcomes"][2]["error"]) == (3, True)
 
 
-def test_a_sweep_is_not_decided_from_a_running_brokers_log(tiered: World, tierctl: Tierctl) -> None:
+def test_a_sweep_is_not_decided_from_a_running_brokers_log(tiered: World) -> None:
     with running_broker(tiered.logs):
         before = files(tiered)
         ran = tierctl(*sweep(tiered, "--apply"))
@@ -80,9 +79,7 @@ def test_a_sweep_is_not_decided_from_a_running_brokers_log(tiered: World, tierct
 
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
-def test_metadata_of_a_running_broker_are_never_written(
-    command: Any, tiered: World, tierctl: Tierctl
-) -> None:
+def test_metadata_of_a_running_broker_are_never_written(command: Any, tiered: World) -> None:
     with running_broker(tiered.metadata):
         before = files(tiered)
         for flags in ((), ("--allow-live-brokers",)):
@@ -92,9 +89,7 @@ def test_metadata_of_a_running_broker_are_never_written(
 
 
 @pytest.mark.parametrize("limit", [("--max-deletes", 1), ("--max-deletes", 0)])
-def test_limits_stop_a_sweep_before_its_first_delete(
-    limit: tuple[object, ...], tiered: World, tierctl: Tierctl
-) -> None:
+def test_limits_stop_a_sweep_before_its_first_delete(limit: tuple[object, ...], tiered: World) -> None:
     before = files(tiered)
     shown = tierctl(*sweep(tiered, *limit))
     assert (shown.code, len(shown.json["steps"])) == (0, 2)
@@ -104,7 +99,7 @@ def test_limits_stop_a_sweep_before_its_first_delete(
     assert files(tiered) == before
 
 
-def test_damaged_metadata_decide_no_deletes(tiered: World, tierctl: Tierctl) -> None:
+def test_damaged_metadata_decide_no_deletes(tiered: World) -> None:
     mine = next(iter(tiered.state())).metadata_partition
     topic = topic_in(tiered.metadata, writable=True)
     topic.append([(mine, b"\x01\x63\x00nonsense")])
@@ -116,7 +111,7 @@ def test_damaged_metadata_decide_no_deletes(tiered: World, tierctl: Tierctl) -> 
             assert f"__remote_log_metadata-{mine}, offset" in ran.err
 
 
-def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World, tierctl: Tierctl) -> None:
+def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World) -> None:
     mine = next(iter(tiered.state())).metadata_partition
     topic = topic_in(tiered.metadata, writable=True)
     topic.append([(1 - mine, b"\x01\x63\x00nonsense")])
@@ -126,22 +121,19 @@ def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World, tierctl: 
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["done", "done"]
 
 
-def test_an_unreadable_log_keeps_its_partition(tiered: World, tierctl: Tierctl) -> None:
+def test_an_unreadable_log_keeps_its_partition(tiered: World) -> None:
     (tiered.logs / "bills-0" / "leader-epoch-checkpoint").write_text("nonsense")
     ran = tierctl(*sweep(tiered, "--apply"))
     assert (ran.code, ran.json["steps"]) == (7, [])
     assert "unreadable" in ran.err
 
 
-def test_the_log_start_moves_before_anything_is_deleted(tiered: World, tierctl: Tierctl) -> None:
+def test_the_log_start_moves_before_anything_is_deleted(tiered: World) -> None:
     met: list[str] = []
-    observe(lambda label, moment: met.append(label) if moment == "before" else None)
-    try:
+    with observed(lambda label, moment: met.append(label) if moment == "before" else None):
         ran = tierctl(
             *sweep(tiered, "--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=1300", "--apply")
         )
-    finally:
-        observe(None)
     assert ran.code == 0, ran.err
     assert met[0] == "sweep.log_start.write"
     kept = (tiered.state_dir / "log-start-offset-checkpoint").read_text().splitlines()[2:]
@@ -153,7 +145,7 @@ def test_the_log_start_moves_before_anything_is_deleted(tiered: World, tierctl: 
 
 
 def test_the_newest_replica_says_whether_its_log_has_a_raised_log_start(
-    tiered: World, tierctl: Tierctl, tmp_path: Path
+    tiered: World, tmp_path: Path
 ) -> None:
     """The other replica lags behind the log start that a sweep raised; their order does not matter."""
     lagging = tmp_path / "a-lagging-replica"
@@ -176,5 +168,5 @@ def test_the_newest_replica_says_whether_its_log_has_a_raised_log_start(
 @pytest.mark.parametrize(
     "text", ["bills-0", "bills=5", "bills-0=-1", "bills-0=x", "nobody-0=5", "bills-0=99999"]
 )
-def test_log_starts_that_make_no_sense(text: str, tiered: World, tierctl: Tierctl) -> None:
+def test_log_starts_that_make_no_sense(text: str, tiered: World) -> None:
     assert tierctl(*sweep(tiered, "--log-start-offset", text)).code == 2

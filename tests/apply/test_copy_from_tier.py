@@ -15,14 +15,13 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.storage.index_cache import spool_folder
 
-from tests.apply.conftest import Ran
-from tests.apply.runs import put
 from tests.apply.worlds import World, objects_of, segments_of
+from tests.cli.shell import tierctl
 from tests.metadata.topics import topic_in
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
 from tests.plan.tier import NOW_MS as TIER_NOW_MS
+from tests.support.faults import flip_bit
 
-Tierctl = Callable[..., Ran]
 S = RemoteLogSegmentState
 
 
@@ -46,20 +45,18 @@ def between(source: World, target: World, *more: object) -> tuple[object, ...]:
     return ("copy", *places, "--to-metadata", target.metadata, "--remote", target.remote, "-o", "json", *more)
 
 
-def records_of(tierctl: Tierctl, world: World, *more: object) -> list[str]:
-    ran = tierctl("fetch", *world.where, "--binary", "sha256", *more)
-    assert ran.code == 0, ran.err
+def records_of(world: World, *more: object) -> list[str]:
+    ran = tierctl("fetch", *world.where, "--binary", "sha256", *more).ok()
     return ran.out.splitlines()
 
 
-def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
+def test_a_whole_tier(source: World, target: World) -> None:
     objects, segments = objects_of(source.remote), segments_of(source.metadata)
     planned = tierctl(*between(source, target, "--detailed-exitcode"))
     assert (planned.code, len(planned.json["steps"])) == (9, len(segments))
     assert not target.remote.exists()
 
-    copied = tierctl(*between(source, target, "--apply"))
-    assert copied.code == 0, copied.err
+    copied = tierctl(*between(source, target, "--apply")).ok()
     assert {outcome["status"] for outcome in copied.json["outcomes"]} == {"done"}
     assert objects_of(target.remote) == objects
     assert segments_of(target.metadata) == segments
@@ -67,9 +64,9 @@ def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
     assert not ids & {s.segment_id for s in target.segments()}
     assert {s.broker_id for s in target.segments()} == {-1}
     for isolation in ("read_uncommitted", "read_committed"):
-        wanted = records_of(tierctl, source, "--isolation", isolation)
+        wanted = records_of(source, "--isolation", isolation)
         assert len(wanted) > 10_000
-        assert records_of(tierctl, target, "--isolation", isolation) == wanted
+        assert records_of(target, "--isolation", isolation) == wanted
     verified = tierctl("verify", *target.where, "--deep", "--log-dir", source.logs, "-o", "json")
     assert (verified.code, verified.json) == (0, [])
 
@@ -77,15 +74,12 @@ def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
     assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
 
 
-def test_of_an_unclean_election_only_the_lineage(
-    tierctl: Tierctl, capture: Callable[[str], Path], target: World
-) -> None:
+def test_of_an_unclean_election_only_the_lineage(capture: Callable[[str], Path], target: World) -> None:
     root = capture("unclean-leader") / "before"
     source = World(root / "broker-1", root / "remote", root / "broker-1", root)
-    copied = tierctl(*between(source, target, "--apply"))
-    assert copied.code == 0, copied.err
+    copied = tierctl(*between(source, target, "--apply")).ok()
     assert len(copied.json["steps"]) == len(segments_of(source.metadata)) - 10
-    assert records_of(tierctl, target) == records_of(tierctl, source)
+    assert records_of(target) == records_of(source)
     assert tierctl(*between(source, target)).json["steps"] == []
     assert tierctl("verify", *target.where, "--deep").code == 0
 
@@ -93,9 +87,7 @@ def test_of_an_unclean_election_only_the_lineage(
 def spoil_log(world: World, found: RemoteLogSegmentMetadata, suffix: str = ".log", at: int = 5000) -> None:
     """Flip a bit of one object."""
     (path,) = world.remote.rglob(f"*{found.segment_id}{suffix}")
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    put(path, data)
+    flip_bit(path, at)
 
 
 def gone(world: World, found: RemoteLogSegmentMetadata, suffix: str) -> None:
@@ -119,9 +111,7 @@ UNSOUND = {
 
 
 @pytest.mark.parametrize("name", sorted(UNSOUND))
-def test_what_is_not_sound_ends_its_partition(
-    name: str, tierctl: Tierctl, source: World, target: World
-) -> None:
+def test_what_is_not_sound_ends_its_partition(name: str, source: World, target: World) -> None:
     spoil, code, says = UNSOUND[name]
     own = [s for s in source.segments() if (s.topic, s.partition) == ("clicks", 0)]
     bad = sorted(own, key=lambda s: s.start_offset)[2]
@@ -139,7 +129,7 @@ def test_what_is_not_sound_ends_its_partition(
 
 
 @pytest.mark.parametrize("has_topic", [True, False])
-def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: World, has_topic: bool) -> None:
+def test_a_kept_plan_is_carried_out(source: World, target: World, has_topic: bool) -> None:
     if not has_topic:
         shutil.rmtree(target.metadata)
         target.metadata.mkdir()
@@ -155,8 +145,7 @@ def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: Wor
     foreign = ("--metadata", other.metadata, "--from-remote", source.remote, *where[4:])
     ran = tierctl("apply", kept, *foreign, "--apply")
     assert (ran.code, "the plan's source.metadata_topic_id: expected" in ran.err) == (4, True), ran.err
-    ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
-    assert ran.code == 0, ran.err
+    ran = tierctl("apply", kept, *where, "-o", "json", "--apply").ok()
     assert objects_of(target.remote) == objects_of(source.remote)
 
 
@@ -180,7 +169,7 @@ def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: Wor
         (("--to-metadata", "/n", "--log-dir", "/l"), "needs --from-remote"),
     ],
 )
-def test_options_that_make_no_sense(more: tuple[str, ...], says: str, tierctl: Tierctl) -> None:
+def test_options_that_make_no_sense(more: tuple[str, ...], says: str) -> None:
     ran = tierctl("copy", *more)
     assert (ran.code, says in ran.err) == (2, True), ran.err
 
@@ -282,24 +271,24 @@ def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
 
 
 def test_from_layout_to_layout_and_back(
-    capture: Callable[[str], Path], target: World, tmp_path: Path, tierctl: Tierctl
+    capture: Callable[[str], Path], target: World, tmp_path: Path
 ) -> None:
     """Copy an encrypted tier of Aiven's plugin to Kafka's layout, and to one that is not encrypted."""
     root = capture("aiven-encrypted")
     source = World(root / "broker-logs", root / "bucket", root / "broker-logs", tmp_path)
     keys = ("--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}")
     back = World(tmp_path / "m2", tmp_path / "r2", tmp_path, tmp_path)
-    there = tierctl(*between(source, target, "--from-layout", "aiven", "--layout", "kafka", *keys, "--apply"))
-    assert there.code == 0, there.err
-    again = tierctl(*between(target, back, "--from-layout", "kafka", "--layout", "aiven", "--apply"))
-    assert again.code == 0, again.err
+    there = tierctl(
+        *between(source, target, "--from-layout", "aiven", "--layout", "kafka", *keys, "--apply")
+    ).ok()
+    again = tierctl(*between(target, back, "--from-layout", "kafka", "--layout", "aiven", "--apply")).ok()
     assert len(again.json["steps"]) == len(there.json["steps"]) > 10
     for isolation in ("read_uncommitted", "read_committed"):
         own = ("--isolation", isolation)
-        wanted = records_of(tierctl, source, "--layout", "aiven", *keys, *own)
+        wanted = records_of(source, "--layout", "aiven", *keys, *own)
         assert len(wanted) > 1000
-        assert records_of(tierctl, target, *own) == wanted
-        assert records_of(tierctl, back, "--layout", "aiven", *own) == wanted
+        assert records_of(target, *own) == wanted
+        assert records_of(back, "--layout", "aiven", *own) == wanted
     logs = ("--log-dir", source.logs, "--now", 1_800_000_000_000, "-o", "json", "--deep")
     for world, more in ((source, ("--layout", "aiven", *keys)), (target, ()), (back, ("--layout", "aiven"))):
         verified = tierctl("verify", *world.where, *logs, *more)

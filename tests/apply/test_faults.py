@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import run_context
 from tierctl.apply.run_context import Status, Stop, exit_code, stop_on_signals
 from tierctl.errors import (
     ExitCode,
@@ -19,17 +18,15 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TransferStopped,
 )
-from tierctl.model import (
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-)
+from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
 
-from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Failing, HalfDeleting
 from tests.apply.runs import opened, run_on, statuses
 from tests.apply.worlds import World, check_deleted, check_durable
+from tests.cli.shell import tierctl
 from tests.metadata.events import deletion_of
 from tests.support.faults import Failing as FailingDisk
+from tests.support.faults import observed
 from tests.support.topic_settings import enabled
 
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
@@ -199,11 +196,8 @@ def test_a_stop_comes_before_the_next_side_effect(
         here = beginnings[command].clone(tmp_path / str(moments))
         stop, met = Stop(), list[str]()
 
-        run_context.observe(_stopper(stop, met, moments))
-        try:
+        with observed(_stopper(stop, met, moments)):
             outcomes = run_on(command, here, stop=stop, wave_size=1)
-        finally:
-            run_context.observe(None)
         if not stop.asked():
             break
         assert met.count("before") == moments, "a side effect was begun after the stop"
@@ -236,11 +230,8 @@ def test_no_event_is_written_once_the_lease_is_lost(
             lost.append(True)
             begun.append(sum(here.state().read.values()))
 
-    run_context.observe(observe)
-    try:
+    with observed(observe):
         outcomes = run_on(command, here, stop=stop)
-    finally:
-        run_context.observe(None)
     assert len(begun) == 1
     assert sum(here.state().read.values()) == begun[0], "an event was written"
     assert any(isinstance(outcome.error, LockedError) for outcome in outcomes)
@@ -249,7 +240,7 @@ def test_no_event_is_written_once_the_lease_is_lost(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_between_side_effects(
-    number: signal.Signals, world: Callable[[str], World], tierctl: Callable[..., Ran]
+    number: signal.Signals, world: Callable[[str], World]
 ) -> None:
     here = world("copy")
 
@@ -257,12 +248,9 @@ def test_a_signal_ends_a_run_between_side_effects(
         if (label, moment) == ("copy.segment.store", "after"):
             signal.raise_signal(number)
 
-    run_context.observe(observe)
-    try:
+    with observed(observe):
         logs = ("--log-dir", here.logs, *enabled(here.logs))
         ran = tierctl("copy", *here.where, *logs, "--threads", 1, "-o", "json", "--apply")
-    finally:
-        run_context.observe(None)
     assert ran.code == 128 + number
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)

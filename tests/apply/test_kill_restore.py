@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierctl.apply.run_context import LABELS
@@ -14,6 +13,7 @@ from tierctl.wire.files.checkpoints import read_offset_checkpoint
 from tierctl.wire.kraft import topic_of
 
 from tests.apply.worlds import World
+from tests.cli.shell import tierctl
 from tests.support.formatted import LOGS, bootstrap_name, files, formatted_node, segments
 from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, met, moments
 from tests.support.signing import signing_key
@@ -49,8 +49,7 @@ def has_topic(node: Path) -> bool:
 def test_kill_around_every_side_effect_of_into(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     whole = formatted_node(tmp_path / "whole")
     objects = tiered.objects()
-    ran = forked(*into(tiered, whole))
-    assert ran.code == 0, ran.err
+    ran = forked(*into(tiered, whole)).ok()
     assert (
         "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name bills "
         "--delete-config remote.log.copy.disable,local.retention.ms,local.retention.bytes\n"
@@ -70,8 +69,7 @@ def test_kill_around_every_side_effect_of_into(tiered: World, forked: Zygote, tm
         if has_topic(node):
             assert files(node) == end, kill
             assert segments(node) == known, kill
-        again = forked(*into(tiered, node))
-        assert again.code == 0, again.err
+        forked(*into(tiered, node)).ok()
         assert files(node) == end, kill
         assert segments(node) == known, kill
         assert not list(node.glob("*-delete"))
@@ -104,7 +102,7 @@ def log_command(world: World, log_dir: Path) -> tuple[object, ...]:
 
 
 @pytest.fixture
-def without_keys(tiered: World, tierctl: Any, tmp_path: Path) -> tuple[object, ...]:
+def without_keys(tiered: World, tmp_path: Path) -> tuple[object, ...]:
     """Return the options that erase the records of the first key of bills-0, with the lists in `lists`."""
     row = json.loads(tierctl("fetch", *tiered.where, "--topic", "bills", "--binary", "hex").lines[0])
     (tmp_path / "keys").write_text(f"hex:{row['key']}\n")
@@ -132,8 +130,7 @@ def test_kill_around_every_side_effect_of_log(
     tiered: World, forked: Zygote, tmp_path: Path, without_keys: tuple[object, ...]
 ) -> None:
     whole = new_broker(tmp_path / "whole")
-    ran = forked(*log_command(tiered, whole), *without_keys)
-    assert ran.code == 0, ran.err
+    ran = forked(*log_command(tiered, whole), *without_keys).ok()
     end, listed = log_files(whole), lists(tmp_path)
     assert list(listed) == ["bills-0.jsonl", "bills-0.jsonl.sig"]
     assert not list(whole.glob("*-delete"))
@@ -148,8 +145,7 @@ def test_kill_around_every_side_effect_of_log(
         if there == committed:
             assert log_files(log_dir) == end
             assert lists(tmp_path) == listed
-        again = forked(*log_command(tiered, log_dir), *without_keys)
-        assert again.code == 0, again.err
+        again = forked(*log_command(tiered, log_dir), *without_keys).ok()
         assert "left out" in again.err
         assert log_files(log_dir) == end
         assert lists(tmp_path) == listed
@@ -159,7 +155,7 @@ def test_kill_around_every_side_effect_of_log(
 
 
 def test_a_full_disk_leaves_the_folder_as_it_was(
-    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = new_broker(tmp_path / "broker")
     before = log_files(log_dir)
@@ -180,7 +176,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
 
 
 def test_too_little_room_is_refused_before_anything_is_written(
-    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = new_broker(tmp_path / "broker")
     before = log_files(log_dir)
@@ -257,8 +253,7 @@ def logs(world: World) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     whole = with_new_topic(tiered, tmp_path / "whole")
-    ran = forked(*new_ids(whole))
-    assert ran.code == 0, ran.err
+    ran = forked(*new_ids(whole)).ok()
     end = (copies(whole), logs(whole), new_segments(whole))
     objects = tiered.objects()
     of_bills = {key: data for key, data in objects.items() if key.startswith(f"{TIER}/bills-")}
@@ -271,8 +266,7 @@ def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote,
         if new_segments(world):
             # Events are written last: every segment that they name is in the tier, and the logs are renamed.
             assert (copies(world), logs(world)) == end[:2], kill
-        again = forked(*new_ids(world))
-        assert again.code == 0, again.err
+        forked(*new_ids(world)).ok()
         assert (copies(world), logs(world), new_segments(world)) == end, kill
         assert objects.items() <= world.objects().items()
         assert not list(world.metadata.glob("*-delete"))
@@ -310,8 +304,7 @@ def test_a_saved_plan_is_carried_out(tiered: World, forked: Zygote, tmp_path: Pa
     whole, planned = (with_new_topic(tiered, tmp_path / name) for name in ("whole", "planned"))
     assert forked(*new_ids(whole)).code == 0
     saved = tmp_path / "plan.json"
-    ran = forked(*new_ids(planned)[:-1], "--plan-out", saved)
-    assert ran.code == 0, ran.err
+    forked(*new_ids(planned)[:-1], "--plan-out", saved).ok()
     assert not copies(planned)
     apply = ("apply", saved, *planned.where, "--log-dir", planned.metadata, "--apply")
     for _ in range(2):

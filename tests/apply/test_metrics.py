@@ -1,7 +1,7 @@
 """Metrics in --metrics-file after runs that copy, delete or fail, one after the other."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,10 @@ from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.stores.local_store import LocalStore
 
 from tests.apply.commands import copy, delete, files, sweep
-from tests.apply.conftest import Ran
 from tests.apply.worlds import World
+from tests.cli.shell import tierctl
 from tests.support.promtool import check_metrics
 from tests.support.topic_settings import enabled
-
-Tierctl = Callable[..., Ran]
 
 KAFKA = "kafka_server_brokertopicmetrics_remote"
 
@@ -45,7 +43,7 @@ def file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_copied_bytes_are_counted_from_run_to_run_and_the_lag_is_what_is_left(
-    empty: World, tierctl: Tierctl, file: Path
+    empty: World, file: Path
 ) -> None:
     planned = tierctl(*copy(empty, "--metrics-file", file))
     sizes: dict[str, int] = {}
@@ -69,7 +67,7 @@ def test_copied_bytes_are_counted_from_run_to_run_and_the_lag_is_what_is_left(
 
 
 def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(
-    empty: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+    empty: World, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert tierctl(*copy(empty, "--metrics-file", file)).code == 0
     success = ("tierctl_last_success_timestamp_seconds", "copy")
@@ -95,7 +93,7 @@ def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(
 
 
 def test_deleted_segments_are_counted_and_sweep_and_delete_leave_each_others_lag(
-    tiered: World, tierctl: Tierctl, file: Path
+    tiered: World, file: Path
 ) -> None:
     planned = tierctl(*sweep(tiered, "--metrics-file", file)).json["steps"]
     assert planned
@@ -109,7 +107,7 @@ def test_deleted_segments_are_counted_and_sweep_and_delete_leave_each_others_lag
     assert samples(file)["tierctl_deleted_bytes_total", "bills"] == size
 
 
-def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, tierctl: Tierctl, file: Path) -> None:
+def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, file: Path) -> None:
     name = f"{KAFKA}copylagbytes"
     file.write_text(f'# TYPE {name} gauge\n{name}{{topic="other"}} 5\n{name}{{topic="bills"}} 7\n')
     tierctl(*copy(empty, "--metrics-file", file, "--partition", "0"))
@@ -120,7 +118,7 @@ def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, tierctl: Tier
     assert of_topics(file, "copylagbytes") == {"bills": 0}
 
 
-def test_the_age_of_the_oldest_segment_to_copy(empty: World, tierctl: Tierctl, file: Path) -> None:
+def test_the_age_of_the_oldest_segment_to_copy(empty: World, file: Path) -> None:
     def ages() -> dict[str, float]:
         name = "tierctl_copy_lag_oldest_age_seconds"
         return {key[1]: value for key, value in samples(file).items() if key[0] == name}
@@ -152,9 +150,7 @@ def test_the_age_of_the_oldest_segment_to_copy(empty: World, tierctl: Tierctl, f
     assert ages() == dict.fromkeys(expected, 0)
 
 
-def test_findings_stay_until_a_run_looks_for_their_kind_again(
-    tiered: World, tierctl: Tierctl, file: Path
-) -> None:
+def test_findings_stay_until_a_run_looks_for_their_kind_again(tiered: World, file: Path) -> None:
     first, second, *_ = sorted(tiered.remote.rglob("*.log"))
     whole = [each.read_bytes() for each in (first, second)]
     # The files of the world are hard links.
@@ -184,7 +180,7 @@ def test_findings_stay_until_a_run_looks_for_their_kind_again(
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(
-    empty: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+    empty: World, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
 
@@ -204,7 +200,7 @@ def test_a_file_that_cannot_be_written_is_a_warning(
     assert files(empty)
 
 
-def test_damaged_text_of_earlier_runs_is_reported(tiered: World, tierctl: Tierctl, file: Path) -> None:
+def test_damaged_text_of_earlier_runs_is_reported(tiered: World, file: Path) -> None:
     file.write_text("tierctl_runs_total{ 7\n")
     ran = tierctl(*sweep(tiered, "--metrics-file", file))
     assert ran.code == 0
@@ -213,9 +209,7 @@ def test_damaged_text_of_earlier_runs_is_reported(tiered: World, tierctl: Tierct
     assert samples(file)["tierctl_runs_total", "sweep", "0"] == 1
 
 
-def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(
-    empty: World, tierctl: Tierctl, file: Path
-) -> None:
+def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(empty: World, file: Path) -> None:
     before = files(empty)
     ran = tierctl(*copy(empty, "--apply", "--metrics-file", file.parent / "missing" / "t.prom"))
     assert ran.code == 2
@@ -224,11 +218,12 @@ def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(
 
 
 def test_bytes_of_segments_that_are_read_are_counted(
-    tiered: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+    tiered: World, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = min(tiered.remote.rglob("*.log"))
     size, segment = log.stat().st_size, log.stem[21:]
     fetched = ("fetch", *tiered.where, "--raw-segment", segment, "--metrics-file", file)
+    fetched += ("--out", file.with_name("segment"))
     assert tierctl(*fetched).code == 0
     assert of_topics(file, "fetchbytes_total") == {"bills": size}
     assert of_topics(file, "fetchrequests_total") == {"bills": 1}

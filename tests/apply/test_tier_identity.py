@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from tierctl.apply import tier_check
-from tierctl.apply.run_context import RunContext, observe
+from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import (
     create_identity,
     has_objects_of_any,
@@ -26,24 +26,14 @@ from tierctl.storage.lease import open_lease
 from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply.commands import marking
-from tests.apply.sites import (
-    IDENTITY,
-    MUTATING,
-    READING,
-    Site,
-    Tierctl,
-    another,
-    body,
-    copied,
-    in_each_place,
-    keys,
-)
+from tests.apply.sites import IDENTITY, MUTATING, READING, Site, another, body, copied, in_each_place, keys
 from tests.apply.worlds import World
-from tests.cli.shell import Ran
+from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import state_at, topic_in
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
+from tests.support.faults import observed
 
 
 def states(metadata: Path) -> list[object]:
@@ -58,11 +48,11 @@ def states(metadata: Path) -> list[object]:
 
 
 @in_each_place
-def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Tierctl) -> None:
+def test_it_is_written_at_the_first_copy_and_never_again(site: Site) -> None:
     planned = tierctl(*site.command("copy", "--layout", "kafka", "--detailed-exitcode"))
     assert planned.code == ExitCode.PLAN_PENDING
     assert keys(site.remote) == [] if site.remote.startswith("s3:") else not Path(site.remote[7:]).exists()
-    copied(site, tierctl)
+    copied(site)
     topic = topic_in(site.metadata)
     assert body(site.remote) == {
         "tier_identity": 1,
@@ -73,7 +63,7 @@ def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Ti
     topic.close()
     assert [key for key in keys(site.remote) if key.startswith(".")] == [IDENTITY]
     before = keys(site.remote)
-    copied(site, tierctl)
+    copied(site)
     assert keys(site.remote) == before
     for name in READING:
         assert tierctl(*site.command(name)).code == 0
@@ -81,12 +71,10 @@ def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Ti
         assert tierctl(*site.command(name, "--apply")).code == 0
 
 
-def test_the_copy_of_another_metadata_folder_is_refused(
-    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
-) -> None:
+def test_the_copy_of_another_metadata_folder_is_refused(site: Site, place: str, tmp_path: Path) -> None:
     """With two metadata folders, each would report the segments of the other as leaked."""
-    copied(site, tierctl)
-    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    copied(site)
+    other = another(site, tmp_path / "other-metadata", place)
     before, stored = states(other.metadata), keys(site.remote)
     mine, theirs = body(site.remote)["metadata_topic_id"], body(other.remote)["metadata_topic_id"]
     for name in (*MUTATING, *READING):
@@ -105,9 +93,7 @@ def test_the_copy_of_another_metadata_folder_is_refused(
     assert (states(other.metadata), keys(site.remote)) == (before, stored)
 
 
-def test_a_tier_that_two_runs_claim_at_once_belongs_to_one(
-    site: Site, tierctl: Tierctl, tmp_path: Path
-) -> None:
+def test_a_tier_that_two_runs_claim_at_once_belongs_to_one(site: Site, tmp_path: Path) -> None:
     """Another run writes its identity after this run found none."""
     rival = Site(tmp_path / "rival", site.logs, site.remote)
     shutil.copytree(site.metadata, rival.metadata)
@@ -139,12 +125,12 @@ def _cluster_of(site: Site) -> Any:
 
 
 @pytest.mark.matrix
-def test_a_tier_in_hdfs(beginning: World, hdfs: str, tierctl: Tierctl, tmp_path: Path) -> None:
+def test_a_tier_in_hdfs(beginning: World, hdfs: str, tmp_path: Path) -> None:
     """The folder need not exist before the first copy."""
     for name in ("metadata", "other"):
         topic_in(tmp_path / name, writable=True, partition_count=2).close()
     site = Site(tmp_path / "metadata", beginning.logs, f"{hdfs}/tier")
-    copied(site, tierctl)
+    copied(site)
     assert body(site.remote)["layout"] == "kafka"
     assert [found.key for found in open_tier(TierSpec(site.remote)).list_folder().objects] == []
     refused = tierctl(*replace(site, metadata=tmp_path / "other").command("copy", "--apply"))
@@ -158,20 +144,15 @@ def test_a_tier_in_hdfs(beginning: World, hdfs: str, tierctl: Tierctl, tmp_path:
     assert tierctl(*site.at(f"{hdfs}/typo").command("verify")).code == 5
 
 
-WRONG = {
-    "folder": ("empty", "prefix", "above", "folder", "layout"),
-    "s3": ("empty",),
-}
+WRONG = {"folder": ("empty", "prefix", "above", "folder", "layout"), "s3": ("empty",)}
 
 
 @pytest.mark.parametrize(
     ("place", "wrong"), [(place, wrong) for place in WRONG for wrong in WRONG[place]], indirect=["place"]
 )
-def test_a_wrong_tier_gives_one_error_at_plan_time(
-    wrong: str, site: Site, place: str, tierctl: Tierctl
-) -> None:
+def test_a_wrong_tier_gives_one_error_at_plan_time(wrong: str, site: Site, place: str) -> None:
     """One check refuses them all: for the other cases, three commands show that they make it."""
-    copied(site, tierctl)
+    copied(site)
     expected, more, remote = 5, (), f"{place}/{wrong}"
     match wrong:
         case "empty":
@@ -193,11 +174,9 @@ def test_a_wrong_tier_gives_one_error_at_plan_time(
     assert (states(site.metadata), keys(site.remote)) == (before, stored)
 
 
-def test_copying_between_tiers_inspects_both(
-    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    copied(site, tierctl)
-    other = another(site, tmp_path / "other-metadata", place, tierctl)
+def test_copying_between_tiers_inspects_both(site: Site, place: str, tmp_path: Path) -> None:
+    copied(site)
+    other = another(site, tmp_path / "other-metadata", place)
     topic_in(tmp_path / "target", writable=True, partition_count=2).close()
 
     def between(source: str, target: str, *more: object) -> Ran:
@@ -216,8 +195,8 @@ def test_copying_between_tiers_inspects_both(
     assert between(site.remote, f"{place}/target", "--apply").code == 0
 
 
-def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, tierctl: Tierctl) -> None:
-    copied(site, tierctl)
+def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site) -> None:
+    copied(site)
     mine = body(site.remote)
     new = "2QZ5FAXaQrqgUzsReWnweA"
     for file in site.metadata.glob("*/partition.metadata"):
@@ -231,8 +210,8 @@ def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, 
         assert tierctl(*site.command(name)).code == 0, name
 
 
-def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierctl) -> None:
-    copied(site, tierctl)
+def test_an_identity_that_nobody_can_read_is_refused(site: Site) -> None:
+    copied(site)
     tier = open_tier(TierSpec(site.remote))
     for damage in (
         b"",
@@ -249,7 +228,7 @@ def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierct
             assert IDENTITY in ran.err
 
 
-def test_a_tier_in_layout_aiven_has_it_where_its_keys_begin(site: Site, place: str, tierctl: Tierctl) -> None:
+def test_a_tier_in_layout_aiven_has_it_where_its_keys_begin(site: Site, place: str) -> None:
     if place.startswith("file:"):
         Path(site.remote[7:]).mkdir(parents=True)
     prefix = ("--override", "rsm.config.key.prefix=raw-")
@@ -413,12 +392,10 @@ def test_a_part_of_the_tier_that_is_hidden_from_this_user(tmp_path_factory: pyte
         has_objects_of_any(tier, [segment, segment])
 
 
-def test_a_tier_without_identity_is_recognised_by_its_objects(
-    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
-) -> None:
+def test_a_tier_without_identity_is_recognised_by_its_objects(site: Site, place: str, tmp_path: Path) -> None:
     """The tier was written by brokers."""
-    copied(site, tierctl)
-    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    copied(site)
+    other = another(site, tmp_path / "other-metadata", place)
     for remote in (site.remote, other.remote):
         open_tier(TierSpec(remote)).store.delete([IDENTITY])
     for name in (*MUTATING, *READING):
@@ -438,17 +415,17 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
 
 @pytest.mark.parametrize("command", ["delete", "sweep"])
 def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
-    command: str, site: Site, place: str, tierctl: Tierctl
+    command: str, site: Site, place: str
 ) -> None:
     """No object is left by which the tier could be recognised, and its brokers wrote no identity."""
-    copied(site, tierctl)
+    copied(site)
     open_tier(TierSpec(site.remote)).store.delete([IDENTITY])
     topics = site.logs / "configs"
     topics.write_text("bills.retention.ms=0\n")
     if command == "delete":
         assert tierctl(*site.command("delete", *marking(site.metadata, "bills"), "--apply")).code == 0
     assert IDENTITY not in keys(site.remote)
-    _stop_before_the_events(command, site, tierctl)
+    _stop_before_the_events(command, site)
     assert keys(site.remote) == [IDENTITY]
     before = states(site.metadata)
     assert {found[1] for found in before if isinstance(found, tuple)} == {S.DELETE_SEGMENT_STARTED}
@@ -467,7 +444,7 @@ def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
     assert not any(isinstance(found, tuple) for found in states(site.metadata))
 
 
-def _stop_before_the_events(command: str, site: Site, tierctl: Tierctl) -> None:
+def _stop_before_the_events(command: str, site: Site) -> None:
     """Run the command until it has deleted all objects, and stop it before it publishes that."""
     label = {"delete": "delete.segment_finished.publish", "sweep": "sweep.finished.publish"}[command]
 
@@ -475,16 +452,13 @@ def _stop_before_the_events(command: str, site: Site, tierctl: Tierctl) -> None:
         if (at, moment) == (label, "before"):
             raise KeyboardInterrupt
 
-    observe(stop)
-    try:
+    with observed(stop):
         while any(key.startswith("kafka-tiered-storage/") for key in keys(site.remote)):
             ran = tierctl(*site.command(command, "--apply"))
             assert ran.code == 130, ran.err
-    finally:
-        observe(None)
 
 
-def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -> None:
+def test_an_empty_tier_without_segments_is_noted(site: Site) -> None:
     """The run can't know whether the name is mistyped, and no data can be lost."""
     if site.remote.startswith("file:"):
         (Path(site.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)

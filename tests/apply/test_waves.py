@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from tierctl.apply import run_context
 from tierctl.apply.run import Run, run
 from tierctl.apply.run_context import (
     LocalEngine,
@@ -63,6 +62,7 @@ from tests.apply.runs import Backwards, acts_of, context_of, opened, plan_of, ru
 from tests.apply.worlds import World, check_durable
 from tests.storage.tiers import local_tier
 from tests.support.faults import Failing as FailingDisk
+from tests.support.faults import observed
 
 P = TypeVar("P")
 
@@ -188,11 +188,8 @@ def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> Non
             if len(started) == 2:
                 lost.append(True)
 
-    run_context.observe(observe)
-    try:
+    with observed(observe):
         outcomes = run_on("sweep", tiered, wave_size=1, stop=stop, engine=Backwards())
-    finally:
-        run_context.observe(None)
     assert set(statuses(outcomes)) == {FAILED}
     assert all(isinstance(outcome.error, LockedError) for outcome in outcomes)
     check_durable(tiered)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.apply.run_context import Label, Moment, observe
+from tierctl.apply.run_context import Label, Moment
 from tierctl.files import PLAIN
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -41,7 +41,7 @@ from tests.support.cluster_metadata import (
     write_cluster_metadata,
     write_records,
 )
-from tests.support.faults import each_kill
+from tests.support.faults import each_kill, observed
 from tests.wire.batches.same import scan
 
 Capture = Callable[..., Path]
@@ -220,19 +220,16 @@ def test_a_new_folder_gets_the_stated_number(
 def test_no_broker_can_start_while_its_files_are_written(emptied: Stopped) -> None:
     """The files are those of every replica; their checkpoints begin anew, the former ones are kept."""
     startable: list[tuple[Label, Moment, str]] = []
-    observed: list[Label] = []
+    met: list[Label] = []
 
     def probe(label: Label, moment: Moment) -> None:
-        observed.append(label)
+        met.append(label)
         startable.extend((label, moment, each.name) for each in emptied.log_dirs if can_start(each))
 
-    observe(probe)
-    try:
+    with observed(probe):
         ran = emptied.rebuild("--metadata-partitions", COUNT, "--apply")
-    finally:
-        observe(None)
     assert ran.code == 0, ran.err
-    assert "rebuild.segments.publish" in observed
+    assert "rebuild.segments.publish" in met
     assert startable == []
     assert all(map(can_start, emptied.log_dirs))
     assert sum(map(len, emptied.written().values())) > 5000
@@ -381,14 +378,8 @@ def test_the_folders_are_made_where_the_controller_assigned_them(
     assert (again.code, again.json["steps"]) == (0, []), again.err
 
 
-def test_a_kill_at_any_change_of_a_file_and_a_second_run_make_them(disks: Disks, tmp_path: Path) -> None:
-    backup = shutil.copytree(disks.root, tmp_path / "lost")
-
-    def reset() -> None:
-        shutil.rmtree(disks.root)
-        shutil.copytree(backup, disks.root)
-
-    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), reset, step=29):
+def test_a_kill_at_any_change_of_a_file_and_a_second_run_make_them(disks: Disks) -> None:
+    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), disks.root, step=29):
         disks.rebuild("--apply").ok()
         disks.check_made()
         assert disks.rebuild("--apply").code == 0, killed
@@ -514,17 +505,11 @@ def test_damaged_bytes_are_kept(brokers: Whole) -> None:
 
 
 @pytest.mark.parametrize("name", rest_in_matrix(["a segment lost", "a bit flipped"]))
-def test_a_kill_at_any_change_of_a_file_and_a_second_run(brokers: Whole, tmp_path: Path, name: str) -> None:
+def test_a_kill_at_any_change_of_a_file_and_a_second_run(brokers: Whole, name: str) -> None:
     known, others = brokers.segments(), brokers.others()
     for log_dir in brokers.log_dirs:
         LOSSES[name](log_dir / USED)
-    backup = shutil.copytree(brokers.root, tmp_path / "damaged")
-
-    def reset() -> None:
-        shutil.rmtree(brokers.root)
-        shutil.copytree(backup, brokers.root)
-
-    for killed in each_kill(lambda: brokers.rebuild("--apply").ok(), reset, step=11):
+    for killed in each_kill(lambda: brokers.rebuild("--apply").ok(), brokers.root, step=11):
         brokers.rebuild("--apply").ok()
         assert brokers.written()
         assert (brokers.segments(), brokers.others()) == (known, others), killed

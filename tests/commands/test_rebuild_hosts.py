@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tierctl.apply.run_context import observe
 from tierctl.cli.docs.write import schemas
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
@@ -25,7 +24,7 @@ from tests.cli.shell import Ran, tierctl
 from tests.commands.stopped import COUNT, LOSSES, lose_events, lose_folders
 from tests.locallog import made
 from tests.support.cluster_metadata import partition_record, topic_id_in, write_cluster_metadata
-from tests.support.faults import each_kill
+from tests.support.faults import each_kill, observed
 from tests.wire.batches.same import scan
 
 Writable = Callable[[str], Path]
@@ -131,8 +130,7 @@ def flip_a_bit(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged",
-    [lose_all_folders, lose_a_folder_here_and_the_files_there, lose_the_newest, flip_a_bit],
+    "damaged", [lose_all_folders, lose_a_folder_here_and_the_files_there, lose_the_newest, flip_a_bit]
 )
 def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts], None]) -> None:
     damaged(hosts)
@@ -163,18 +161,10 @@ def segments(hosts: Hosts) -> list[str]:
     return tierctl("segments", "--metadata", hosts.disks[1], "--output", "jsonl").lines
 
 
-def test_a_kill_at_any_change_of_a_file_and_a_second_run_end_in_the_same_bytes(
-    lost: Hosts, tmp_path: Path
-) -> None:
+def test_a_kill_at_any_change_of_a_file_and_a_second_run_end_in_the_same_bytes(lost: Hosts) -> None:
     assert lost.plan().code == 0
     assert lost.apply(1).code == 0
-    backup = shutil.copytree(lost.disks[2], tmp_path / "lost")
-
-    def reset() -> None:
-        shutil.rmtree(lost.disks[2])
-        shutil.copytree(backup, lost.disks[2])
-
-    for killed in each_kill(lambda: lost.apply(2).ok(), reset, step=7):
+    for killed in each_kill(lambda: lost.apply(2).ok(), lost.disks[2], step=7):
         lost.apply(2).ok()
         assert lost.content(2) == lost.content(1), killed
     assert killed > 20
@@ -356,9 +346,6 @@ def test_the_bytes_on_the_disk_are_compared_at_the_end(lost: Hosts) -> None:
         if (label, moment) == ("rebuild.segments.publish", "after"):
             lost.log(2, used_partition(lost, 2)).write_bytes(b"")
 
-    observe(interfere)
-    try:
+    with observed(interfere):
         ran = lost.apply(2)
-    finally:
-        observe(None)
     assert (ran.code, "start no broker; another program wrote there" in ran.err) == (5, True), ran.err

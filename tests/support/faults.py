@@ -2,14 +2,18 @@
 
 import errno
 import os
+import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from tierctl import files
+from tierctl.apply.run_context import Observer, observe
 from tierctl.files import FileSystem
 
 from tests.support.amounts import TRIES_ALL
@@ -120,11 +124,11 @@ def run_and_die(act: Callable[[FileSystem], None], nth: int) -> bool:
     return killed
 
 
-def each_kill(command: Callable[[], object], reset: Callable[[], object], *, step: int) -> Iterator[int]:
-    """Kill `command` at every change of a file in turn, and at last let it end; call `reset` before each.
+def each_kill(command: Callable[[], object], folder: Path, *, step: int) -> Iterator[int]:
+    """Kill `command` at every change of a file in turn, and at last let it end.
 
-    Yield after each run the number of changes that it made. Without `TRIES_ALL`, only every `step`th kill is
-    tried.
+    Each run begins with `folder` as it is now. Yield after each run the number of changes that it made.
+    Without `TRIES_ALL`, only every `step`th kill is tried.
     """
     made = 0
 
@@ -135,11 +139,32 @@ def each_kill(command: Callable[[], object], reset: Callable[[], object], *, ste
         command()
 
     is_killed = True
-    while is_killed:
-        reset()
-        is_killed = run_and_die(run, made)
-        yield made
-        made += 1 if TRIES_ALL else step
+    with TemporaryDirectory() as aside:
+        kept = shutil.copytree(folder, Path(aside) / "kept")
+        while is_killed:
+            shutil.rmtree(folder)
+            shutil.copytree(kept, folder)
+            is_killed = run_and_die(run, made)
+            yield made
+            made += 1 if TRIES_ALL else step
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Call `observer` before and after each side effect of the runs in the block."""
+    observe(observer)
+    try:
+        yield
+    finally:
+        observe(None)
+
+
+def flip_bit(path: Path, at: int | None = None) -> None:
+    """Flip a bit of a file, in its middle unless `at` states the byte; files linked to it stay."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.unlink()
+    path.write_bytes(data)
 
 
 def without_right_to_look_into(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from unittest import mock
 import pytest
 from tierctl.apply.run_context import observe
 
-from tests.apply.conftest import Ran
 from tests.apply.test_stores import (
     COMPRESSED,
     Place,
     test_sweep_and_delete_leave_what_the_broker_left,
 )
+from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.metadata.topics import segments_at
 from tests.spark.clusters import Driver, run_command, spark_home
