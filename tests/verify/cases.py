@@ -302,11 +302,7 @@ OF_OBJECTS = {
     ),
     "log is a pipe": Case(_replaced(os.mkfifo), UNREADABLE, says="a pipe"),
     "index is a pipe": Case(_replaced(os.mkfifo, ".timeindex"), UNREADABLE),
-    "log is a folder": Case(
-        _replaced(Path.mkdir),
-        UNREADABLE,
-        says="a folder has the name of an object",
-    ),
+    "log is a folder": Case(_replaced(Path.mkdir), UNREADABLE, says="a folder has the name of an object"),
     "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
 }
 """Damage to objects of one segment, which a tier may choose."""
@@ -325,8 +321,7 @@ OF_TIERS = {
         says="the segment is DELETE_SEGMENT_FINISHED",
     ),
     "deleted in the middle": Case(
-        _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED),
-        [(W, "orphan"), (E, "gap")],
+        _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED), [(W, "orphan"), (E, "gap")]
     ),
     "deletion stuck": Case(_published(S.DELETE_SEGMENT_STARTED, nth=0), [(W, "stuck_delete")]),
     "deletion under way": Case(
@@ -340,11 +335,7 @@ OF_TIERS = {
         [(W, "divergent_segment")],
         [(W, "divergent_segment"), (E, "epochs_differ"), (E, "epochs_differ")],
     ),
-    "no timestamp": Case(
-        _timestamps_changed(0),
-        [],
-        [(W, "metadata_differs")],
-    ),
+    "no timestamp": Case(_timestamps_changed(0), [], [(W, "metadata_differs")]),
     "timestamp in the future": Case(
         _timestamps_changed(NOW_MS + 1),
         [(I, "stalled_retention")],

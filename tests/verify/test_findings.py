@@ -51,20 +51,6 @@ def test_an_unreadable_log_has_the_next_step_of_its_error(hint: str | None, fix:
     assert findings.unreadable_log(Path("data/orders-0"), error).fix == fix
 
 
-def test_corruption() -> None:
-    corrupt = {kind.value for kind in FindingKind if kind.row.is_corruption}
-    assert corrupt == {
-        "corrupt_log",
-        "corrupt_index",
-        "corrupt_metadata",
-        "damaged_log_end",
-        "incomplete_history",
-        "not_understood",
-        "unreadable_log",
-        "unreadable_object",
-    }
-
-
 def test_every_kind_is_detected_by_a_check() -> None:
     """A row that no code of the package uses has no effect."""
     used = {

@@ -15,13 +15,7 @@ from tierctl.checks import deep
 from tierctl.checks.deep import Chosen, DeepReads, Sample
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
-from tierctl.metadata.state_dir import (
-    KEPT_MS,
-    READ_SEGMENTS,
-    ReadingRun,
-    read_segments,
-    record_read_segments,
-)
+from tierctl.metadata.state_dir import KEPT_MS, READ_SEGMENTS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import Selection, TopicIdPartition, Uuid
 from tierctl.model.settings.scopes import parse_size
 from tierctl.report.table import parse_percent

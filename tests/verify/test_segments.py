@@ -41,21 +41,12 @@ from tierctl.wire.metadata.values import encode
 
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, local_log, segment, tier
 from tests.state.folding import cache_of, folded
-from tests.state.histories import (
-    ORDERS,
-    S,
-    finished,
-    segment_id,
-    started,
-    updated,
-)
+from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 from tests.support.amounts import examples
 
 K = FindingKind
 NOTHING = view_of_log(
-    ORDERS,
-    PartitionSegments.of_cache(RemoteLogMetadataCache.empty()),
-    local_log([50], 100, partition=ORDERS),
+    ORDERS, PartitionSegments.of_cache(RemoteLogMetadataCache.empty()), local_log([50], 100, partition=ORDERS)
 )
 FINE = LogFacts.of(NOTHING, last_stable_offset=90)
 
@@ -216,6 +207,15 @@ DOUBLED = [
 ALWAYS = {"", "--unreferenced-epochs", "--off-lineage"}
 
 
+def judged(events: list[MetadataEvent], own: LocalLog) -> tuple[Finding, set[str]]:
+    """Return the finding about segment 1, and the options of `sweep` with which it is deleted."""
+    state = folded([encode(event) for event in events])
+    (part,) = state
+    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
+    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}
+    return found[segment_id(1)], deleting(state, own)
+
+
 def deleting(state: TierState, own: LocalLog) -> set[str]:
     """Return the options of `sweep`, "" for none, with which it plans to delete segment 1."""
     found = set()
@@ -245,13 +245,10 @@ def deleting(state: TierState, own: LocalLog) -> set[str]:
 def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
     epochs: tuple[tuple[int, int], ...], log_start: int, option: str | None, enough: set[str]
 ) -> None:
-    state = folded([encode(event) for event in DOUBLED])
-    (part,) = state
     own = local_log([10, 70], 90, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
-    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
+    found, deleted_with = judged(DOUBLED, own)
     assert found.command == (None if option is None else f"sweep {option}".rstrip())
-    assert deleting(state, own) == enough
+    assert deleted_with == enough
 
 
 DIVERGED = [*finished(1, 40, 99, ((0, 40),)), *finished(2, 50, 99, ((1, 50),))]
@@ -279,16 +276,13 @@ def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
     option: str | None,
     enough: set[str],
 ) -> None:
-    state = folded([encode(event) for event in DIVERGED])
-    (part,) = state
     own = local_log([110], 120, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
-    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
+    found, deleted_with = judged(DIVERGED, own)
     assert (found.check, found.command) == (kind, None if option is None else f"sweep {option}".rstrip())
     assert ("now" in found.fix) is (option is not None)
     # Without entries in the checkpoint, no log start lets brokers delete it.
     assert ("later leader epoch" in found.fix) is (option is None and bool(epochs))
-    assert deleting(state, own) == enough
+    assert deleted_with == enough
 
 
 @pytest.mark.parametrize(
@@ -301,19 +295,11 @@ def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
 def test_the_fix_of_a_doubled_segment_beside_a_cut_checkpoint(
     log_start: int, fix: str, enough: set[str]
 ) -> None:
-    events = [
-        *finished(1, 0, 19),
-        *finished(2, 20, 49),
-        *finished(3, 0, 19),
-        *finished(4, 50, 99, ((2, 50),)),
-    ]
-    state = folded([encode(event) for event in events])
-    (part,) = state
+    copied = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19)]
     own = local_log([110], 120, epochs=((4, 100),), log_start_offset=log_start, partition=ORDERS)
-    log = LogFacts.of(view_of_log(ORDERS, part.segments, own))
-    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
+    found, deleted_with = judged([*copied, *finished(4, 50, 99, ((2, 50),))], own)
     assert (found.check, found.fix) == (K.DOUBLED_SEGMENT, fix)
-    assert deleting(state, own) == enough
+    assert deleted_with == enough
 
 
 @dataclass(frozen=True)
@@ -373,6 +359,12 @@ def segments(*times_ms: int) -> list[RemoteLogSegmentMetadata]:
     return [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=at) for n, at in enumerate(times_ms)]
 
 
+def checked(state: TierState, config: TopicConfig | None) -> Iterator[Finding]:
+    readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (OWN_LOG,))
+    retention = Retention(NOW_MS, config)
+    yield from check_partition(readable, None, pytest.fail, now_ms=NOW_MS, retention=retention)
+
+
 DAYS = TopicConfig(retention_ms=RETENTION_MS)
 
 
@@ -399,38 +391,23 @@ def test_stalled_retention(
 ) -> None:
     made = segments(*times_ms)
     state = tier(*made)
-    readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (OWN_LOG,))
-    found = [
-        finding
-        for finding in check_partition(
-            readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
-        )
-        if finding.check is K.STALLED_RETENTION
-    ]
+    found = [each for each in checked(state, config) if each.check is K.STALLED_RETENTION]
     plan = plan_retention(state, [OWN_LOG], {"orders": config}, now_ms=NOW_MS)
-    said = [
-        skip.reason
-        for skip in plan.skipped
-        if "stalled" in skip.reason and "but brokers do" not in skip.reason
-    ]
+    reasons = [skip.reason for skip in plan.skipped if "stalled" in skip.reason]
+    said = [reason for reason in reasons if "but brokers do" not in reason]
     assert [finding.found for finding in found] == said
     assert [finding.segment_id for finding in found] == (
         [] if stalled is None else [made[stalled].segment_id]
     )
     if stalled is not None:
-        assert (
-            "no segment behind it is due yet" if since_ms is None else f"(since {iso_utc(since_ms)})"
-        ) in said[0]
+        due = "no segment behind it is due yet" if since_ms is None else f"(since {iso_utc(since_ms)})"
+        assert due in said[0]
         assert found[0].severity is Severity.WARNING
 
 
 @pytest.mark.parametrize("config", [None, TopicConfig(), TopicConfig(retention_bytes=1 << 40)], ids=str)
 def test_an_age_that_is_not_stated_is_kafkas_default(config: TopicConfig | None) -> None:
-    state = tier(*segments(NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS))
-    readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (OWN_LOG,))
-    [finding] = check_partition(
-        readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
-    )
+    [finding] = checked(tier(*segments(NOW_MS + 1, OLD_MS, OLD_MS, OLD_MS)), config)
     assert (finding.check, finding.severity) == (K.STALLED_RETENTION, Severity.INFO)
     assert f"since {iso_utc(OLD_MS + 7 * DAY_MS)}" in finding.found
     assert "Kafka's default of 604800000 is assumed" in finding.found

@@ -40,10 +40,7 @@ def two_tables() -> tuple[TierState, list[RemoteLogSegmentMetadata]]:
         partition = PARTITIONS[number % 3]
         added = segment(number, number * 10, number * 10 + 9, partition=partition)
         added = replace(
-            added,
-            broker_id=number % 2,
-            event_timestamp_ms=1000 + number,
-            txn_index_empty=number in {5, 8},
+            added, broker_id=number % 2, event_timestamp_ms=1000 + number, txn_index_empty=number in {5, 8}
         )
         fold_event(added, state, metadata_partition=number % 3 % 2, metadata_offset=number)
         if number != 7:

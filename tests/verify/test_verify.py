@@ -13,14 +13,14 @@ import pytest
 from Crypto.PublicKey import RSA
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
-from tierctl.cli.entry import run
 from tierctl.model import ObjectPart, Selection
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import manager_at
+from tests.support.faults import flip_bit
 from tests.verify.cases import (
     CASES,
     CLICKS,
@@ -39,12 +39,17 @@ from tests.verify.cases import (
     update,
     without,
 )
-from tests.verify.tiers import NOW_MS, Spoilt, Verified, Verify, made_tier, verifier
+from tests.verify.tiers import NOW_MS, Spoilt, made_tier
 
 
-@pytest.fixture
-def verify(capfd: pytest.CaptureFixture[str]) -> Verify:
-    return verifier(capfd)
+def verify(metadata: Path, remote: Path | None, *more: object) -> Ran:
+    where = ("--metadata", metadata, *(() if remote is None else ("--remote", remote)))
+    return tierctl("verify", *where, "-o", "jsonl", *more)
+
+
+def kinds(said: Ran) -> list[tuple[str, str]]:
+    """Return severity and kind of each finding."""
+    return [(finding["severity"], finding["check"]) for finding in said.rows]
 
 
 @pytest.fixture
@@ -75,21 +80,21 @@ def forbidden(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         "tiered-cluster before before-remote",
     ],
 )
-def test_a_sound_tier(place: str, capture: Callable[[str], Path], verify: Verify) -> None:
+def test_a_sound_tier(place: str, capture: Callable[[str], Path]) -> None:
     """tests/cli/test_messages.py has a run without --deep, which makes the other checks, too."""
     name, *parts = place.split()
     folders = [capture(name) / part for part in parts[:2]]
     more = tuple(each for part in parts[2:] for each in ("--log-dir", capture(name) / part))
     said = verify(*folders, "--deep", *more)
-    assert (said.code, said.findings, said.err) == (0, [], "")
+    assert (said.code, said.rows, said.err) == (0, [], "")
 
 
 @pytest.mark.parametrize("stage", ["before", "after"])
-def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify: Verify) -> None:
+def test_an_unclean_election(stage: str, capture: Callable[[str], Path]) -> None:
     root = capture("unclean-leader") / stage
     logs = ("--log-dir", root / "broker-1", "--log-dir", root / "broker-2")
     said = verify(root / "broker-1", root / "remote", "--deep", *logs)
-    serious = [f for f in said.findings if f["severity"] != "info"]
+    serious = [f for f in said.rows if f["severity"] != "info"]
     doubled = {f["segment_id"] for f in serious if f["check"] == "doubled_segment"}
     assert said.code == 3
     assert doubled == {"vYb3dxNaR5eobyDFHg903A", "YKjh5jBvR9ebdjZhpxTgaA"}
@@ -97,7 +102,7 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
     assert divergent == ([576, 720, 864, 1012] * 2 if stage == "before" else [])
     assert len(serious) == len(doubled) + len(divergent)
     # Two leaders deleted the same segment; brokers dropped the second pair of events.
-    repeated = [f["found"].split()[0] for f in said.findings if f["check"] == "dropped_event"]
+    repeated = [f["found"].split()[0] for f in said.rows if f["check"] == "dropped_event"]
     expected = ["DELETE_SEGMENT_STARTED"] * 2 + ["DELETE_SEGMENT_FINISHED"] * 2
     assert repeated == (expected if stage == "after" else [])
 
@@ -108,7 +113,7 @@ def _expected_code(found: list[tuple[str, str]]) -> int:
     return 3 if any(severity != I for severity, _ in found) else 0
 
 
-def run_over(tier: Spoilt, verify: Verify, *, deep: bool) -> Verified:
+def run_over(tier: Spoilt, *, deep: bool) -> Ran:
     where = (tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
     return verify(*where, *(("--deep", "--threads", 1) if deep else ()))
 
@@ -120,7 +125,7 @@ def require_found(case: Case, found: list[dict[str, Any]], *, deep: bool) -> Non
     assert all(each["fix"] for each in found)
 
 
-def test_damaged_objects_of_many_segments(tier: Spoilt, verify: Verify) -> None:
+def test_damaged_objects_of_many_segments(tier: Spoilt) -> None:
     """Each case damages another segment, and its findings are about that segment."""
     topics = (CLICKS, "metrics", "orders", LEDGER)
     segments = [s for topic in topics for number in range(3) for s in tier.segments(topic, number)[1:]]
@@ -128,14 +133,14 @@ def test_damaged_objects_of_many_segments(tier: Spoilt, verify: Verify) -> None:
     for case, segment in damaged:
         case.spoil(replace(tier, chosen=segment))
     for deep in (True, False):
-        said = run_over(tier, verify, deep=deep)
+        said = run_over(tier, deep=deep)
         assert said.code == 7, said.err
-        assert len(said.findings) == sum(len(case.deeply if deep else case.found) for case, _ in damaged)
+        assert len(said.rows) == sum(len(case.deeply if deep else case.found) for case, _ in damaged)
         for case, segment in damaged:
             offsets = range(segment.start_offset, segment.end_offset + 1)
             own = [
                 each
-                for each in said.findings
+                for each in said.rows
                 if (each["topic"], each["partition"]) == (segment.topic, segment.partition)
                 and each["start_offset"] in offsets
             ]
@@ -143,12 +148,12 @@ def test_damaged_objects_of_many_segments(tier: Spoilt, verify: Verify) -> None:
 
 
 @pytest.mark.parametrize("case", OF_TIERS.values(), ids=OF_TIERS)
-def test_spoilt(case: Case, tier: Spoilt, verify: Verify) -> None:
+def test_spoilt(case: Case, tier: Spoilt) -> None:
     """--deep makes the other checks, too: a run without it shows only what --deep alone finds."""
     case.spoil(tier)
     for deep in (True, False) if case.deep else (True,):
-        said = run_over(tier, verify, deep=deep)
-        require_found(case, said.findings, deep=deep)
+        said = run_over(tier, deep=deep)
+        require_found(case, said.rows, deep=deep)
         assert said.code == _expected_code(case.deeply if deep else case.found), said.err
 
 
@@ -163,20 +168,18 @@ def test_spoilt(case: Case, tier: Spoilt, verify: Verify) -> None:
         ("topic recreated", "tierctl delete --find --mark"),
     ],
 )
-def test_the_advice_names_the_command_that_works(
-    removal: str | None, command: str, tier: Spoilt, verify: Verify
-) -> None:
+def test_the_advice_names_the_command_that_works(removal: str | None, command: str, tier: Spoilt) -> None:
     """sweep refuses the partitions of deleted topics; delete also resumes the deletes of their segments."""
     CASES["deletion stuck"].spoil(tier)
     if removal is not None:
         CASES[removal].spoil(tier)
     said = verify(tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
-    (stuck,) = (finding for finding in said.findings if finding["check"] == "stuck_delete")
+    (stuck,) = (finding for finding in said.rows if finding["check"] == "stuck_delete")
     assert command in stuck["fix"]
     assert ("sweep" in stuck["fix"] + stuck["found"]) is (removal is None)
 
 
-def test_every_finding_beside_bad_objects(tier: Spoilt, verify: Verify, forbidden: set[str]) -> None:
+def test_every_finding_beside_bad_objects(tier: Spoilt, forbidden: set[str]) -> None:
     """A folder that can't be listed and an object that can't be opened do not stop other checks."""
     folder, file = tier.object(first(LEDGER)(tier), "").parent, tier.object(first("orders")(tier), ".log")
     forbidden |= {str(folder), str(file)}
@@ -186,11 +189,11 @@ def test_every_finding_beside_bad_objects(tier: Spoilt, verify: Verify, forbidde
     found = ("--log-dir", tier.metadata, "--now", NOW_MS)
     expected = [*(each for name in cases for each in CASES[name].found), (E, "unreadable_object")]
     said = verify(tier.metadata, tier.remote, *found)
-    assert sorted(said.kinds) == sorted(expected), said.findings
+    assert sorted(kinds(said)) == sorted(expected), said.rows
     assert said.code == 7
     deep = verify(tier.metadata, tier.remote, *found, "--deep", "--threads", 1)
-    assert sorted(deep.kinds) == sorted([*expected, (E, "unreadable_object")]), deep.findings
-    (denied,) = (f for f in deep.findings if f["topic"] == "orders")
+    assert sorted(kinds(deep)) == sorted([*expected, (E, "unreadable_object")]), deep.rows
+    (denied,) = (f for f in deep.rows if f["topic"] == "orders")
     assert (denied["start_offset"], "Permission denied" in denied["found"]) == (
         first("orders")(tier).start_offset,
         True,
@@ -200,57 +203,55 @@ def test_every_finding_beside_bad_objects(tier: Spoilt, verify: Verify, forbidde
     assert verify(tier.metadata, tier.remote, *found).code == 11
 
 
-@pytest.mark.parametrize(
-    "suffix", [".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint", ".txnindex"]
-)
-def test_an_index_that_may_not_be_read_is_not_missing(
-    suffix: str, tier: Spoilt, verify: Verify, forbidden: set[str]
-) -> None:
-    file = next(each for each in sorted(tier.remote.rglob(f"{LEDGER}-*/*{suffix}")) if each.stat().st_size)
-    forbidden.add(str(file))
+def test_an_index_that_may_not_be_read_is_not_missing(tier: Spoilt, forbidden: set[str]) -> None:
+    """Each kind of index is one of another segment."""
+    found: dict[str, Path] = {}
+    for suffix in (".txnindex", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
+        files = (each for each in sorted(tier.remote.rglob(f"{LEDGER}-*/*{suffix}")) if each.stat().st_size)
+        file = next(each for each in files if each.stem not in found)
+        found[file.stem] = file
+    forbidden |= set(map(str, found.values()))
     said = verify(tier.metadata, tier.remote, "--now", NOW_MS, "--deep", "--threads", 1)
-    assert said.kinds == [(E, "unreadable_object")], said.findings
+    assert kinds(said) == [(E, "unreadable_object")] * 5, said.rows
 
 
-def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
+def test_after_a_sweep(tier: Spoilt, tmp_path: Path) -> None:
     """The raised log start is in the state directory; without it, DELETE_SEGMENT_FINISHED is the evidence."""
     configs = tmp_path / "topics.properties"
     configs.write_text("clicks.retention.bytes=2097152\n")
     logs, kept = ("--log-dir", tier.metadata), tmp_path / "state"
-    where = ["--metadata", str(tier.metadata), "--remote", str(tier.remote), *map(str, logs)]
+    where = ("--metadata", tier.metadata, "--remote", tier.remote, *logs)
     end = first()(tier).start_offset
-    sweep = ["sweep", *where, "--topic-configs", str(configs), "--state-dir", str(kept), "--apply"]
-    assert run([*sweep, "--max-fraction", "1"]) == 0
+    settings = ("--topic-configs", configs, "--state-dir", kept, "--max-fraction", "1")
+    tierctl("sweep", *where, *settings, "--apply").ok()
     starts = {p: tier.segments(CLICKS, p)[0].start_offset for p in (0, 1)}
     assert starts[0] >= end
 
     said = verify(tier.metadata, tier.remote, *logs, "--state-dir", kept)
-    assert (said.code, said.kinds) == (0, [])
+    assert (said.code, kinds(said)) == (0, [])
 
     said = verify(tier.metadata, tier.remote, *logs)
-    assert (said.code, {kind for _, kind in said.kinds}) == (0, {"log_start_behind"})
-    assert {f["partition"]: f["end_offset"] + 1 for f in said.findings} == starts
+    assert (said.code, {kind for _, kind in kinds(said)}) == (0, {"log_start_behind"})
+    assert {f["partition"]: f["end_offset"] + 1 for f in said.rows} == starts
     # A segment that disappeared without a delete event is lost, even next to deleted ones.
     lost = tier.segments(CLICKS)[0]
     tier.append(update(lost, S.DELETE_SEGMENT_STARTED))
     for more in ((), ("--state-dir", kept)):
         said = verify(tier.metadata, tier.remote, *logs, *more, "--topic", CLICKS, "--partition", 0)
-        gaps = [(f["start_offset"], f["end_offset"]) for f in said.findings if f["check"] == "gap"]
+        gaps = [(f["start_offset"], f["end_offset"]) for f in said.rows if f["check"] == "gap"]
         assert (said.code, gaps) == (3, [(lost.start_offset, lost.end_offset)])
 
 
-def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path], verify: Verify) -> None:
+def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path]) -> None:
     """A broker that keeps local segments has the same bytes; no CRC covers partition leader epochs."""
     metadata, remote = writable("untiered-broker/tiered-metadata"), writable("untiered-broker/tiered-remote")
     logs = writable("untiered-broker/local")
-    assert verify(metadata, remote, "--deep", "--log-dir", logs).kinds == []
+    assert kinds(verify(metadata, remote, "--deep", "--log-dir", logs)) == []
     log = logs / "bills-0" / f"{600:020d}.log"
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
+    flip_bit(log, -1)
     said = verify(metadata, remote, "--deep", "--log-dir", logs)
-    assert (said.code, said.kinds) == (3, [(E, "differs_from_log")])
-    assert str(log) in said.findings[0]["found"]
+    assert (said.code, kinds(said)) == (3, [(E, "differs_from_log")])
+    assert str(log) in said.rows[0]["found"]
 
 
 @pytest.mark.parametrize(
@@ -262,25 +263,20 @@ def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path]
     ],
 )
 def test_only_what_is_asked_for(
-    narrow: tuple[str, ...], expected: list[tuple[str, str]], tier: Spoilt, verify: Verify
+    narrow: tuple[str, ...], expected: list[tuple[str, str]], tier: Spoilt
 ) -> None:
     orphan_of_a_segment(tier)
     without(".log")(tier)
     junk(tier)
-    assert verify(tier.metadata, tier.remote, "--now", NOW_MS, *narrow).kinds == expected
+    assert kinds(verify(tier.metadata, tier.remote, "--now", NOW_MS, *narrow)) == expected
 
 
 @pytest.mark.parametrize(
     ("of_topic", "narrow", "is_reported"),
-    [
-        (CLICKS, (CLICKS,), True),
-        (CLICKS, ("orders",), False),
-        (None, ("orders",), True),
-        (None, (), True),
-    ],
+    [(CLICKS, (CLICKS,), True), (CLICKS, ("orders",), False), (None, ("orders",), True), (None, (), True)],
 )
 def test_a_folder_that_cannot_be_listed_concerns_whom_it_may_belong_to(
-    of_topic: str | None, narrow: tuple[str, ...], is_reported: bool, tier: Spoilt, verify: Verify
+    of_topic: str | None, narrow: tuple[str, ...], is_reported: bool, tier: Spoilt
 ) -> None:
     root = tier.remote / "kafka-tiered-storage"
     folder = root / "who-made-this" if of_topic is None else tier.object(first(of_topic)(tier), "").parent
@@ -288,29 +284,30 @@ def test_a_folder_that_cannot_be_listed_concerns_whom_it_may_belong_to(
         folder.rename(tier.remote / "moved")
     folder.symlink_to(tier.remote / "moved")
     said = verify(tier.metadata, tier.remote, "--now", NOW_MS, *(f"--topic={name}" for name in narrow))
-    assert ((E, "unreadable_object") in said.kinds) is is_reported, said.findings
+    assert ((E, "unreadable_object") in kinds(said)) is is_reported, said.rows
 
 
-def test_young_objects_of_no_live_segment_are_reported(tier: Spoilt, verify: Verify) -> None:
+def test_young_objects_of_no_live_segment_are_reported(tier: Spoilt) -> None:
     """A temporary object has the name of a segment, and a stray file that of none: neither is live."""
     live = first()(tier)
     tier.object(live, ".log.tmp").write_bytes(b"half")
     junk(tier)
-    assert sorted(kind for _, kind in verify(tier.metadata, tier.remote).kinds) == ["orphan", "temp_leftover"]
+    said = verify(tier.metadata, tier.remote)
+    assert sorted(kind for _, kind in kinds(said)) == ["orphan", "temp_leftover"]
 
 
-def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spoilt, verify: Verify) -> None:
+def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spoilt) -> None:
     said = verify(tier.metadata, None, "--log-dir", tier.metadata)
-    assert (said.code, said.findings) == (0, [])
+    assert (said.code, said.rows) == (0, [])
     assert "without --remote no object is examined" in said.err
     without(".log")(tier)
     assert verify(tier.metadata, None).code == 0
     assert verify(tier.metadata, tier.remote).code == 3
 
 
-def test_a_tier_that_is_not_there_is_no_clean_one(tier: Spoilt, verify: Verify) -> None:
+def test_a_tier_that_is_not_there_is_no_clean_one(tier: Spoilt) -> None:
     said = verify(tier.metadata, tier.remote / "elsewhere")
-    assert (said.code, said.findings) == (5, [])
+    assert (said.code, said.rows) == (5, [])
     assert "there is no tier at" in said.err
 
 

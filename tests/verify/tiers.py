@@ -1,12 +1,9 @@
 """Captured tiers that a test may damage, and runs of verify over them."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from tierctl.cli.entry import run
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -19,7 +16,6 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.metadata.values import encode, metadata_partition
 
-from tests.cli.shell import Ran
 from tests.metadata.topics import segments_at, topic_in
 from tests.plan.tier import advance, segment, segment_id
 
@@ -63,38 +59,6 @@ class Spoilt:
         topic = topic_in(self.metadata, writable=True)
         topic.append([(partition, value)])
         topic.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """The output of the command."""
-
-    code: int
-    findings: list[dict[str, Any]]
-    err: str
-
-    @property
-    def kinds(self) -> list[tuple[str, str]]:
-        """Return severity and kind of each finding."""
-        return [(finding["severity"], finding["check"]) for finding in self.findings]
-
-
-Verify = Callable[..., Verified]
-
-
-def verifier(capfd: Any) -> Verify:
-    """Return a function that runs `tierctl verify -o jsonl` in this process."""
-
-    def verify(metadata: Path, remote: Path | None, *more: object) -> Verified:
-        capfd.readouterr()
-        where = ["--metadata", str(metadata)] + ([] if remote is None else ["--remote", str(remote)])
-        code = run(["verify", *where, "-o", "jsonl", *map(str, more)])
-        said = capfd.readouterr()
-        return Verified(
-            code, [json.loads(line) for line in said.out.splitlines()], Ran.of(code, "", said.err).err
-        )
-
-    return verify
 
 
 SUFFIXES = (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")
