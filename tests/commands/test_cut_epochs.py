@@ -181,8 +181,7 @@ SPANS = [(start, start + 599) for start in range(0, 3000, 600)]
 
 
 @pytest.mark.parametrize(
-    ("entries", "spans"),
-    [("2 2000", SPANS), ("2 2100", SPANS), ("2 1800", []), ("0 0", SPANS[:4])],
+    ("entries", "spans"), [("2 2000", SPANS), ("2 2100", SPANS), ("2 1800", []), ("0 0", SPANS[:4])]
 )
 def test_without_a_log_no_set_is_left_out_for_what_an_index_lacks(
     writable: Callable[[str], Path], tmp_path: Path, entries: str, spans: list[tuple[int, int]]

@@ -50,10 +50,7 @@ FUTURE = "a broker moves the partition there, and its current log is in another 
             [f"orders-{n}.1f-delete" for n in range(7)],
             [f"left out 7 folders of kind -delete ({DELETED} and 2 more): a broker will delete it"],
         ),
-        (
-            ["bills-0.1f-stray"],
-            [f"left out 1 folder of kind -stray ({{root}}/bills-0.1f-stray): {STRAY}"],
-        ),
+        (["bills-0.1f-stray"], [f"left out 1 folder of kind -stray ({{root}}/bills-0.1f-stray): {STRAY}"]),
         (["other-0.1f-delete"], []),
     ],
 )
@@ -145,10 +142,7 @@ def skip(
             [skip(f"t{n}", 0) for n in range(9)],
             ["skipped 9 partitions of 9 topics (t0-0, t1-0, t2-0, t3-0, t4-0 and 4 more): off"],
         ),
-        (
-            [skip("a", 0), skip("a", 0, topic_id=OTHER)],
-            ["skipped 2 partitions of 2 topics (a-0, a-0): off"],
-        ),
+        ([skip("a", 0), skip("a", 0, topic_id=OTHER)], ["skipped 2 partitions of 2 topics (a-0, a-0): off"]),
         (
             [skip("a", 0, segment=ID), skip("a", 0, segment=OTHER)],
             [f"skipped a-0 segment {ID}: off", f"skipped a-0 segment {OTHER}: off"],
@@ -221,10 +215,7 @@ PHASES: dict[str, tuple[Callable[..., Any], type, dict[str, Any], dict[str, tupl
         commands.verify,
         commands.VerifyRequest,
         {"metadata": "metadata", "remote": "remote", "log_dir": ["metadata"], "deep": True},
-        {
-            "reading log directories": ("partitions", 7, 7),
-            "reading segments": ("bytes", 23624946, 23624946),
-        },
+        {"reading log directories": ("partitions", 7, 7), "reading segments": ("bytes", 23624946, 23624946)},
     ),
     "fetch a segment": (
         commands.fetch,

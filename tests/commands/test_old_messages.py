@@ -14,6 +14,7 @@ from tests.commands.restore.test_materialise import log_dir, new_id, records, re
 from tests.commands.restore.test_without_keys import emptied, key, options
 from tests.locallog.made import PARTITION, TIME_MS, write_log
 from tests.spark.sources.log.loads import tasks_of
+from tests.support.faults import flip_bit
 from tests.wire.batches.messages import message, wrapper
 
 __all__ = ["key", "log_dir"]
@@ -106,13 +107,6 @@ def without_type(found: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]
     return [(*each[:3], *each[4:]) for each in found]
 
 
-def spoil(tmp_path: Path, start: int, at: int) -> None:
-    (log,) = (tmp_path / "old-tier").rglob(f"{start:020d}-*.log")
-    data = bytearray(log.read_bytes())
-    data[at] ^= 4
-    log.write_bytes(data)
-
-
 def test_every_record_is_read(tier: tuple[object, ...]) -> None:
     assert shown(rows("fetch", *tier)) == EXPECTED
     for start in range(0, END, 3):
@@ -179,7 +173,8 @@ def test_a_flipped_bit_costs_one_entry(
     tmp_path: Path, tier: tuple[object, ...], start: int, at: int, lost: tuple[int, int]
 ) -> None:
     first, last = lost
-    spoil(tmp_path, start, at)
+    (log,) = (tmp_path / "old-tier").rglob(f"{start:020d}-*.log")
+    flip_bit(log, at)
     fetched = tierctl("fetch", *tier, "--output", "jsonl")
     assert fetched.code == 7
     assert f"offsets {first} to {last} may be lost there" in fetched.err

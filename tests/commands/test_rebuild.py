@@ -15,6 +15,7 @@ from tests.cli.shell import rows, tierctl
 from tests.commands.stopped import digests
 from tests.metadata.topics import segments_at
 from tests.support.captures import private_keys
+from tests.support.faults import flip_bit
 
 Capture = Callable[..., Path]
 Writable = Callable[[str], Path]
@@ -180,11 +181,7 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
     for args, code, text in (
         (("--metadata", broker, *remote), 2, "--log-dir is missing"),
         (("--metadata", tmp_path / "new"), 2, "--remote is missing"),
-        (
-            ("--metadata", tmp_path / "new", *remote, "--log-start", "teir"),
-            2,
-            "expected tier, disk or",
-        ),
+        (("--metadata", tmp_path / "new", *remote, "--log-start", "teir"), 2, "expected tier, disk or"),
         (("--metadata", "kafka://localhost:1", *remote, "--log-start", "tier"), 2, "stop the brokers"),
         (
             ("--metadata", tmp_path / "other", *remote, "--log-start", "7", "--apply"),
@@ -229,12 +226,6 @@ def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
 def logs_of(remote: Path, topic: str) -> list[Path]:
     """Return the logs of the segments of partition 0, in order of offsets."""
     return sorted(remote.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"))
-
-
-def flip_bit(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_tier_that_tierctl_filled_belongs_to_the_rebuilt_topic(capture: Capture, tmp_path: Path) -> None:

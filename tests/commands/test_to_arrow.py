@@ -62,10 +62,7 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         lambda w: c.fetch(c.FetchRequest(metadata=w.metadata, remote=w.remote, limit=5)),
         "fetch --metadata {metadata} --remote {remote} --limit 5",
     ),
-    "cache-entries": (
-        lambda w: c.show_cache(c.ShowCacheRequest(files=[w.flat])),
-        "cache show {flat}",
-    ),
+    "cache-entries": (lambda w: c.show_cache(c.ShowCacheRequest(files=[w.flat])), "cache show {flat}"),
     "unsafe-offsets": (
         lambda w: c.check_offsets(c.OffsetsRequest(file=w.folder / "high", metadata=w.metadata)),
         "offsets check {folder}/high --metadata {metadata}",

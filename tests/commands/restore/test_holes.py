@@ -189,8 +189,7 @@ def test_a_hole_is_no_damage(world: Path, log_dir: Path, hole: str) -> None:
     for source in ((), ("--metadata", world / "logs")):
         remote = ("--remote", world / "remote", "--topic", "mid", *source)
         tierctl(
-            *("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID),
-            "--apply",
+            *("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID), "--apply"
         ).ok()
         assert restored(log_dir, "new", "read_committed") == wanted
         shutil.rmtree(log_dir / "new-0")

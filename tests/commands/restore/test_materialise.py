@@ -16,6 +16,7 @@ from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, write_log
 from tests.read.made import made_tier
 from tests.support.amounts import rest_in_matrix
 from tests.support.captures import private_keys
+from tests.support.faults import flip_bit
 from tests.wire.batches.same import scan
 
 Capture = Callable[..., Path]
@@ -190,12 +191,7 @@ def _lose(remote: Path, what: str) -> None:
     """Damage the second segment of orders-1."""
     folder = next(remote.glob("kafka-tiered-storage/orders-1-*"))
     log = sorted(folder.glob("*.log"))[1]
-    if what == "missing":
-        log.unlink()
-    else:
-        data = bytearray(log.read_bytes())
-        data[len(data) // 2] ^= 1
-        log.write_bytes(data)
+    log.unlink() if what == "missing" else flip_bit(log)
 
 
 @pytest.mark.parametrize(

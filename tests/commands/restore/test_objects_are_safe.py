@@ -46,11 +46,7 @@ def test_a_plan_writes_no_probe(s3_server: S3Server, monkeypatch: pytest.MonkeyP
 )
 @pytest.mark.parametrize("is_raised", [True, False])
 def test_only_a_denial_is_proof(
-    error: Exception,
-    is_proof: bool,
-    is_raised: bool,
-    s3_server: S3Server,
-    monkeypatch: pytest.MonkeyPatch,
+    error: Exception, is_proof: bool, is_raised: bool, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def delete(_store: S3Store, asked: list[str]) -> dict[str, Exception]:
         if is_raised:

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.checks.restored import PublishedLog, SegmentEvent, check_published
-from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemoteLogSegmentState,
-)
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.choices import NOT_A_BROKER_ID, Severity
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 

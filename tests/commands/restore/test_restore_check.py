@@ -84,16 +84,8 @@ def next_one(record: ServedRecord | None) -> ServedRecord | None:
 
 FAULTS: dict[str, tuple[Fault, str, str]] = {
     "log start raised": (changed_offsets(log_start_offset=400), "offsets", "earliest is 400, expected 0"),
-    "tier not known": (
-        changed_offsets(latest_tiered_offset=None),
-        "offsets",
-        "latest-tiered is not",
-    ),
-    "tier known in part": (
-        changed_offsets(latest_tiered_offset=5),
-        "offsets",
-        "latest-tiered is 5, ",
-    ),
+    "tier not known": (changed_offsets(latest_tiered_offset=None), "offsets", "latest-tiered is not"),
+    "tier known in part": (changed_offsets(latest_tiered_offset=5), "offsets", "latest-tiered is 5, "),
     "log too short": (
         changed_offsets(high_watermark=1, local_log_start_offset=0),
         "offsets",
@@ -370,8 +362,12 @@ def test_deletions_in_a_broker_log_are_found(check: Check, tmp_path: Path, line:
     ran, rows = check(None, "--broker-log", path)
     assert ran.code == (0 if LOG_LINES[line] else 3)
     assert (found_by(rows, "broker_logs")["severity"] == "ok") is LOG_LINES[line]
-    assert check(None, "--broker-log", tmp_path / "none")[0].code == 3
-    path.write_text("")
+
+
+def test_a_broker_log_without_a_line_is_not_checked(check: Check, tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    assert check(None, "--broker-log", path)[0].code == 3
+    path.touch()
     ran, rows = check(None, "--broker-log", path)
     assert (ran.code, found_by(rows, "broker_logs")["severity"]) == (3, "not_checked")
 
@@ -484,5 +480,8 @@ def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text
     path = tmp_path / "before"
     path.write_bytes(text)
     assert check(None, "--before", path)[0].code == 7
+
+
+def test_a_listing_that_is_not_there_is_refused(check: Check, tmp_path: Path) -> None:
     assert check(None, "--before", tmp_path / "none")[0].code == 10
     assert check(None, "--before", tmp_path)[0].code == 2

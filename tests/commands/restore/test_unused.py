@@ -10,6 +10,7 @@ import pytest
 
 from tests.apply.repairs import a_day_passes, age, copy_objects, rename_segment
 from tests.cli.shell import Ran, tierctl
+from tests.support.faults import flip_bit
 from tests.support.formatted import formatted_dir, formatted_node, saved_topics
 from tests.verify.cases import CLICKS, OTHER
 from tests.verify.tiers import Spoilt
@@ -141,17 +142,11 @@ def _sound(path: Path) -> None:
     del path
 
 
-def _flipped(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
-
-
 SERVING: dict[str, tuple[str, Callable[[Path], None]]] = {
     "sound": (".log", _sound),
-    "a damaged batch": (".log", _flipped),
+    "a damaged batch": (".log", flip_bit),
     "no log": (".log", Path.unlink),
-    "a damaged index": (".timeindex", _flipped),
+    "a damaged index": (".timeindex", flip_bit),
     "no index": (".index", Path.unlink),
 }
 

@@ -59,9 +59,7 @@ LAYOUTS = {
     ),
     "aiven": AIVEN,
     "aiven, encrypted": replace(
-        AIVEN,
-        capture="aiven-encrypted",
-        keys=("--aiven-private-key", "key1={root}/keys/private.pem"),
+        AIVEN, capture="aiven-encrypted", keys=("--aiven-private-key", "key1={root}/keys/private.pem")
     ),
     "aiven, no key": replace(AIVEN, capture="aiven-encrypted"),
 }
