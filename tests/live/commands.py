@@ -13,6 +13,11 @@ def where(broker: Broker) -> tuple[object, ...]:
     return ("--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir)
 
 
+def on_disk(broker: Broker) -> tuple[object, ...]:
+    """Return the options that name the log directory of a stopped broker, and its tier."""
+    return ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
+
+
 def assumed(*topics: str) -> tuple[str, ...]:
     """Return the options that copy these topics although tiering is not enabled for them."""
     return (*(word for topic in topics for word in ("--topic", topic)), "--assume-enabled")
@@ -21,6 +26,13 @@ def assumed(*topics: str) -> tuple[str, ...]:
 def plan(*args: object) -> dict[str, Any]:
     """Return the plan, or with --apply the outcomes, of a command that must succeed."""
     found: dict[str, Any] = tierctl(*args, "--output", "json").ok().json
+    return found
+
+
+def applied(*args: object) -> dict[str, Any]:
+    """Return the outcomes of a command with --apply, all of whose steps must be done."""
+    found = plan(*args)
+    assert {outcome["status"] for outcome in found["outcomes"]} == {"done"}
     return found
 
 
@@ -79,11 +91,7 @@ def twin_of(broker: Broker, folder: Path) -> Broker:
     assert not broker.is_running
     shutil.copytree(broker.folder, folder)
     return Broker(
-        release=broker.release,
-        folder=folder,
-        ports=broker.ports,
-        tiered=True,
-        settings=dict(broker.settings),
+        release=broker.release, folder=folder, ports=broker.ports, tiered=True, settings=dict(broker.settings)
     )
 
 

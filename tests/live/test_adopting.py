@@ -9,7 +9,7 @@ import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 
-from tests.live.commands import assumed, base_offsets, first_offset, local_start, plan, rows, where
+from tests.live.commands import assumed, base_offsets, first_offset, local_start, on_disk, plan, rows, where
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -50,16 +50,8 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
     settings.write_text(
         f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
     )
-    command = (
-        "copy",
-        *where(broker),
-        "--broker-config",
-        settings,
-        "--create-metadata-topic",
-        "--log-dir",
-        broker.log_dir,
-        *assumed(*TOPICS),
-    )
+    command = ("copy", *where(broker), "--log-dir", broker.log_dir, *assumed(*TOPICS))
+    command = (*command, "--broker-config", settings, "--create-metadata-topic")
     done = plan(*command, "--apply")
     assert plan(*command, "--apply")["steps"] == []
     return list(done["outcomes"])
@@ -70,16 +62,7 @@ def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
     broker.restart(tiered=True)
     broker.wait_for("the metadata topic", lambda: len(partitions_in(broker.log_dir)) == METADATA_PARTITIONS)
     broker.stop()
-    command = (
-        "copy",
-        "--metadata",
-        broker.log_dir,
-        "--remote",
-        broker.remote_dir,
-        "--log-dir",
-        broker.log_dir,
-        *assumed(*TOPICS),
-    )
+    command = ("copy", *on_disk(broker), *assumed(*TOPICS))
     done = plan(*command, "--apply")
     assert plan(*command, "--apply")["steps"] == []
     indexes = [broker.log_dir / f"{METADATA_TOPIC}-{n}/{0:020d}.index" for n in range(METADATA_PARTITIONS)]

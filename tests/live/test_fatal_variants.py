@@ -11,7 +11,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
-from tests.live.commands import plan, tierctl
+from tests.live.commands import applied, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -39,8 +39,7 @@ def refused(*args: object) -> str:
 
 
 def rebuild_from_the_tier(broker: Broker) -> None:
-    done = plan(*offline(broker, "--log-start", "tier", "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*offline(broker, "--log-start", "tier", "--apply"))
 
 
 def lose_older(broker: Broker) -> None:
@@ -129,7 +128,6 @@ def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin:
     twin.add_partitions(METADATA_TOPIC, METADATA_PARTITIONS)
     twin.alter_topic(METADATA_TOPIC, retention_ms="-1")
     twin.restart()
-    done = plan(*online, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*online, "--apply")
     enable_copying(twin)
     check_everything(twin, cluster, before)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
-from tests.live.commands import first_offset, local_start, plan, tierctl, twin_of
+from tests.live.commands import applied, first_offset, local_start, plan, tierctl, twin_of
 from tests.live.history import ISOLATIONS, Cluster, batch_ends, lose_metadata, tier
 from tests.live.replicas import (
     METADATA_SETTINGS,
@@ -100,8 +100,7 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
     if not more and "the log start is" in tierctl(*rebuild).err:
         # Broker 1 was cut below its local log, and killed before the checkpoint had the leader's log start.
         more = ("--log-start", "tier")
-    done = plan(*rebuild, *more, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    done = applied(*rebuild, *more, "--apply")
     published = [step["start_offset"] for step in done["steps"] if step["action"] == "publish_segment"]
     assert published[0] == 0, done["steps"]
     discarded = [step["reason"] for step in done["steps"] if step["action"] == "discard_segment"]

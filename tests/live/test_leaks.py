@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.model import Uuid
 
-from tests.live.commands import objects, plan, rows, tierctl, where
+from tests.live.commands import objects, on_disk, plan, rows, tierctl, where
 from tests.support.broker import CLUSTER_ID, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -60,7 +60,7 @@ def check_evidence(broker: Broker, topic_id: Uuid) -> None:
     """Check that the cluster's answer is evidence, and also its only log directory with --all-log-dirs."""
     mark = ("delete", "--mark", "--topic-id", topic_id)
     assert len(plan(*mark, *where(broker))["steps"]) == 2
-    offline = ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
+    offline = on_disk(broker)
     assert tierctl(*mark, *offline).code == 4
     broker.wait_for("the folders to go", lambda: not list(broker.log_dir.glob("*-delete")))
     assert len(plan(*mark, *offline, "--all-log-dirs")["steps"]) == 2

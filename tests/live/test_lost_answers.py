@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tierctl.apply.run_context import observe
 from tierctl.errors import ExitCode
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.metadata.server_properties import MetadataClients
@@ -19,6 +18,7 @@ from tierctl.metadata.topic.cluster_topic import ClusterTopic
 
 from tests.live.commands import base_offsets, objects, plan, rows, tierctl
 from tests.support.broker import Broker, Brokers
+from tests.support.faults import observed
 from tests.support.kafka_proxy import PRODUCE, Fault, KafkaProxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -100,11 +100,10 @@ class Disturbed:
                 happened.append(seen)
                 self._begin()
 
-        observe(watch)
         try:
-            yield happened
+            with observed(watch):
+                yield happened
         finally:
-            observe(None)
             self.proxy.faults = []
             if not self.broker.is_running:
                 self.broker.start()

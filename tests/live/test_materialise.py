@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tierctl.model import Uuid
 
-from tests.live.commands import base_offsets, plan, tierctl
+from tests.live.commands import applied, base_offsets, plan, tierctl
 from tests.live.history import (
     ISOLATIONS,
     PARTITIONS,
@@ -19,10 +19,9 @@ from tests.live.history import (
     Records,
     check_new_records_to_deletion,
     fill,
-    made_history,
     seeks,
-    tier_ends,
 )
+from tests.live.restoring import Lost
 from tests.support.broker import Broker, Brokers
 from tests.support.signing import is_signed, signing_key
 
@@ -33,15 +32,6 @@ BLOCK = 200 + 1 + 30
 """Number of offsets of a transaction, its marker and the records after it, as `fill` produces them."""
 THEN = 1717
 """The end of plain-0 when it is restored up to an offset, within a batch."""
-
-
-@pytest.fixture(scope="module")
-def lost(brokers: Brokers) -> tuple[Cluster, dict[tuple[str, int], int]]:
-    """A stopped cluster with tiered topics of two leader epochs, and the ends of its tier."""
-    found = made_history(brokers.own())
-    ends = tier_ends(found.broker)
-    found.broker.stop()
-    return found, ends
 
 
 def restore(broker: Broker, *more: object) -> tuple[object, ...]:
@@ -66,10 +56,8 @@ def expected(cluster: Cluster, ends: dict[tuple[str, int], int]) -> Records:
 
 
 @pytest.mark.matrix
-def test_d0_a_new_cluster_serves_and_tiers_the_records(
-    lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers, tmp_path: Path
-) -> None:
-    cluster, ends = lost
+def test_d0_a_new_cluster_serves_and_tiers_the_records(lost: Lost, brokers: Brokers, tmp_path: Path) -> None:
+    cluster, ends = lost.cluster, lost.ends
     remote = ("--remote", cluster.broker.remote_dir)
     broker = brokers.own()
     ids = {topic: broker.create_topic(topic, count, tiered=True) for topic, count in TOPICS.items()}
@@ -81,8 +69,7 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
     assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
     broker.stop()
 
-    done = plan(*arguments, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    done = applied(*arguments, "--apply")
     assert {step["as_topic_id"] for step in done["steps"]} == {str(each) for each in ids.values()}
     metadata = ("--metadata", cluster.broker.log_dir)
     chosen = ("--topic", "plain", "--partition", 0, "--as", "then", "--until", f"plain-0={THEN}")
@@ -176,11 +163,9 @@ def check_served(broker: Broker, wanted: Records, starts: dict[tuple[str, int], 
     seeks(broker, wanted, {key: [start] for key, start in starts.items()})
 
 
-def test_every_replica_gets_the_same_log(
-    lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers
-) -> None:
+def test_every_replica_gets_the_same_log(lost: Lost, brokers: Brokers) -> None:
     """A replica that became the leader serves what the first one served, transactions included."""
-    cluster, ends = lost
+    cluster, ends = lost.cluster, lost.ends
     nodes = brokers.cluster(3, unclean_leader_election_enable="false")
     nodes[0].create_topic("tx", replicas=3)
     ids = [node.log_dir / "tx-0" / "partition.metadata" for node in nodes]
@@ -189,8 +174,7 @@ def test_every_replica_gets_the_same_log(
         node.stop(kill=True)
     dirs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
     tier = ("--remote", cluster.broker.remote_dir, "--topic", "tx")
-    done = plan("restore", "log", *dirs, *tier, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied("restore", "log", *dirs, *tier, "--apply")
     logs = [{path.name: path.read_bytes() for path in (node.log_dir / "tx-0").iterdir()} for node in nodes]
     assert logs[0] == logs[1] == logs[2]
     for node in nodes:
@@ -213,15 +197,12 @@ def test_every_replica_gets_the_same_log(
         node.stop(kill=True)
 
 
-def test_a_topic_of_another_id_is_refused(
-    lost: tuple[Cluster, dict[tuple[str, int], int]], tmp_path: Path, brokers: Brokers
-) -> None:
-    cluster, _ = lost
+def test_a_topic_of_another_id_is_refused(lost: Lost, brokers: Brokers) -> None:
     broker = brokers.own(tiered=False)
     broker.create_topic("tx", 1)
     broker.produce("tx", 1)
     broker.stop()
-    arguments = restore(broker, "--remote", cluster.broker.remote_dir, "--topic", "tx")
+    arguments = restore(broker, "--remote", lost.cluster.broker.remote_dir, "--topic", "tx")
     for more, why in (
         ((), "has records"),
         (("--as-id", Uuid.from_bytes(b"0123456789abcdef")), "is of topic id"),
@@ -273,8 +254,7 @@ def test_a_broker_serves_what_the_plugin_stored(
     keys = [word for key in root.glob("keys/private*") for word in ("--aiven-private-key", key)]
     topics = [word for topic in PLUGIN_TOPICS for word in ("--topic", topic)]
     tier = ("--remote", root / "bucket", *keys, *topics)
-    done = plan("restore", "log", "--log-dir", broker.log_dir, *tier, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied("restore", "log", "--log-dir", broker.log_dir, *tier, "--apply")
 
     broker.start()
     check_plugin_served(broker, root)

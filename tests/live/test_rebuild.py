@@ -11,7 +11,7 @@ from tierctl.model import EpochEntry
 from tierctl.model import TopicPartition as Partition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
-from tests.live.commands import plan, tierctl
+from tests.live.commands import applied, on_disk, plan, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -30,10 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def offline(broker: Broker, *more: object) -> tuple[object, ...]:
-    return (
-        *("rebuild", "--metadata", broker.log_dir, "--remote", broker.remote_dir),
-        *("--log-dir", broker.log_dir, *more),
-    )
+    return ("rebuild", *on_disk(broker), *more)
 
 
 def add_needless_sets(broker: Broker) -> None:
@@ -61,8 +58,7 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     for reason in ("serves its offsets", "its leader-epoch index is wrong", "incomplete: it has no .index"):
         assert reason in reasons
     assert not list(twin.log_dir.glob("__remote_log_metadata-*/*.log"))
-    done = plan(*offline(twin, "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*offline(twin, "--apply"))
     assert tier(twin) == found
     again = plan(*offline(twin))
     assert again["steps"] == []
@@ -90,8 +86,7 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     assert (refused.code, "--log-start tier" in refused.err) == (4, True), refused.err
     kept = plan(*offline(twin, "--log-start", "disk"))
     assert {step["action"] for step in kept["steps"]} <= {"discard_segment", "publish_segment"}
-    done = plan(*offline(twin, "--log-start", "tier", "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    done = applied(*offline(twin, "--log-start", "tier", "--apply"))
     actions = [step["action"] for step in done["steps"]]
     assert actions.count("write_checkpoints") == len(PARTITIONS)
     assert log_starts(twin) == cluster.starts
@@ -115,9 +110,8 @@ def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
     assert refused.code == 4
     assert "a broker is running on" in refused.err or "a running broker holds" in refused.err
     twin.stop()
-    arguments = ("--metadata", twin.log_dir, "--remote", twin.remote_dir, "--log-dir", twin.log_dir)
     before = tier(twin)
-    stale = tierctl("apply", saved, *arguments, "--apply")
+    stale = tierctl("apply", saved, *on_disk(twin), "--apply")
     assert stale.code == 4, stale.err
     assert "complete segments from 0 on" in stale.err
     assert tier(twin) == before
@@ -148,8 +142,7 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     for setting in ("remote.log.copy.disable=true", "local.retention.ms=-2", "local.retention.bytes=-2"):
         assert setting in refused.err
     disable_copying(twin)
-    done = plan(*online, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*online, "--apply")
     twin.await_idle()
     enable_copying(twin)
     check_everything(twin, cluster, before)

@@ -10,7 +10,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.docs.documents import README, Document
 from tests.docs.running import replaced
-from tests.live.commands import Ran, assumed, base_offsets, local_start, plan, tierctl
+from tests.live.commands import Ran, applied, assumed, base_offsets, local_start, on_disk, plan, tierctl
 from tests.live.history import (
     DELETED_BEFORE,
     PARTITIONS,
@@ -160,8 +160,7 @@ def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
 
 def copied_by_tierctl(broker: Broker, topic: str) -> list[int]:
     """Copy what the stopped broker did not copy; return the start offsets of these segments."""
-    words = ("copy", "--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
-    ran = tierctl(*words, *assumed(topic), "--output", "json", "--apply")
+    ran = tierctl("copy", *on_disk(broker), *assumed(topic), "--output", "json", "--apply")
     assert (ran.code, "skipped" in ran.err) == (0, False), ran.err
     found: dict[str, Any] = ran.json
     assert {outcome["status"] for outcome in found["outcomes"]} == {"done"}
@@ -197,8 +196,7 @@ def test_a_kill_leaves_no_record_of_the_log_start(cluster: Cluster, twin: Broker
     copied = copied_by_tierctl(twin, "late")
     assert copied[0] == local
     lose_metadata(twin)
-    done = plan(*offline(twin, "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    done = applied(*offline(twin, "--apply"))
     published = [(step["action"], step["start_offset"]) for step in done["steps"] if step["topic"] == "late"]
     assert published == [("publish_segment", start) for start in (*starts, *copied)]
     twin.start()

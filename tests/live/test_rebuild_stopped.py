@@ -13,7 +13,7 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_l
 
 from tests.cli.shell import Ran
 from tests.commands.stopped import lose_folders
-from tests.live.commands import plan, tierctl
+from tests.live.commands import applied, on_disk, plan, tierctl
 from tests.live.history import (
     ISOLATIONS,
     TOPICS,
@@ -40,9 +40,7 @@ def test_all_folders_are_lost(cluster: Cluster, twin: Broker) -> None:
     preview = tierctl(*offline(twin, "--plan-out", saved))
     assert (preview.code, f"{METADATA_TOPIC}-0, " in preview.err) == (0, True), preview.err
     assert partitions_in(twin.log_dir) == []
-    where = ("--metadata", twin.log_dir, "--remote", twin.remote_dir, "--log-dir", twin.log_dir)
-    done = plan("apply", saved, *where, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied("apply", saved, *on_disk(twin), "--apply")
     assert partitions_in(twin.log_dir) == list(range(METADATA_PARTITIONS))
     assert plan(*offline(twin))["steps"] == []
     assert tier(twin) == before
@@ -109,8 +107,7 @@ def test_a_broker_with_two_disks(brokers: Brokers) -> None:
     rebuild = ("rebuild", "--metadata", disks[0], "--remote", broker.remote_dir, "--log-dir", disks[0])
     refused = tierctl(*rebuild, "--apply")
     assert (refused.code, "which is none of" in refused.err) == (4, True), refused.err
-    done = plan(*rebuild, "--log-dir", disks[1], "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*rebuild, "--log-dir", disks[1], "--apply")
     assert [partitions_in(disk) for disk in disks] == placed
     assert plan(*rebuild, "--log-dir", disks[1])["steps"] == []
     broker.start()
@@ -155,11 +152,6 @@ def test_without_the_clusters_metadata_the_printed_steps_lead_through_the_contro
     check_everything(twin, cluster, before)
 
 
-def own(node: Broker) -> tuple[object, ...]:
-    """Return the options of a host that has one broker's log directory."""
-    return ("--metadata", node.log_dir, "--remote", node.remote_dir, "--log-dir", node.log_dir)
-
-
 def metadata_logs(node: Broker) -> dict[str, bytes]:
     found = sorted(node.log_dir.glob(f"{METADATA_TOPIC}-*/*"))
     files = (path for path in found if path.name.endswith((".log", "leader-epoch-checkpoint")))
@@ -193,14 +185,13 @@ def test_each_host_applies_the_plan(brokers: Brokers, ran_without: bool) -> None
         more = ("--log-start", "tier")
     shutil.rmtree(nodes[1].log_dir / f"{METADATA_TOPIC}-{METADATA_PARTITIONS - 1}")
 
-    refused = tierctl("rebuild", *own(nodes[0]), *more, "--apply")
+    refused = tierctl("rebuild", *on_disk(nodes[0]), *more, "--apply")
     assert (refused.code, "--plan-out" in refused.err) == (4, True), refused.err
     saved = nodes[0].folder / "rebuild.plan"
-    planned = tierctl("rebuild", *own(nodes[0]), *more, "--plan-out", saved)
+    planned = tierctl("rebuild", *on_disk(nodes[0]), *more, "--plan-out", saved)
     assert (planned.code, "brokers 1, 2, 3 have replicas" in planned.err) == (0, True), planned.err
     for node in reversed(nodes):
-        done = plan("apply", saved, *own(node), "--apply")
-        assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+        done = applied("apply", saved, *on_disk(node), "--apply")
         put_back = [step["log_dir"] for step in done["steps"] if step["action"] == "write_checkpoints"]
         assert put_back == ([str(node.log_dir)] if node in raised else [])
     logs = [metadata_logs(node) for node in nodes]

@@ -12,7 +12,7 @@ import pytest
 from tierctl.model import RemoteLogSegmentState, Uuid
 
 from tests.apply.repairs import a_day_passes, ago_ms
-from tests.live.commands import tierctl, where
+from tests.live.commands import on_disk, tierctl, where
 from tests.support.broker import Broker, Brokers
 from tests.verify.cases import update
 from tests.verify.tiers import Spoilt
@@ -61,10 +61,6 @@ def damage(broker: Broker) -> None:
     tier.append(*gone, half, lost, stuck, update(stuck, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
 
 
-def offline(broker: Broker) -> tuple[object, ...]:
-    return ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
-
-
 def verify(broker: Broker, plan: Path, *more: object) -> list[dict[str, Any]]:
     options = ("--topic", TOPIC, "--state-dir", state_of(broker), "--plan-out", plan, "--output", "jsonl")
     ran = tierctl("verify", *options, *more)
@@ -87,13 +83,13 @@ def actions(plan: Path) -> list[tuple[str, str]]:
 def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
     damage(broker)
     plan = tmp_path / "plan.json"
-    verify(broker, plan, *offline(broker))
+    verify(broker, plan, *on_disk(broker))
     a_day_passes(state_of(broker))
-    found = verify(broker, plan, *offline(broker))
+    found = verify(broker, plan, *on_disk(broker))
     assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["check"] for finding in found}
     assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
-    tierctl("apply", plan, *offline(broker), "--state-dir", state_of(broker), "--apply").ok()
-    assert verify(broker, plan, *offline(broker)) == []
+    tierctl("apply", plan, *on_disk(broker), "--state-dir", state_of(broker), "--apply").ok()
+    assert verify(broker, plan, *on_disk(broker)) == []
     assert actions(plan) == []
     broker.start()
     start = {(TOPIC, 0): 0}

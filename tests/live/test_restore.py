@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.commands import Ran, plan, tierctl
+from tests.live.commands import Ran, applied, on_disk, plan, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -46,8 +46,7 @@ def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: 
     node.await_idle()
     topics = (word for topic in TOPICS for word in ("--topic", topic))
     rebuild = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
-    done = plan(*rebuild, "--broker-config", node.properties, "--apply")
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*rebuild, "--broker-config", node.properties, "--apply")
     records = expected(lost.cluster, lost.ends)
     assert node.offsets("earliest", *TOPICS) == lost.cluster.starts
     node.wait_for(
@@ -74,15 +73,14 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     disable_copying(node)
     topics = tuple(word for topic in TOPICS for word in ("--topic", topic))
     online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
-    offline = ("rebuild", "--metadata", node.log_dir, "--remote", node.remote_dir, "--log-dir", node.log_dir)
     reason = "a broker that knew no segments may have raised it"
     refused = tierctl(*online, "--broker-config", node.properties, "--apply")
     assert (refused.code, reason in refused.err) == (4, True), refused.err
     node.stop()
-    refused = tierctl(*offline, *topics, "--apply")
+    refused = tierctl("rebuild", *on_disk(node), *topics, "--apply")
     assert (refused.code, reason in refused.err) == (4, True), refused.err
     assert tier(node) == before
-    plan(*offline, *topics, "--log-start", "tier", "--apply")
+    plan("rebuild", *on_disk(node), *topics, "--log-start", "tier", "--apply")
 
     node.start()
     enable_copying(node)

@@ -20,15 +20,8 @@ from tierctl.wire.files.checkpoints import (
 )
 
 from tests.cli.shell import environment
-from tests.live.commands import Ran, base_offsets, plan, rows, tierctl, twin_of
-from tests.live.history import (
-    DELETED_BEFORE,
-    PARTITIONS,
-    TOPICS,
-    epoch_starts,
-    fill,
-    lose_metadata,
-)
+from tests.live.commands import Ran, applied, base_offsets, plan, rows, tierctl, twin_of
+from tests.live.history import DELETED_BEFORE, PARTITIONS, TOPICS, epoch_starts, fill, lose_metadata
 from tests.live.test_rebuild import offline
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
@@ -142,8 +135,7 @@ def log_of(broker: Broker, since: int) -> Path:
 
 
 def rebuild(broker: Broker, *more: object) -> None:
-    done = plan(*offline(broker, *more, "--apply"))
-    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    applied(*offline(broker, *more, "--apply"))
 
 
 def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:

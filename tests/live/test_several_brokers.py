@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tierctl.apply.run_context import observe
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.values import metadata_partition
 
@@ -17,6 +16,7 @@ from tests.live.replicas import METADATA_SETTINGS, in_sync, leader_of
 from tests.live.test_rebuild_online import RESTART, run_readmes_lines
 from tests.live.test_restore_check import check
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.faults import observed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
@@ -58,23 +58,11 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
             gone.append(nodes[leader_of(nodes[0], METADATA_TOPIC, first) - 1])
             gone[0].stop(kill=True)
 
-    copy = (
-        "copy",
-        *where,
-        "--broker-config",
-        settings,
-        "--create-metadata-topic",
-        *assumed(TOPIC),
-        "--wave-size",
-        1,
-    )
+    copy = ("copy", *where, *assumed(TOPIC), "--broker-config", settings, "--create-metadata-topic")
     logs = [option for node in nodes for option in ("--log-dir", node.log_dir)]
-    observe(kill_the_leader)
-    try:
+    with observed(kill_the_leader):
         # The killed broker also led a partition of the topic, whose next leader is not known.
-        copied = plan(*copy, *logs, "--allow-live-brokers", "--apply")
-    finally:
-        observe(None)
+        copied = plan(*copy, *logs, "--wave-size", 1, "--allow-live-brokers", "--apply")
     (killed,) = gone
     # Two of three brokers are enough: all events were published and read back.
     assert [outcome["status"] for outcome in copied["outcomes"]] == ["done"] * 6

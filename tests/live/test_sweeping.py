@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.apply.run_context import observe
 from tierctl.errors import ExitCode
 
 from tests.live.commands import base_offsets, plan, rows, tierctl, twin_of, where
 from tests.support.broker import Broker, Brokers
+from tests.support.faults import observed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -102,11 +102,8 @@ def restarted_meanwhile(broker: Broker, sweep: tuple[object, ...], tmp_path: Pat
         if (label, moment) == ("sweep.segment.delete", "after") and broker.is_running:
             broker.stop(kill=True)
 
-    observe(stop)
-    try:
+    with observed(stop):
         ran = tierctl(*sweep, "--command-config", hasty)
-    finally:
-        observe(None)
     assert ran.code in {ExitCode.PARTIAL, ExitCode.RETRYABLE}, ran.err
     broker.start()
     states = {row["state"] for row in rows("segments", *where(broker)[:2])}
