@@ -118,8 +118,9 @@ def _per_event(seconds: float) -> str:
 
 
 def write(found: dict[str, Any]) -> None:
-    """Write bench.json, and its figures into the README and the manual."""
-    BENCH_JSON.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    """Write bench.json, a row a line, and its figures into the README and the manual."""
+    rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in found["rows"].items())
+    BENCH_JSON.write_text(f'{{"machine": {json.dumps(found["machine"])},\n"rows": {{\n{rows}\n}}}}\n')
     between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
     README.write_text(between.sub(lambda _: readme_section(found), README.read_text()))
     PAGE.write_text(page(found, PAGE.read_text()))

@@ -1,5 +1,6 @@
 """The table of rows: what is measured, beside which rival, and at which size."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -128,19 +129,22 @@ ROWS: Final = {row.key: row for row in (*IN_README, *IN_MANUAL)}
 
 def measures(*beginnings: str) -> pytest.MarkDecorator:
     """Parametrize a test by the rows whose keys begin so, and by their contestants."""
+    rows = [row for row in ROWS.values() if row.key.startswith(beginnings)]
+    # Rows with one rival run the same programs: `make test` tries the first of them.
+    tried = {row.rival: row for row in reversed(rows)}.values()
     return pytest.mark.parametrize(
         ("row", "contestant"),
         [
-            pytest.param(row, contestant, id=f"{row.key}-{contestant}", marks=_marks(row, contestant))
-            for row in ROWS.values()
-            if row.key.startswith(beginnings)
+            pytest.param(row, contestant, id=f"{row.key}-{contestant}", marks=_marks(row, contestant, tried))
+            for row in rows
             for contestant in ([TIERCTL, RIVAL] if row.rival else [TIERCTL])
         ],
         indirect=["row"],
     )
 
 
-def _marks(row: Row, contestant: str) -> list[pytest.MarkDecorator]:
-    is_on_spark = row.key.startswith(("pipeline-", "spark-"))
+def _marks(row: Row, contestant: str, tried: Collection[Row]) -> list[pytest.MarkDecorator]:
+    is_on_spark = row.key.startswith(("pipeline-", "spark-", "source-"))
     takes_long = row.shape == LARGE or is_on_spark or (contestant == RIVAL and row.rival in INSTALLED)
-    return [pytest.mark.benchmark(group=row.key), *([pytest.mark.matrix] if takes_long else [])]
+    is_for_matrix = takes_long or row not in tried
+    return [pytest.mark.benchmark(group=row.key), *([pytest.mark.matrix] if is_for_matrix else [])]
