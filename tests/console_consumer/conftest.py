@@ -12,7 +12,7 @@ from tierctl.console_consumer.build import build
 from tests.console_consumer.values import ODD, broken, hostile, tagged, unusual
 from tests.support.broker import CLIENT_TIMEOUT_S, Broker, Brokers
 from tests.support.kafka import OLDEST, fetch_release
-from tests.support.kafka import _cannot as cannot
+from tests.support.servers import cannot
 from tests.wire.metadata.samples import golden
 
 TOPIC = "__remote_log_metadata"
@@ -22,7 +22,7 @@ PARTITIONS = 3
 @pytest.fixture(scope="session")
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("javac") is None:
-        cannot("the formatter needs a JDK: javac is not installed")
+        cannot("KAFKA", "the formatter needs a JDK: javac is not installed")
     target = tmp_path_factory.mktemp("formatter") / "formatter.jar"
     build(target, f"{fetch_release(OLDEST).jars}/*")
     return target

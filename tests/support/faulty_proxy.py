@@ -6,14 +6,15 @@ with FaultyProxy(server.port) as proxy:
 
 import http.client
 import socket
-import ssl
 import struct
 import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
+
+from tests.support.servers import HttpServer
 
 Kind = Literal[
     "reset before",
@@ -68,34 +69,15 @@ class Fault:
         return self.nth in {0, self.seen}
 
 
-class FaultyProxy:
-    """Listen on a free loopback port during the block; with a `certificate` and its key, over TLS.
-
-    The server behind the proxy has no TLS.
-    """
+class FaultyProxy(HttpServer):
+    """Listen during the block; with a `certificate` and its key, over TLS. The server behind has no TLS."""
 
     def __init__(self, target_port: int, certificate: Path | None = None) -> None:
         self.faults: list[Fault] = []
         self.requests: list[str] = []
+        self.target_port = target_port
         self._lock = threading.Lock()
-        handler = type("_Bound", (_Handler,), {"proxy": self, "target_port": target_port})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.endpoint = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_port}"
-        if certificate is not None:
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            tls.load_cert_chain(certificate)
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(_Handler, certificate)
 
     def fault_of(self, method: str, path: str) -> Kind | None:
         with self._lock:
@@ -105,12 +87,11 @@ class FaultyProxy:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    proxy: ClassVar[FaultyProxy]
-    target_port: ClassVar[int]
+    owner: ClassVar[FaultyProxy]
 
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        kind = self.proxy.fault_of(self.command, self.path)
+        kind = self.owner.fault_of(self.command, self.path)
         if kind == "hang":
             time.sleep(HANG_S)
         match kind:
@@ -133,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.target_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.owner.target_port, timeout=30)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():

@@ -19,27 +19,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.java import ARCHIVED, java
+from tests.support.java import ARCHIVED, FETCH_TIMEOUT_S, copy_jars, java
 from tests.support.made_once import make_once
+from tests.support.servers import cannot
 
 VERSION = os.environ.get("TEST_KAFKA_VERSION") or "4.4.0"
 OLDEST = "3.9.1"
 RUN_TIMEOUT_S = 120
-FETCH_TIMEOUT_S = 900
 
 _REPOSITORY = Path(__file__).parents[2]
-_DEPENDENCY = """
-    <dependency>
-      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{more}
-    </dependency>"""
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tierctl.tests</groupId><artifactId>kafka</artifactId><version>{version}</version>
-  <packaging>pom</packaging>
-  <dependencies>{dependencies}
-  </dependencies>
-</project>
-"""
 _TEST_JAR = "<classifier>test</classifier>"
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 # Maven Central lacks some jars of this release; those of an older release work with it and _SHIMS.
@@ -120,49 +108,28 @@ def fetch_release(version: str) -> KafkaRelease:
     tools = ("java", "mvn", "javac") if version in _BORROWED_FROM else ("java", "mvn")
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if "java" in missing or (missing and not jars.is_dir()):
-        _cannot(f"Kafka {version} needs {' and '.join(missing)}, which are not installed")
+        cannot("KAFKA", f"Kafka {version} needs {' and '.join(missing)}, which are not installed")
     make_once(jars, lambda folder: _fetch(version, folder))
     return KafkaRelease(version=version, jars=jars)
 
 
-def _cannot(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(f"NOT TESTED AGAINST KAFKA: {reason}")
-
-
 def _fetch(version: str, jars: Path) -> None:
-    with TemporaryDirectory() as project:
-        (Path(project) / "pom.xml").write_text(_pom(version))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-        _run_or_skip(command, Path(project), f"Maven could not fetch Kafka {version}")
+    try:
+        copy_jars(_artifacts(version), jars)
         if version in _BORROWED_FROM:
-            _build_shims(jars, Path(project))
+            _build_shims(jars)
+    except subprocess.CalledProcessError as e:
+        cannot("KAFKA", f"Kafka {version} could not be fetched or built: {(e.stdout + e.stderr)[-1500:]}")
 
 
-def _build_shims(jars: Path, folder: Path) -> None:
-    """Compile the classes of `_SHIMS` against `jars` in `folder`, and put their jar there."""
-    classes, sources = folder / "classes", map(str, _SHIMS.glob("*.java"))
-    options = ["-nowarn", "-proc:none", "-classpath", str(jars / "*"), "-d", str(classes)]
-    _run_or_skip(["javac", *options, *sources], folder, "javac could not compile the shims")
-    archive = shutil.make_archive(str(folder / "shims"), "zip", classes)
-    shutil.move(archive, jars / "shims.jar")
-
-
-def _run_or_skip(command: list[str], folder: Path, what: str) -> None:
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-    )
-    if done.returncode:
-        _cannot(f"{what}: {(done.stdout + done.stderr)[-1500:]}")
-
-
-def _pom(version: str) -> str:
-    dependencies = "".join(
-        _DEPENDENCY.format(group=group, artifact=artifact, version=number, more=more)
-        for group, artifact, number, more in _artifacts(version)
-    )
-    return _POM.format(version=version, dependencies=dependencies)
+def _build_shims(jars: Path) -> None:
+    """Compile the classes of `_SHIMS` against `jars`, and put their jar there."""
+    with TemporaryDirectory() as folder:
+        options = ["-nowarn", "-proc:none", "-classpath", f"{jars}/*", "-d", f"{folder}/classes"]
+        command = ["javac", *options, *map(str, _SHIMS.glob("*.java"))]
+        subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=True)
+        archive = shutil.make_archive(f"{folder}/shims", "zip", f"{folder}/classes")
+        shutil.move(archive, jars / "shims.jar")
 
 
 def _artifacts(version: str) -> Iterator[tuple[str, str, str, str]]:

@@ -1,7 +1,7 @@
 """A small S3 server in memory that lacks what some stores lack, or refuses what they refuse at times.
 
-with LackingStore({Lack.DELETE_OBJECTS}) as store, store.environment(monkeypatch):
-    ...
+with LackingStore({Lack.DELETE_OBJECTS}) as store:
+    store.found(monkeypatch)
 
 It listens on a free loopback port, and accepts every credential. Its answers are those of the reports about
 the stores that `Lack` names.
@@ -15,13 +15,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from uuid import uuid4
 from xml.sax.saxutils import escape, unescape
 
 import pytest
+
+from tests.support.servers import HttpServer, found
 
 BUCKET = "tier"
 _SKIPPED = {"x-amz-checksum-mode"}
@@ -67,7 +69,7 @@ class _Object:
         return f'"{hashlib.md5(self.body + str(self.written_s).encode()).hexdigest()}"'
 
 
-class LackingStore:
+class LackingStore(HttpServer):
     """Serve one bucket during the block.
 
     `archived` is a part of the keys whose objects are in the class `archive`; they can be read only if they
@@ -89,40 +91,11 @@ class LackingStore:
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: list[str] = []
         self.lock = threading.Lock()
-        handler = type("_Bound", (_Handler,), {"store": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(_Handler)
 
     def found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Set the address of the server and credentials in the environment."""
-        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in self.environment.items():
-            monkeypatch.setenv(name, value)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The address of the server and credentials, as variables of the environment."""
-        return {
-            "AWS_ENDPOINT_URL_S3": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_CONFIG_FILE": "/dev/null",
-            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        found(self, monkeypatch)
 
     def put(self, objects: dict[str, bytes]) -> None:
         """Store objects without a request."""
@@ -170,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Head and body are sent at once: two small packets would wait 40 ms for an acknowledgement.
     wbufsize = 1 << 20
-    store: ClassVar[LackingStore]
+    owner: ClassVar[LackingStore]
 
     def handle_expect_100(self) -> bool:
         """Ask for the body at once: the client waits a second for that."""
@@ -185,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
         key = unquote(url.path).removeprefix(f"/{BUCKET}").removeprefix("/")
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", 0)))
-        with self.store.lock:
-            self.store.requests.append(f"{self.command} {self.path}")
-            if len(self.store.requests) <= self.store.slow:
+        with self.owner.lock:
+            self.owner.requests.append(f"{self.command} {self.path}")
+            if len(self.owner.requests) <= self.owner.slow:
                 self._error(503, "SlowDown", "Please reduce your request rate.")
-            elif lack := self.store.refusal(self.command, key, query, headers):
+            elif lack := self.owner.refusal(self.command, key, query, headers):
                 self._error(*lack.value)
             else:
                 getattr(self, f"_{self.command.lower()}")(key, query, headers, body)
@@ -199,24 +172,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self, key: str, query: dict[str, str], headers: dict[str, str], _body: bytes) -> None:
         if not key:
             return self._list(query)
-        stored = self.store.objects.get(key)
+        stored = self.owner.objects.get(key)
         if stored is None:
             return self._error(404, "NoSuchKey", key)
-        is_archived = self.store.is_archived(key)
-        if is_archived and self.command == "GET" and not self.store.restored:
+        is_archived = self.owner.is_archived(key)
+        if is_archived and self.command == "GET" and not self.owner.restored:
             return self._error(403, "InvalidObjectState", "The operation is not valid for the storage class")
         answer = {
             **stored.headers,
             "ETag": stored.tag,
             "Last-Modified": formatdate(stored.written_s, usegmt=True),
-            **({"x-amz-storage-class": self.store.archive} if is_archived else {}),
-            **({"x-amz-restore": self.store.restore} if is_archived else {}),
+            **({"x-amz-storage-class": self.owner.archive} if is_archived else {}),
+            **({"x-amz-restore": self.owner.restore} if is_archived else {}),
         }
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
-        if span is None or Lack.RANGES in self.store.lacks:
+        if span is None or Lack.RANGES in self.owner.lacks:
             return self._answer(200, stored.body, answer)
         start, last, size = int(span[1]), span[2], len(stored.body)
-        if Lack.RIGHT_RANGES in self.store.lacks:
+        if Lack.RIGHT_RANGES in self.owner.lacks:
             start, last = 0, ""
         if start >= size:
             return self._error(416, "InvalidRange", key)
@@ -234,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token") or query.get("start-after", "")
         entries: dict[str, str] = {}
-        for key in sorted(self.store.objects, key=str.encode):
+        for key in sorted(self.owner.objects, key=str.encode):
             if key.startswith(prefix) and key > after:
                 folder, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
                 name = prefix + folder + found if found else key
@@ -248,9 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, answer.encode(), {})
 
     def _entry(self, key: str) -> str:
-        stored = self.store.objects[key]
+        stored = self.owner.objects[key]
         written = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(stored.written_s))
-        storage_class = self.store.archive if self.store.is_archived(key) else "STANDARD"
+        storage_class = self.owner.archive if self.owner.is_archived(key) else "STANDARD"
         return (
             f"<Key>{quote(key)}</Key><LastModified>{written}</LastModified><ETag>{escape(stored.tag)}</ETag>"
             f"<Size>{len(stored.body)}</Size><StorageClass>{storage_class}</StorageClass>"
@@ -258,17 +231,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _put(self, key: str, query: dict[str, str], headers: dict[str, str], body: bytes) -> None:
         if "uploadId" in query:
-            self.store.uploads[query["uploadId"]][int(query["partNumber"])] = body
+            self.owner.uploads[query["uploadId"]][int(query["partNumber"])] = body
             return self._answer(200, b"", {"ETag": f'"{query["partNumber"]}"'})
-        stored = self.store.objects.get(key)
+        stored = self.owner.objects.get(key)
         wanted = headers.get("if-match")
         if (stored and "if-none-match" in headers) or (wanted and (not stored or stored.tag != wanted)):
             return self._error(412, "PreconditionFailed", key)
-        sums = {} if self.store.lacks & {Lack.CHECKSUMS, Lack.CHECKSUMS_400} else self._checksums(headers)
-        if self.store.is_careless and key.endswith(".log"):
+        sums = {} if self.owner.lacks & {Lack.CHECKSUMS, Lack.CHECKSUMS_400} else self._checksums(headers)
+        if self.owner.is_careless and key.endswith(".log"):
             body = body[:-1] + bytes([body[-1] ^ 1])
         kept = _Object(body, sums)
-        self.store.objects[key] = kept
+        self.owner.objects[key] = kept
         return self._answer(200, b"", {"ETag": kept.tag, **sums})
 
     def _checksums(self, headers: dict[str, str]) -> dict[str, str]:
@@ -278,21 +251,21 @@ class _Handler(BaseHTTPRequestHandler):
         if "delete" in query:
             keys = re.findall(r"<Key>(.*?)</Key>", body.decode(), re.DOTALL)
             status, code, message = Lack.EACH_DELETE_FORBIDDEN.value
-            if Lack.EACH_DELETE_FORBIDDEN in self.store.lacks:
+            if Lack.EACH_DELETE_FORBIDDEN in self.owner.lacks:
                 more = f"<Code>{code}</Code><Message>{message}</Message>"
                 text = "".join(f"<Error><Key>{each}</Key>{more}</Error>" for each in keys)
                 return self._answer(status, f"<DeleteResult>{text}</DeleteResult>".encode(), {})
             for each in keys:
-                self.store.objects.pop(unescape(each), None)
+                self.owner.objects.pop(unescape(each), None)
             return self._answer(200, b"<DeleteResult></DeleteResult>", {})
         if "uploads" in query:
             upload = uuid4().hex
-            self.store.uploads[upload] = {}
+            self.owner.uploads[upload] = {}
             result = f"<UploadId>{upload}</UploadId>"
             text = f"<InitiateMultipartUploadResult>{result}</InitiateMultipartUploadResult>"
             return self._answer(200, text.encode(), {})
-        parts = self.store.uploads.pop(query["uploadId"])
-        self.store.objects[key] = kept = _Object(b"".join(parts[number] for number in sorted(parts)), {})
+        parts = self.owner.uploads.pop(query["uploadId"])
+        self.owner.objects[key] = kept = _Object(b"".join(parts[number] for number in sorted(parts)), {})
         text = (
             f"<CompleteMultipartUploadResult><ETag>{escape(kept.tag)}</ETag></CompleteMultipartUploadResult>"
         )
@@ -300,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _delete(self, key: str, query: dict[str, str], _headers: dict[str, str], _body: bytes) -> None:
         if "uploadId" not in query:
-            self.store.objects.pop(key, None)
+            self.owner.objects.pop(key, None)
         self._answer(204, b"", {})
 
     def _error(self, status: int, code: str, message: str) -> None:
@@ -309,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response_only(status)
-        if Lack.DATE not in self.store.lacks:
+        if Lack.DATE not in self.owner.lacks:
             self.send_header("Date", formatdate(usegmt=True))
         for name, value in headers.items():
             self.send_header(name, value)

@@ -11,23 +11,26 @@ failure. Only processes started here are ended, each by itself; credentials are 
 import os
 import shutil
 import socket
+import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 import pytest
 
-from tests.support.java import java
+from tests.support.java import copy_jars, java
 from tests.support.made_once import make_once
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "jar-with-dependencies")
+S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "<classifier>jar-with-dependencies</classifier>")
 HADOOP = (
     ("org.apache.hadoop", "hadoop-client-minicluster", "3.4.2", ""),
     ("org.apache.hadoop", "hadoop-client-runtime", "3.4.2", ""),
@@ -44,14 +47,6 @@ BUILD_TIMEOUT_S = 900
 START_TIMEOUT_S = 60
 
 _CACHE = Path(__file__).parents[2] / ".cache"
-_DEPENDENCY = """
-    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"""
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tierctl.tests</groupId><artifactId>{}</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>{}</dependencies>
-</project>
-"""
 
 
 def cannot(what: str, reason: str) -> None:
@@ -101,18 +96,7 @@ def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | No
     target = _CACHE / name
     if target.is_dir() or shutil.which("mvn") is None:
         return target if target.is_dir() else None
-    dependencies = "".join(
-        _DEPENDENCY.format(group, artifact, version, f"<classifier>{more}</classifier>" if more else "")
-        for group, artifact, version, more in artifacts
-    )
-
-    def copy(folder: Path) -> None:
-        with TemporaryDirectory() as project:
-            (Path(project) / "pom.xml").write_text(_POM.format(name, dependencies))
-            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-            subprocess.run(command, cwd=project, capture_output=True, timeout=BUILD_TIMEOUT_S, check=True)
-
-    return _made(target, copy)
+    return _made(target, partial(copy_jars, artifacts))
 
 
 def _made(target: Path, make: Callable[[Path], None]) -> Path | None:
@@ -176,7 +160,7 @@ class S3Server:
         return name
 
 
-def s3_environment(server: S3Server) -> dict[str, str]:
+def s3_environment(server: Any) -> dict[str, str]:
     trusted = {} if server.certificate is None else {"AWS_CA_BUNDLE": str(server.certificate)}
     return trusted | {
         "AWS_ENDPOINT_URL_S3": server.endpoint,
@@ -253,6 +237,34 @@ def _openssl(*arguments: object) -> None:
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
 
 
+class HttpServer:
+    """A server of this process on a free loopback port, during the block; `handler.owner` is this object.
+
+    With a `certificate` and its key, it serves over TLS.
+    """
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | None = None) -> None:
+        self.certificate = certificate
+        bound = type("_Bound", (handler,), {"owner": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
+        self._server.daemon_threads = True
+        self.endpoint = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_port}"
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
 @contextmanager
 def s3_running(folder: Path, *, tls: bool = False, versioned: bool = False) -> Iterator[S3Server]:
     """Run an S3 server during the block; `folder` must exist."""
@@ -263,8 +275,11 @@ def s3_running(folder: Path, *, tls: bool = False, versioned: bool = False) -> I
         yield S3Server(port, folder, certificate)
 
 
-def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """Return the server, and set its address and credentials in the environment."""
+Server = TypeVar("Server")
+
+
+def found(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Return the server of S3, and set its address and credentials in the environment."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in s3_environment(server).items():
