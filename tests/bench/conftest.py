@@ -1,4 +1,4 @@
-"""Fixtures of rows. Without --benchmark-only each row runs once, with little data, to show that it can."""
+"""Fixtures of rows. Without --benchmark-only a row runs once, with little data, to show that it can."""
 
 import os
 import shutil
