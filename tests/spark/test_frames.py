@@ -1,11 +1,14 @@
 """The public DataFrame functions, used as in a notebook, give the answers of a fold without Spark."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from tierctl import kernel
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.topic import open_topic
@@ -27,6 +30,7 @@ from tierctl.spark import (
     partition_sizes,
 )
 from tierctl.spark.executors.transport import Executors
+from tierctl.spark.fold_rows import SLOWNESS, with_slowness
 from tierctl.spark.frames import Folded
 from tierctl.state.tier_state import TierState, sizes_by_group
 from tierctl.wire.metadata.values import encode
@@ -227,3 +231,26 @@ def test_events_without_records(capture: Capture, spark: "SparkSession") -> None
     with pytest.raises(UsageError, match="needs the columns record") as e:
         fold_segments(metadata_events(spark, str(within(capture, "tiered-cluster/after"))))
     assert "FOLDED" in str(e.value.hint)
+
+
+SCHEMA = pa.schema([("topic", pa.string()), (SLOWNESS, pa.string()), ("outcome", pa.string())])
+LARGE = 1_000_000
+
+
+def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each batch after as many events as its first column has."""
+    for batch in batches:
+        kernel.expect(batch.column(0)[0].as_py())
+        yield pa.RecordBatch.from_pylist([{"topic": "a"}, {"topic": "b", "outcome": "c"}], schema=SCHEMA)
+    yield pa.RecordBatch.from_pylist([], schema=SCHEMA)
+
+
+def test_rows_of_a_fold_say_why_it_was_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_forms", kernel._Forms())
+    monkeypatch.setattr(kernel, "find_spec", lambda _: None)
+    batches = [pa.RecordBatch.from_pylist([{"items": items}]) for items in (0, LARGE, 0)]
+    rows = pa.Table.from_batches(list(with_slowness(counted, batches)), SCHEMA)
+    why = kernel.WITHOUT_NUMBA
+    assert rows.column(SLOWNESS).to_pylist() == [None, None, *[why] * 4]
+    assert rows.column("topic").to_pylist() == ["a", "b"] * 3
+    assert rows.column("outcome").to_pylist() == [None, "c"] * 3

@@ -72,8 +72,10 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("what", FORMS)
-@pytest.mark.parametrize("split_bytes", [100_000, rendered_text.SPLIT_BYTES])
+@pytest.mark.parametrize(
+    ("what", "split_bytes"),
+    [*((each, 100_000) for each in FORMS), ("committed", rendered_text.SPLIT_BYTES)],
+)
 def test_every_form_is_the_same(
     here: Here, cluster: list[str], what: str, split_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +83,7 @@ def test_every_form_is_the_same(
     same(*cluster, *FORMS[what])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 7, 999, 1000, 1001, 4700, 4701, 100_000])
+@pytest.mark.parametrize("rows", [1, 1000, 1001, 4700, 4701])
 def test_so_many_records_and_no_more(
     here: Here, cluster: list[str], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,55 +124,52 @@ def test_what_spark_says_goes_to_stderr_and_ctrl_c_ends_all() -> None:
     assert not Path("/proc", jvm).exists()
 
 
-def fake_java(folder: Path, text: str) -> Path:
-    java = folder / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit 1\n")
-    java.chmod(0o755)
-    return folder
-
-
 OPEN = """
+import os, sys
 from tierctl.errors import TierctlError
 from tierctl.spark.session.open import open_session
 from tierctl.spark.session.open import SparkSettings
-try:
-    open_session(SparkSettings(master="local[1]"))
-except TierctlError as e:
-    print(type(e).__name__, e.message, "|", e.hint)
+for home in sys.argv[1:]:
+    os.environ |= {"JAVA_HOME": home} if home else {}
+    try:
+        open_session(SparkSettings(master="local[1]"))
+    except TierctlError as e:
+        print(type(e).__name__, e.message, "|", e.hint)
 """
+OF_JAVA = {
+    None: "UsageError Spark needs Java: there is no java on PATH, and no JAVA_HOME | install Java 17",
+    "": "UsageError Spark needs Java: JAVA_HOME={home} has no bin/java | install Java 17",
+    "Exception java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main": (
+        "UsageError Spark needs a newer Java than the one found | install Java 17"
+    ),
+    "Not enough memory": "EngineError Spark's JVM did not start: Not enough memory | ",
+}
+"""The errors without JAVA_HOME, with a folder that has no java, and with one whose java says this."""
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (None, "UsageError Spark needs Java: there is no java on PATH, and no JAVA_HOME | install Java 17"),
-        ("missing", "UsageError Spark needs Java: JAVA_HOME=/nowhere has no bin/java | install Java 17"),
-        (
-            "Exception java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main",
-            "UsageError Spark needs a newer Java than the one found | install Java 17",
-        ),
-        ("Not enough memory", "EngineError Spark's JVM did not start: Not enough memory | "),
-    ],
-)
-def test_a_java_that_can_not_run_spark(said: str | None, expected: str, tmp_path: Path) -> None:
+def test_a_java_that_can_not_run_spark(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("bash", "dirname", "env", "head", "ps"):
         (tools / name).symlink_to(Path("/bin", name))
-    env = {"PATH": str(tools)}
-    if said is not None:
-        env["JAVA_HOME"] = "/nowhere" if said == "missing" else str(fake_java(tmp_path, said))
+    homes = [None if said is None else tmp_path / str(number) for number, said in enumerate(OF_JAVA)]
+    for home, said in zip(homes, OF_JAVA, strict=True):
+        if home is not None and said:
+            java = home / "bin" / "java"
+            java.parent.mkdir(parents=True)
+            java.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+            java.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-c", OPEN],
+        [sys.executable, "-c", OPEN, *(home or "" for home in homes)],
         capture_output=True,
         cwd=ROOT,
-        env=env,
+        env={"PATH": str(tools)},
         text=True,
         check=True,
         timeout=60,
     )
-    assert done.stdout.startswith(expected), done.stdout
+    for line, home, expected in zip(done.stdout.splitlines(), homes, OF_JAVA.values(), strict=True):
+        assert line.startswith(expected.format(home=home))
     assert done.stderr == ""
 
 

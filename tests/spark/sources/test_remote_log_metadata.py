@@ -147,13 +147,10 @@ def test_conditions_leave_the_same_rows_with_less_work(
     [
         ({"topics": "orders"}, "has no option topics"),
         ({"partition": "one"}, "option partition: 'one'"),
-        ({"partition": "0,99999999999999999999"}, "option partition: '0,9"),
         ({"partition": "2147483648"}, "option partition: '2147483648'"),
-        ({"partition": "9" * 5_000}, "option partition: '9"),
         ({"records_per_task": "0"}, "option records_per_task: '0'"),
         ({"limit_factor": "0"}, "option limit_factor: '0'"),
         ({"limit_factor": "32"}, "option limit_factor: '32'"),
-        ({"records_per_task": "9" * 5_000}, "option records_per_task: '9"),
         ({"starting_offsets": "soon"}, "option starting_offsets: 'soon'"),
         ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),
         ({"topic": " , "}, "option topic is empty"),
