@@ -1,7 +1,6 @@
 """The simulated world: clock, logs, cluster, tier, metadata topic, and events outside tierctl."""
 
 import random
-import shutil
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -359,10 +358,6 @@ class World:
             if self._checkpoints.get(name) != text:
                 self._checkpoints[name] = text
                 (self.folder / "log" / name).write_text(text)
-
-    def close(self) -> None:
-        """Remove the files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _brief(event: MetadataEvent) -> str:
