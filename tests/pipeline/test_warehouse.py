@@ -194,22 +194,6 @@ def test_what_retention_deletes_while_it_is_read_is_missing_in_the_next_commit(t
     assert read(warehouse, "commits")["missing"].to_pylist()[0][0]["end_offset"] == 1
 
 
-def test_missing_events_explain_what_was_dropped_before(tmp_path: Path) -> None:
-    """The events that came next are gone before a run read them: nothing else wakes the bucket."""
-    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
-    write(topic, [update(2, S.DELETE_SEGMENT_STARTED)], segment_bytes=1)
-    run(topic, warehouse)
-    write(topic, [started(5)], segment_bytes=1)
-    expired = [path for path in topic.rglob("*.log") if path.stat().st_size]
-    for path in expired:
-        path.unlink()
-    (expired[0].parent / f"{2:020d}.log").touch()
-    run(topic, warehouse)
-    (dropped,) = [row for row in found_in(rows_of(warehouse)) if row[1] == "dropped_event"]
-    assert dropped[0] == "info"
-    assert "its COPY_SEGMENT_STARTED among them" in dropped[-1]
-
-
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Run, and stop at the nth change of a file; return whether there were so many changes."""
     changes = 0

@@ -256,13 +256,7 @@ def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
     run(topic, warehouse)
     version = delta(warehouse, "segments").version()
     write(topic, [update(1, S.DELETE_SEGMENT_STARTED)])
-
-    def stop(label: str) -> None:
-        if label == "warehouse.follow.segments":
-            raise RuntimeError(label)
-
-    with pytest.raises(RuntimeError):
-        run(topic, warehouse, effect=stop)
+    killed(topic, warehouse, "warehouse.follow.segments")
     delta(warehouse, "segments").optimize.compact()
     for _ in range(2):
         with pytest.raises(SafetyRefusal, match="replaced files of table segments") as e:
