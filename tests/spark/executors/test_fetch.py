@@ -63,6 +63,7 @@ FORMS = {
     "table": ["-o", "table", "--topic", "orders", "--partition", "2", "--until", "1400"],
     "committed": ["--topic", "payments", "--isolation", "read_committed", "--binary", "sha256"],
     "offsets": ["--topic", "payments", "--offset", "333", "--until", "1444"],
+    "several batches": ["--topic", "payments", "--limit", "1500"],
     "latest": ["--topic", "orders", "--offset", "latest-tiered"],
     "out of range": ["--offset", "2500", "-o", "json"],
     "nothing": ["-o", "json", "--topic", "orders", "--offset", "latest"],
@@ -74,7 +75,7 @@ FORMS = {
 
 @pytest.mark.parametrize(
     ("what", "split_bytes"),
-    [*((each, 100_000) for each in FORMS), ("committed", rendered_text.SPLIT_BYTES)],
+    [*((each, 100_000) for each in FORMS), ("several batches", rendered_text.SPLIT_BYTES)],
 )
 def test_every_form_is_the_same(
     here: Here, cluster: list[str], what: str, split_bytes: int, monkeypatch: pytest.MonkeyPatch
