@@ -1,8 +1,7 @@
 """`--metadata s3://bucket/folder`: commands print the same as for the folder, on both engines."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.pipeline.tables import rows_of
 from tests.pipeline.tables import run as write_tables
-from tests.spark.clusters import Driver, run_command, spark_home
+from tests.spark.clusters import Driver, run_command
 from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server, found
 
@@ -69,24 +68,12 @@ def in_s3(folder: Path, s3_session: S3Server) -> str:
 pytestmark = pytest.mark.usefixtures("s3_server")
 
 
-@pytest.fixture(scope="module")
-def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """Return a process with a Spark session whose workers reach the S3 server."""
-    spark_home()
-    with pytest.MonkeyPatch.context() as patched:
-        found(s3_session, patched)
-        aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    driver = Driver("local[2]", tmp_path_factory.mktemp("driver"), environment=aws)
-    yield driver
-    driver.close()
-
-
 @pytest.fixture(params=rest_in_matrix(["local", "spark"]))
 def tierctl(request: pytest.FixtureRequest) -> Tierctl:
     """Run a command on one engine."""
     if request.param == "local":
         return lambda *args: run_here(*args, "--engine", "local")
-    driver: Driver = request.getfixturevalue("driver")
+    driver: Driver = request.getfixturevalue("s3_driver")
     return lambda *args: driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
 
 

@@ -16,6 +16,7 @@ from tests.spark.clusters import (
     spark_home,
     standalone_cluster,
 )
+from tests.support.servers import S3Server, s3_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +46,8 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield master
 
 
-def _driver(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    driver = Driver(master, tmp_path_factory.mktemp("driver"))
+def _driver(master: str, tmp_path_factory: pytest.TempPathFactory, **environment: str) -> Iterator[Driver]:
+    driver = Driver(master, tmp_path_factory.mktemp("driver"), environment=environment)
     yield driver
     driver.close()
 
@@ -68,6 +69,13 @@ def standalone_driver(standalone: str, tmp_path_factory: pytest.TempPathFactory)
 def connect_driver(connect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """Return a client of the Spark Connect server."""
     yield from _driver(connect_server, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def s3_driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """Return a driver of local[2] whose Python workers find the session's S3 server, too."""
+    spark_home()
+    yield from _driver("local[2]", tmp_path_factory, **s3_environment(s3_session))
 
 
 @pytest.fixture(params=ENGINES)

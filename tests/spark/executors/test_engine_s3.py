@@ -1,7 +1,6 @@
 """Sweep, delete and a copy that loses its lease, on Spark with an S3 server."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -17,8 +16,8 @@ from tests.apply.test_stores import (
 from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.metadata.topics import segments_at
-from tests.spark.clusters import Driver, run_command, spark_home
-from tests.support.servers import S3Server, found
+from tests.spark.clusters import Driver, run_command
+from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
 if TYPE_CHECKING:
@@ -30,20 +29,7 @@ __all__ = [
     "test_sweep_and_delete_leave_what_the_broker_left",
 ]
 
-MASTER = "local[2]"
-SPARK = ("--engine", "spark", "--master", MASTER)
-
-
-@pytest.fixture(scope="module")
-def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """Return a driver with the AWS variables, which its Python workers have, too."""
-    spark_home()
-    with pytest.MonkeyPatch.context() as patched:
-        found(s3_session, patched)
-        aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    driver = Driver(MASTER, tmp_path_factory.mktemp("driver"), environment=aws)
-    yield driver
-    driver.close()
+SPARK = ("--engine", "spark", "--master", "local[2]")
 
 
 @pytest.fixture
@@ -53,11 +39,11 @@ def place(s3_server: S3Server) -> Place:
 
 
 @pytest.fixture
-def tierctl(driver: Driver) -> Callable[..., Ran]:
+def tierctl(s3_driver: Driver) -> Callable[..., Ran]:
     """Return a function that runs a command line with --engine spark."""
 
     def run(*args: object) -> Ran:
-        ran = driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
+        ran = s3_driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
         return Ran(ran.code, ran.out, ran.err)
 
     return run
@@ -84,7 +70,7 @@ DONE = 4
 
 @pytest.mark.parametrize("at", [("copy.finished.publish", 1), ("copy.started.publish", 3)], ids=str)
 def test_a_lost_lease_ends_the_run(
-    driver: Driver, s3_server: S3Server, capture: Capture, tmp_path: Path, at: tuple[str, int]
+    s3_driver: Driver, s3_server: S3Server, capture: Capture, tmp_path: Path, at: tuple[str, int]
 ) -> None:
     """The lease is lost after the first wave of four is finished; no unverified segment is finished.
 
@@ -95,7 +81,7 @@ def test_a_lost_lease_ends_the_run(
     logs = ("--log-dir", local, *enabled(local))
     copy = ("copy", "--metadata", tmp_path / "metadata", *tier.options, *logs, "--apply")
     words = [str(word) for word in (*copy, "--wave-size", 4, "-o", "json", *SPARK)]
-    ran = driver.call(run_until_lost, words, *at)
+    ran = s3_driver.call(run_until_lost, words, *at)
     ran = Ran(ran.code, ran.out, ran.err)
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
