@@ -1,6 +1,7 @@
 """Fixtures of rows. Without --benchmark-only a row runs once, with little data, to show that it can."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.bench.process import run, usage
 from tests.bench.rows import Row
 
 Measure = Callable[..., None]
+_READY = re.compile(r"Spark: ready after ([0-9.]+) s")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -51,6 +53,7 @@ def measure(benchmark: Any, row: Row) -> Measure:
     """Return a function that measures a command: `measure(words, prepare=…)`, and the options of `run`.
 
     `prepare` is called before each run. The first run, which finds memory and processor time, is no round.
+    `ready_s` is the part of the last run in which Spark started, if it did.
     """
 
     def measured(words: list[str], *, prepare: Callable[[], object] = lambda: None, **how: Any) -> None:
@@ -63,6 +66,8 @@ def measure(benchmark: Any, row: Row) -> Measure:
         if benchmark.enabled:
             ready()
             benchmark.extra_info |= usage(words, **how)
-        benchmark.pedantic(run, (words,), how, setup=ready, rounds=row.rounds)
+        printed = benchmark.pedantic(run, (words,), how, setup=ready, rounds=row.rounds)
+        if started := _READY.search(printed):
+            benchmark.extra_info["ready_s"] = float(started[1])
 
     return measured

@@ -76,7 +76,8 @@ def page(found: dict[str, Any], old: str) -> str:
     head = (
         f"{_machine(found)}\n"
         "The ratio is tierctl's speed relative to the rival's; memory is tierctl's peak and the rival's, "
-        "on Spark the driver's, and the largest executor's with its Python workers."
+        "on Spark the driver's, and the largest executor's with its Python workers. The time on Spark "
+        f"is that after its session is ready, which takes {_ready(found)}."
     )
     return "\n\n".join([before, "## Figures", head, "\n".join(items)]) + "\n"
 
@@ -90,7 +91,8 @@ def _machine(found: dict[str, Any]) -> str:
 def _cells(row: Row, found: dict[str, Any]) -> list[str]:
     costs = [found["rows"][row.key][each] for each in (TIERCTL, RIVAL) if each in found["rows"][row.key]]
     ours, *theirs = (
-        cost["cpu_s"] / cost["events"] if row.is_per_event else cost["seconds"] for cost in costs
+        cost["cpu_s"] / cost["events"] if row.is_per_event else cost["seconds"] - cost.get("ready_s", 0)
+        for cost in costs
     )
     shown = _per_event if row.is_per_event else _seconds
     return [
@@ -102,6 +104,12 @@ def _cells(row: Row, found: dict[str, Any]) -> list[str]:
         " : ".join(map(_memory, (cost for cost in costs if "peak_mb" in cost))) or "–",
         row.required or "–",
     ]
+
+
+def _ready(found: dict[str, Any]) -> str:
+    """Return in which time Spark's session was ready, in the rows that say it."""
+    times = [cost["ready_s"] for row in found["rows"].values() for cost in row.values() if "ready_s" in cost]
+    return f"{min(times):.0f} to {max(times):.0f} s more" if times else "some seconds more"
 
 
 def _memory(cost: dict[str, Any]) -> str:

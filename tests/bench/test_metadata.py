@@ -38,6 +38,11 @@ def pipeline(log: Path, warehouse: Path, *options: str) -> list[str]:
     return tierctl("pipeline", "run", "--metadata", log.as_uri(), "--warehouse", warehouse.as_uri(), *options)
 
 
+def on_spark(master: str) -> list[str]:
+    """Return the options of a command on a cluster that says when its session is ready."""
+    return ["--master", master, "--verbose"]
+
+
 def sums(printed: Path) -> list[tuple[str, ...]]:
     """Return the sums of each topic."""
     with printed.open(newline="") as file:
@@ -99,17 +104,17 @@ def master(request: pytest.FixtureRequest) -> str:
 def test_pipeline_run(row: Row, contestant: str, measure: Measure, tmp_path: Path, master: str) -> None:
     log, kept, used = metadata_log(row.shape), tmp_path / "kept", tmp_path / "used"
     if contestant == RIVAL and row.rival == ON_SPARK:
-        measure(sizes(log, "--engine", "spark", "--master", master))
+        measure(sizes(log, "--engine", "spark", *on_spark(master)))
         return
     if is_new := contestant == TIERCTL and row.key == "pipeline-new":
-        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept, "--master", master))
-    words = pipeline(log, used, "--master", master)
+        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept, *on_spark(master)))
+    words = pipeline(log, used, *on_spark(master))
     measure(words, prepare=fresh({used: kept if is_new else None}))
 
 
 @measures("spark-sizes", "large-spark-sizes")
 def test_sizes_on_spark(row: Row, contestant: str, measure: Measure, master: str) -> None:
-    engine = ("--engine", "spark", "--master", master) if contestant == TIERCTL else ()
+    engine = ("--engine", "spark", *on_spark(master)) if contestant == TIERCTL else ()
     measure(sizes(metadata_log(row.shape), *engine))
 
 
