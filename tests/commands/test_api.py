@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tierctl import commands
 from tierctl.cli.docs.man import SOURCES
@@ -16,8 +17,11 @@ from tierctl.commands.apply import ApplyRequest
 from tierctl.commands.change import Change
 from tierctl.commands.copy.command import Copy
 from tierctl.commands.delete import Delete
+from tierctl.commands.submit import DeployMode
 from tierctl.commands.sweep import Sweep
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, UsageError
+from tierctl.model import TopicPartition
+from tierctl.model.choices import IsolationLevel
 from tierctl.report.results import Stream
 
 from tests.cli.shell import environment
@@ -103,6 +107,48 @@ def test_records_stream_and_a_caller_may_stop(where: Where) -> None:
         first = next(iter(result))
     assert (first["topic"], first["partition"], first["offset"]) == ("orders", 0, 0)
     assert list(result) == []
+
+
+def test_a_text_stands_for_what_the_command_line_makes_of_it() -> None:
+    written: dict[str, Any] = {
+        "metadata": Path("metadata"),
+        "log_dir": ["broker"],
+        "partition": ["0", "orders-1"],
+        "isolation": "read_committed",
+        "throttle_fetch": "2K",
+        "limit": np.int64(3),
+    }
+    request = commands.FetchRequest(**written)
+    assert request.metadata == "metadata"
+    assert request.log_dir == (Path("broker"),)
+    assert request.partition == (0, TopicPartition("orders", 1))
+    assert request.isolation is IsolationLevel.READ_COMMITTED
+    assert (request.throttle_fetch, request.limit, type(request.limit)) == (2048, 3, int)
+    chosen: dict[str, Any] = {"deploy_mode": "cluster"}
+    assert commands.SubmitRequest(**chosen).deploy_mode is DeployMode.CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("apply", "no", "bool"),
+        ("apply", 1, "bool"),
+        ("topic", "orders", "a sequence of str"),
+        ("log_dir", Path("broker"), "a sequence of Path"),
+        ("partition", 0, "a sequence of int or TopicPartition"),
+        ("topic", [None], "a sequence of str"),
+        ("remote", b"tier", "str or None"),
+        ("engine", "sparkle", "local or spark"),
+        ("threads", 0, "int from 1 to 256"),
+        ("threads", True, "int from 1 to 256"),
+        ("max_fraction", float("nan"), "float or None from 0 to 1"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(field: str, value: Any, expected: str) -> None:
+    """A text for `partition` would select all partitions, and `apply="no"` would carry the plan out."""
+    with pytest.raises(UsageError, match=f"SweepRequest: {field} can't be ") as refused:
+        commands.SweepRequest(**{field: value})
+    assert refused.value.hint == f"expected {expected}"
 
 
 def test_a_stream_has_its_exit_code_at_the_end_and_closes_early() -> None:

@@ -7,7 +7,6 @@ TIERCTL_<OPTION>, and a key in tierctl.toml.
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, fields
@@ -18,12 +17,12 @@ from types import EllipsisType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
-from typer.models import ParameterInfo
 
 from tierctl.cli.profiles import RunSettings
 from tierctl.commands import completion
 from tierctl.commands.request import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.request import WHERE as PLACES
+from tierctl.commands.request_fields import annotation_of, declaring, info_of
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
@@ -366,11 +365,11 @@ def set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
 def _options(request: type | None, part: Part, own: Mapping[str, Parameter]) -> Iterator[Parameter]:
     """Yield the options of one part of a command's options."""
     if isinstance(part, EllipsisType):
-        yield from (each for each in own.values() if _info(each.annotation) is not None)
+        yield from (each for each in own.values() if info_of(each.annotation) is not None)
         if request is not None:
             yield from (_option(request, each) for each in fields(request) if _is_own(request, each.name))
     elif isinstance(part, type):
-        yield from (_option(part, each) for each in fields(part) if _info(_annotation(part, each.name)))
+        yield from (_option(part, each) for each in fields(part) if info_of(annotation_of(part, each.name)))
     elif callable(part):
         other = part()
         for option in _options(other.request, other.names, own):
@@ -384,30 +383,13 @@ def _options(request: type | None, part: Part, own: Mapping[str, Parameter]) -> 
 def _is_own(request: type, name: str) -> bool:
     """Return whether a field is an option that not every command of its kind has."""
     shared = {"Request", "MutationRequest"}
-    declares = _declaring(request, name)
-    return declares.__name__ not in shared and _info(_annotation(request, name)) is not None
-
-
-def _declaring(kind: type, name: str) -> type:
-    """Return the class that declares a field: the first one that annotates it."""
-    return next(each for each in kind.__mro__ if name in inspect.get_annotations(each))
-
-
-def _annotation(kind: type, name: str) -> Any:
-    """Return the annotation of a field; it is text in modules with postponed annotations."""
-    declares = _declaring(kind, name)
-    found = inspect.get_annotations(declares)[name]
-    if isinstance(found, str):
-        try:
-            return eval(found, vars(sys.modules[declares.__module__]))
-        except NameError:  # Imported for type checkers only: no option.
-            return None
-    return found
+    declares = declaring(request, name)
+    return declares.__name__ not in shared and info_of(annotation_of(request, name)) is not None
 
 
 def _option(kind: type, field: Field[Any]) -> Parameter:
     """Return the field of a dataclass as a parameter that Typer reads; Typer takes lists, not sequences."""
-    annotation = _annotation(kind, field.name)
+    annotation = annotation_of(kind, field.name)
     value, info, *more = get_args(annotation)
     if value is bool and info.default is ...:  # It states no name, and Typer would add one with `no-`.
         info = copy(info)
@@ -426,7 +408,7 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
 
 def _that_may_be_unreadable(option: Parameter) -> Parameter:
     """Return a parameter of which Typer accepts a path that this user may not read."""
-    info = _info(option.annotation)
+    info = info_of(option.annotation)
     if info is None or get_args(option.annotation)[0] is bool:
         return option
     value, *more = get_args(option.annotation)
@@ -436,14 +418,9 @@ def _that_may_be_unreadable(option: Parameter) -> Parameter:
     return option.replace(annotation=Annotated[(value, *marks)])
 
 
-def _info(annotation: Any) -> ParameterInfo | None:
-    """Return Typer's description of an option or argument in its annotation; None for another parameter."""
-    return next((each for each in get_args(annotation) if isinstance(each, ParameterInfo)), None)
-
-
 def _panel(option: Parameter) -> str | None:
     """Return the title under which the help lists an option."""
-    info = _info(option.annotation)
+    info = info_of(option.annotation)
     return None if info is None else info.rich_help_panel
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 import typer
 
 from tierctl.commands import completion
+from tierctl.commands.request_fields import fit_fields
 from tierctl.errors import UsageError
 from tierctl.model import TopicPartition
 from tierctl.model.choices import (
@@ -457,6 +458,7 @@ class Request:
     """Receives the names of all topics in the metadata, when the run is done with the metadata."""
 
     def __post_init__(self) -> None:
+        fit_fields(self)
         if self.metadata is None and self.bootstrap_server is not None and self.reads_metadata_of_cluster:
             object.__setattr__(self, "metadata", f"kafka://{self.bootstrap_server}")
         if self.engine is EngineName.SPARK:

@@ -15,6 +15,7 @@ from typing import Annotated, Never
 import typer
 
 from tierctl.commands.request import TYPED_ONLY, SparkConf
+from tierctl.commands.request_fields import fit_fields
 from tierctl.errors import UsageError
 from tierctl.files import why_below_others, why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
@@ -150,6 +151,9 @@ class SubmitRequest:
     spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""
+
+    def __post_init__(self) -> None:
+        fit_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
