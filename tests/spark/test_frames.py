@@ -254,3 +254,8 @@ def test_rows_of_a_fold_say_why_it_was_slow(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows.column(SLOWNESS).to_pylist() == [None, None, *[why] * 4]
     assert rows.column("topic").to_pylist() == ["a", "b"] * 3
     assert rows.column("outcome").to_pylist() == [None, "c"] * 3
+
+
+def test_a_column_that_events_do_not_have(spark: "SparkSession") -> None:
+    with pytest.raises(UsageError, match="events have no column topik"):
+        metadata_events(spark, "file:///tmp", columns=("topic", "topik"))

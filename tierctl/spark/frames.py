@@ -73,8 +73,13 @@ def metadata_events(
     """Return the events of the metadata topic at `metadata`, one per row, with `columns` of COLUMNS.
 
     `metadata` and `options` are those of the data source `remote_log_metadata`. The column `record`, which
-    `fold_segments` needs, has the bytes of each record; it is not among the default columns.
+    `fold_segments` needs, has the bytes of each record; it is not among the default columns. Raise UsageError
+    for a column that is not in COLUMNS. Use the DataFrame in one query: see tierctl-spark(7).
     """
+    if unknown := [name for name in columns if name not in COLUMNS.names]:
+        raise UsageError(
+            f"events have no column {', '.join(unknown)}", hint=f"there are {', '.join(COLUMNS.names)}"
+        )
     register_sources(spark)
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
     reader = spark.read.format("remote_log_metadata").schema(schema)
