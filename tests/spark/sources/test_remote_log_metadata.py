@@ -1,6 +1,7 @@
 """The metadata topic as a Spark table: its rows, pushed conditions, every kind of Spark."""
 
 import json
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import reduce
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 import tierctl.spark
 from pyspark.sql import DataFrame
-from tierctl.errors import UsageError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_splits import SCHEMA, Predicate, plan_tasks, timestamps
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions, RemoteLogMetadataSource
@@ -163,6 +164,20 @@ def test_conditions_leave_the_same_rows_with_less_work(
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         MetadataOptions.of({"metadata": "file:///tmp"} | options)
+
+
+def test_a_log_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    source = RemoteLogMetadataSource({"metadata": "file:///tmp", "log_dir": str(tmp_path / "mistyped")})
+    for reader in (source.reader, source.streamReader):
+        with pytest.raises(NotFoundError, match="mistyped: no such folder"):
+            reader(source.schema())
+
+
+def test_tracebacks_have_the_hint() -> None:
+    """Spark shows the traceback of an error only."""
+    with pytest.raises(UsageError, match="no option topics") as e:
+        RemoteLogMetadataSource({"topics": "orders"}).schema()
+    assert traceback.format_exception(e.value)[-1].startswith("hint: it has broker_config, command_config, ")
 
 
 @pytest.mark.parametrize(

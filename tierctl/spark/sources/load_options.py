@@ -1,6 +1,7 @@
 """What Spark gives a data source: options as they were written, columns, and filters to push down."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -24,7 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tierctl.errors import UsageError
+from tierctl.errors import TierctlError, UsageError
 from tierctl.kafka.client_settings import option_of
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
@@ -38,6 +39,17 @@ from tierctl.storage import store_uri
 from tierctl.storage.open_tier import LAYOUTS
 from tierctl.storage.throttle import parse_rate
 from tierctl.wire.primitives import LIMIT_FACTOR_MAX
+
+
+@contextmanager
+def shown_hints() -> Iterator[None]:
+    """Add the hint of an error to its traceback: Spark shows nothing else of an exception in Python."""
+    try:
+        yield
+    except TierctlError as e:
+        if e.hint is not None:
+            e.add_note(f"hint: {e.hint}")
+        raise
 
 
 @dataclass(frozen=True, slots=True)

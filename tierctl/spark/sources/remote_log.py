@@ -69,7 +69,13 @@ from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
 from tierctl.read.tasks import read_task
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.sources.load_options import FilteredReader, LogOptions, Mode, selected_columns
+from tierctl.spark.sources.load_options import (
+    FilteredReader,
+    LogOptions,
+    Mode,
+    selected_columns,
+    shown_hints,
+)
 from tierctl.spark.sources.log_plan import (
     PARTITION_COLUMNS,
     POSITION_COLUMNS,
@@ -219,10 +225,12 @@ class RemoteLogSource(DataSource):
         """Return the name for `format(...)`."""
         return "remote_log"
 
+    @shown_hints()
     def schema(self) -> StructType:
         """Return the columns of the data source."""
         return from_arrow_schema(schema_of(LogOptions.of(self.options).mode))
 
+    @shown_hints()
     def reader(self, schema: StructType) -> "RemoteLogReader":
         """Return the reader of batches."""
         options = LogOptions.of(self.options)
@@ -236,6 +244,7 @@ class RemoteLogReader(FilteredReader):
         self._options = options
         self._columns = columns
 
+    @shown_hints()
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, in which the records of a user partition are in the order of offsets."""
         use_limit_factor(self._options.limit_factor)
@@ -245,4 +254,5 @@ class RemoteLogReader(FilteredReader):
         """Yield the rows of a task; none for the empty task that Spark creates if there are no others."""
         use_limit_factor(self._options.limit_factor)
         if isinstance(partition.value, LogTask):
-            yield from rows_of(partition.value)
+            with shown_hints():
+                yield from rows_of(partition.value)

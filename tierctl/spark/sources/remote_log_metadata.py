@@ -52,10 +52,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
+from tierctl.locallog import require_log_dirs
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.load_options import FilteredReader, Given, selected_columns
+from tierctl.spark.sources.load_options import FilteredReader, Given, selected_columns, shown_hints
 from tierctl.spark.sources.metadata_splits import (
     COLUMNS,
     SCHEMA,
@@ -269,11 +270,13 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: MetadataTopic | None = None
         self._target: StreamOffsets | None = None
 
+    @shown_hints()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offsets where a stream without a checkpoint begins."""
         options = self._options
         return self._now().beginning(options.starting_offsets, options.starting_offset).to_json()
 
+    @shown_hints()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at `start`."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -294,6 +297,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._now()
         self._target = StreamOffsets(now.topic_id, now.ends)
 
+    @shown_hints()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return tasks that read exactly the offsets [start, end)."""
         since, until, now = StreamOffsets.from_json(start), StreamOffsets.from_json(end), self._now()
@@ -314,7 +318,8 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         use_limit_factor(self._options.limit_factor)
-        return read_task(partition.value)
+        with shown_hints():
+            yield from read_task(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records the offsets that were read."""
@@ -349,11 +354,13 @@ class RemoteLogMetadataSource(DataSource):
         """Return the name for `format(...)`."""
         return "remote_log_metadata"
 
+    @shown_hints()
     def schema(self) -> StructType:
         """Return the columns of the data source."""
         MetadataOptions.of(self.options)
         return from_arrow_schema(SCHEMA)
 
+    @shown_hints()
     def reader(self, schema: StructType) -> MetadataReader:
         """Return the reader of batches; raise UsageError for an option of streams."""
         given = {name.lower() for name in self.options}
@@ -361,11 +368,19 @@ class RemoteLogMetadataSource(DataSource):
             raise UsageError(
                 f"option {of_streams[0]} is one of streams", hint="leave it out, or use spark.readStream"
             )
-        return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, COLUMNS))
+        return MetadataReader(_reachable(self.options), selected_columns(schema, COLUMNS))
 
+    @shown_hints()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of streams."""
-        return MetadataStreamReader(MetadataOptions.of(self.options), selected_columns(schema, COLUMNS))
+        return MetadataStreamReader(_reachable(self.options), selected_columns(schema, COLUMNS))
+
+
+def _reachable(options: Mapping[str, str]) -> MetadataOptions:
+    """Return the parsed options; raise NotFoundError for a `log_dir` that is no broker's log directory."""
+    found = MetadataOptions.of(options)
+    require_log_dirs(map(Path, found.location.log_dirs))
+    return found
 
 
 class MetadataReader(FilteredReader):
@@ -376,6 +391,7 @@ class MetadataReader(FilteredReader):
         self._columns = columns
         self._predicates = options.predicates
 
+    @shown_hints()
     def partitions(self) -> Sequence[InputPartition]:
         """Return a task for each range of offsets that can contain selected events."""
         use_limit_factor(self._options.limit_factor)
@@ -390,4 +406,5 @@ class MetadataReader(FilteredReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         use_limit_factor(self._options.limit_factor)
-        return read_task(partition.value)
+        with shown_hints():
+            yield from read_task(partition.value)
