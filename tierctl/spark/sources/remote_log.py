@@ -3,14 +3,15 @@
 The metadata topic lists the segments and the tier has their records; no broker serves records. The rows are
 those that a consumer would read: each offset once, from the segment of the current leader epochs, and with
 isolation_level=read_committed without aborted transactions. The first two options are required. All options
-mean the same as for `tierctl fetch`. The tier of another metadata topic is refused, as there:
+mean the same as for `tierctl fetch`. The tier of another metadata topic is refused, as there. Relative paths
+begin at the folder in which Spark was started:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it
 remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
 layout              kafka or aiven
 topic, partition, topic_id
                     read only these, separated by commas; an unknown topic is an error here, but not in
-                    a where(...) condition
+                    a where(...) condition. There are no globs, and an unknown partition has no rows
 isolation_level     read_uncommitted (the default) or read_committed
 log_dir             brokers' log directories, separated by commas, for records that are not in the tier
                     yet; executors read them under the same paths
@@ -31,9 +32,9 @@ bytes_per_task      the approximate number of bytes that a task reads, estimated
                     topic: large segments are split by offsets; by default a task reads 32 to 128 MiB, so that
                     there are about 32 tasks, but at most 256 tasks share a group of metadata partitions
 throttle_fetch      bytes per second, as 50M, that all tasks together read from the tier at most. Default: the
-                    setting remote.log.manager.fetch.max.bytes.per.second in config, which is unlimited if
-                    it is not stated. There are about 32 tasks then, each with the same share, so
-                    fewer tasks at a time read less
+                    setting remote.log.manager.fetch.max.bytes.per.second in broker_config, otherwise
+                    unlimited. There are about 32 tasks then, each with the same share, so fewer tasks at a
+                    time read less
 limit_factor        multiplies the limits on what one batch or manifest may cost, as --limit-factor
 mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with

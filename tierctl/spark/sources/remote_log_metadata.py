@@ -1,6 +1,6 @@
 """The data source `spark.read.format("remote_log_metadata")`: events of `__remote_log_metadata`, one per row.
 
-Only the option `metadata` is required:
+Only the option `metadata` is required. Relative paths begin at the folder in which Spark was started:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir, file:///dir,
                     s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
