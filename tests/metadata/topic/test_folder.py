@@ -1,5 +1,6 @@
 """The metadata topic in a folder: create, read, append, recover."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tierctl.wire.metadata.values import encode
 from tests.metadata.events import started, update
 from tests.metadata.topics import at, topic_in
 from tests.support.broker_lock import running_broker
+from tests.support.faults import Failing, operations_of
 from tests.support.kafka import KafkaRelease
 
 VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
@@ -100,6 +102,17 @@ class TestMaking:
         assert log.partition_count == 3
         assert log.topic_id == TOPIC_ID
         log.close()
+
+    def test_a_making_that_fails_leaves_no_folder_with_which_a_broker_does_not_start(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "metadata"
+        made = operations_of(lambda fs: open_log(path, fs=fs).close())
+        for nth in range(made.index("rename", made.index("rename") + 1)):
+            shutil.rmtree(path, ignore_errors=True)
+            with pytest.raises(MetadataError, match="No space left"):
+                open_log(path, fs=Failing(nth, errno.ENOSPC, lasts=True))
+            assert not list(tmp_path.glob("*/*.tmp"))
 
     def test_a_missing_partition_with_data_around_it_is_never_made_up(self, folder: Path) -> None:
         for missing in (0, 1):

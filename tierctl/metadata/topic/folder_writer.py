@@ -1,6 +1,7 @@
 """The one writer of a metadata topic in a folder: its locks, and appends to several partitions at once."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -76,16 +77,21 @@ def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
             write_durably(path, [write_partition_metadata(topic_id)], fs=fs)
         return
     making = partition.with_name(partition.name + TEMP_SUFFIX)
-    fs.make_folder(making, like=partition.parent)
     files = {
         PARTITION_METADATA_FILE: write_partition_metadata(topic_id),
         LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
         FIRST_SEGMENT: b"",
     }
-    for name, data in files.items():
-        write_durably(making / name, [data], fs=fs, sync_folder=False)
-    fs.sync_folder(making)
-    fs.rename(making, partition)
+    try:
+        fs.make_folder(making, like=partition.parent)
+        for name, data in files.items():
+            write_durably(making / name, [data], fs=fs, sync_folder=False)
+        fs.sync_folder(making)
+        fs.rename(making, partition)
+    except BaseException:
+        # A broker does not start if a folder in its log directory has a name that ends in .tmp.
+        shutil.rmtree(making, ignore_errors=True)
+        raise
     fs.sync_folder(partition.parent)
 
 
