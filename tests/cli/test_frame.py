@@ -155,11 +155,12 @@ def test_no_option_refuses_a_value_in_words_of_the_library_that_converts_it() ->
     ] == []
 
 
-def test_output_nobody_reads_ends_a_run_in_silence(after: Path) -> None:
+@pytest.mark.parametrize("command", ["format", "segments --help"])
+def test_output_nobody_reads_ends_a_run_in_silence(command: str, after: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "tierctl", "format", "--metadata", after],
+        [sys.executable, "-m", "tierctl", *command.split(), "--metadata", after],
         stdout=writing,
         stderr=subprocess.PIPE,
         env=environment(),

@@ -25,6 +25,7 @@ ALLOWED = {
     "initialOffset": _SPARK,
     "latestOffset": _SPARK,
     "observe": "the hook at which tests interrupt or fail side effects",
+    "on_broken_pipe": "Rich calls it if nobody reads a help text",
     "prepareForTriggerAvailableNow": _SPARK,
     "pushFilters": _SPARK,
     "reportLatestOffset": _SPARK,

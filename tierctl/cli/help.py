@@ -72,7 +72,14 @@ class _OptionTable(Table):
 
 
 # Typer's help has no setting for this.
-vars(rich_utils)["Table"] = _OptionTable
+class _HelpConsole(Console):
+    """Print help; raise BrokenPipeError if nobody reads it, for which Rich would exit with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+vars(rich_utils).update(Table=_OptionTable, Console=_HelpConsole)
 
 
 def _grid(rows: Sequence[Sequence[Any]]) -> Table:
