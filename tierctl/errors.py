@@ -45,6 +45,8 @@ WRONG_PATH = IsADirectoryError | NotADirectoryError | FileExistsError
 """Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
 NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
 """The hint of an error of the operating system about rights."""
+DISK_FULL = "check whether the disk is full, then run again"
+"""The hint of an error of the operating system about room on a disk."""
 
 
 class ExitCode(IntEnum):
@@ -247,7 +249,7 @@ def output_error(what: str, error: OSError) -> "UsageError | AuthenticationError
         return AuthenticationError(message, hint="name a file that this user may write")
     if isinstance(error, WRONG_PATH | FileNotFoundError):
         return UsageError(message, hint="name a regular file, in a folder that exists")
-    return OutputError(message, hint="check whether the disk is full, then run again")
+    return OutputError(message, hint=DISK_FULL)
 
 
 class LockedError(TierctlError):

@@ -461,7 +461,26 @@ def test_a_full_standard_output_is_named(
             check=False,
         )
     assert done.returncode == 5
-    assert done.stderr.endswith("error: standard output: No space left on device\n")
+    assert done.stderr.endswith(
+        "error: standard output: No space left on device\n"
+        "hint: check whether the disk is full, then run again\n"
+    )
+
+
+@pytest.mark.parametrize(("folder", "code"), [("", 0), ("missing", 10)])
+def test_messages_for_which_the_disk_has_no_room_do_not_end_a_run(
+    folder: str, code: int, capture: Callable[[str], Path]
+) -> None:
+    where = capture("tiered-cluster") / "before" / folder
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tierctl", "--verbose", "segments", "--metadata", where],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            env=environment(),
+            check=False,
+        )
+    assert (done.returncode, bool(done.stdout)) == (code, code == 0)
 
 
 def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:

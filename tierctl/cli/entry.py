@@ -26,10 +26,10 @@ from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_paramete
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY
-from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, LockedError, TierctlError
+from tierctl.errors import DISK_FULL, NOT_ALLOWED, WRONG_PATH, ExitCode, LockedError, TierctlError
 from tierctl.model.location import masked
 from tierctl.model.times import duration_text
-from tierctl.report.console import Console, ErrorReport
+from tierctl.report.console import Console, ErrorReport, print_line
 from tierctl.report.table import printable
 from tierctl.wire.primitives import use_limit_factor
 
@@ -153,7 +153,7 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
     if settings.verbosity:
         # Its last line is the message, which may have names and addresses from anywhere.
         for line in masked(format_exc().rstrip("\n")).split("\n"):
-            print(printable(line), file=sys.stderr)
+            print_line(printable(line))
     settings.console.error(report)
 
 
@@ -384,12 +384,15 @@ def _code_of(error: BaseException) -> int:
     return ExitCode.INTERNAL
 
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
 def _is_of_full_output(error: OSError) -> bool:
     """Return whether standard output had no room: the errors of all files that are opened have names.
 
     A pipe or a terminal needs no room.
     """
-    if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+    if error.errno not in _FULL:
         return False
     mode = os.fstat(sys.stdout.fileno()).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not sys.stdout.isatty())
@@ -420,7 +423,7 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case OSError():
             where = error.filename or ("standard output" if _is_of_full_output(error) else "input/output")
             message = f"{where}: {error.strerror or error}"
-            advice = _ADVICE.get(type(error))
+            advice = DISK_FULL if error.errno in _FULL else _ADVICE.get(type(error))
             return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
     return ErrorReport(
         code=code,

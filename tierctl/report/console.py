@@ -256,7 +256,7 @@ class Console:
             _print_text(f"{prefix}{text}", following=following, is_command=is_command)
 
     def _write(self, message: dict[str, Any]) -> None:
-        print(json.dumps(message), file=sys.stderr, flush=True)
+        print_line(json.dumps(message))
 
     @property
     def waits_from_s(self) -> float:
@@ -296,4 +296,17 @@ def _print_text(text: str, *, following: str | None = None, is_command: bool = F
         alone = [printable(f"next: {following}")] if following and len(lines[0]) > width else []
         wrapped = printable(text) if alone else lines[0]
         lines = [*textwrap.wrap(wrapped, width, break_long_words=False, break_on_hyphens=False), *alone]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    print_line("\n".join(lines))
+
+
+def print_line(text: str) -> None:
+    """Print a message on stderr as it is; a full disk, or a terminal that is gone, must not end a run.
+
+    Raise BrokenPipeError if stderr is a pipe that nobody reads any more.
+    """
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass  # Nothing is left to say it on; the log file and the exit code have it.
