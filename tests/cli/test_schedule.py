@@ -125,12 +125,15 @@ def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: i
     assert message in ran.err
 
 
-@pytest.mark.parametrize("control", ["\n", "\r", "\x1b", "\x85", "\u2028"])
+@pytest.mark.parametrize("control", ["\n", "\r", "\x1b", "\x85", "\u2028", "\udcf6"])
 @pytest.mark.parametrize(
     "words", [("status", "--metadata", "/m{}ExecStartPre=/bin/false"), ("{}status", "--metadata", "/m")]
 )
 def test_control_characters_are_refused(words: tuple[str, ...], control: str) -> None:
-    """A line end in a word would begin another directive of systemd, or another line of cron."""
+    """A line end in a word would begin another directive of systemd, or another line of cron.
+
+    The last of these stands for a byte that is no UTF-8, which would be printed as an escape.
+    """
     ran = tierctl("schedule", "--no-check", "--systemd", *(word.format(control) for word in words))
     assert (ran.code, ran.out) == (2, "")
 

@@ -127,12 +127,17 @@ def _require_user(user: str) -> None:
 
 
 def _require_no_controls(word: str) -> None:
-    """Raise UsageError for a word with a control character: a line end would begin a directive of its own."""
+    """Raise UsageError for a word with a control character, or with a byte that is no UTF-8.
+
+    A line end would begin a directive of its own, and the byte can't be printed as it is.
+    """
     # Python also splits lines at U+0085, U+2028 and U+2029, and the first is a control character.
-    found = next((each for each in word if category(each) in {"Cc", "Zl", "Zp"}), None)
+    found = next((each for each in word if category(each) in {"Cc", "Cs", "Zl", "Zp"}), None)
     if found is not None:
+        is_byte = category(found) == "Cs"
+        what = "a byte that is no UTF-8" if is_byte else f"the control character U+{ord(found):04X}"
         raise UsageError(
-            f"{word!r}: a scheduled command must not contain the control character U+{ord(found):04X}",
+            f"{word!r}: a scheduled command must not contain {what}",
             hint="remove it from the command",
         )
 

@@ -1,10 +1,11 @@
 """Locations as operators type them: URIs, plain paths, and the places of a metadata topic."""
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from tierctl.errors import UsageError
 
@@ -67,7 +68,7 @@ class TopicLocation:
         parts = self._parts()
         if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
             raise self._refusal()
-        return Path(unquote(parts.path))
+        return path_in_uri(parts.path)
 
     def _parts(self) -> SplitResult:
         try:
@@ -148,10 +149,15 @@ def folder_of(option: str, uri: str) -> Path:
                 f"{option} {uri}: the URI names a host, {parts.netloc!r}",
                 hint=f"use three slashes: file:///{parts.netloc}{parts.path}",
             )
-        path = unquote(uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc))
+        path = uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc)
     if not path:
         raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
-    return Path(path).absolute()
+    return (path_in_uri(path) if scheme else Path(path)).absolute()
+
+
+def path_in_uri(quoted: str) -> Path:
+    """Return the path that a file: URI has in quoted form; its bytes may be no UTF-8, as in `Path.as_uri`."""
+    return Path(os.fsdecode(unquote_to_bytes(os.fsencode(quoted))))
 
 
 def canonical_uri(option: str, uri: str) -> str:

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +27,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import require_no_file
-from tierctl.model.location import require_no_credentials
+from tierctl.model.location import path_in_uri, require_no_credentials
 from tierctl.state.tier_state import MissingEvents
 from tierctl.storage.lease import ObjectLease
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
@@ -189,7 +189,7 @@ class Warehouse:
     @property
     def _root(self) -> Path | None:
         parts = urlsplit(self._spec.uri)
-        return Path(unquote(parts.path)).absolute() if parts.scheme == "file" else None
+        return path_in_uri(parts.path).absolute() if parts.scheme == "file" else None
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from tierctl.errors import (
     AuthenticationError,
@@ -31,7 +31,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
-from tierctl.model.location import folder_of, is_uri, require_no_credentials
+from tierctl.model.location import folder_of, is_uri, path_in_uri, require_no_credentials
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
@@ -657,7 +657,7 @@ def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSy
     is_complete = parts.path and parts.netloc in {"", "localhost"} if is_file else parts.netloc
     if not is_complete or parts.query or parts.fragment:
         raise UsageError(f"not the URI of a store: {uri!r}", hint=f"expected {kind.example}")
-    path = Path(unquote(parts.path)).absolute().as_posix() if is_file else parts.path
+    path = path_in_uri(parts.path).absolute().as_posix() if is_file else parts.path
     folder = path.strip("/")
     return StoreAddress(
         scheme=parts.scheme,
