@@ -369,6 +369,16 @@ class TestSiblings:
         assert "the next run reads the events again" in notes[0]
         assert summary(place.run().state) == summary(place.truth())
 
+    def test_a_full_disk_after_reading_is_one_error(self, place: Place) -> None:
+        notes: list[str] = []
+        kept = StateDirectory(place.state, fs=Failing(0, errno.ENOSPC, only=frozenset({"write"}), lasts=True))
+        topic = topic_in(place.metadata)
+        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, on_note=notes.append)
+        with pytest.raises(MetadataError, match="No space left"):
+            manager.refresh()
+        manager.close()
+        assert notes == []
+
     def test_a_batch_that_begins_within_the_last_one_that_was_read(self, place: Place) -> None:
         """A batch's CRC does not cover its base offset: one bit is changed there, and mended later."""
         log = place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log"

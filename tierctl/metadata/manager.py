@@ -192,7 +192,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._topic = topic
         self._on_note = on_note
         self._is_folding = False
-        """Whether a fold has begun and not ended: an error or a signal may have come between its steps."""
+        """Whether a fold has begun and is not stored: an error or a signal may have interrupted it."""
         self._state_dir = state_dir
         self._fold_runner = fold_runner
         self._kept = kept
@@ -225,9 +225,9 @@ class TopicBasedRemoteLogMetadataManager:
                     self._fold_by(ThreadsFold(self._topic, os.cpu_count() or 1, advance), ranges)
                 else:
                     self._catch_up(ranges, advance)
-        self._is_folding = False
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
+        self._is_folding = False
         return self._state
 
     def _folded_again(self, runner: FoldRunner, ranges: Sequence[PartitionRange]) -> TierState:
