@@ -37,6 +37,7 @@ Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
 """
 
+import errno
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Self
@@ -45,8 +46,21 @@ WRONG_PATH = IsADirectoryError | NotADirectoryError | FileExistsError
 """Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
 NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
 """The hint of an error of the operating system about rights."""
-DISK_FULL = "check whether the disk is full, then run again"
-"""The hint of an error of the operating system about room on a disk."""
+_HINTS = {
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
+    errno.ENOSPC: "the disk is full: free space, then run again",
+    errno.EDQUOT: "the quota is used up: raise it, then run again",
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f), then run again",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then run again",
+    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.EROFS: "the folder is mounted read-only",
+}
+
+
+def hint_of(error: OSError) -> str | None:
+    """Return the remedy of an error of the operating system about rights, room, limits or the disk."""
+    return _HINTS.get(error.errno or 0)
 
 
 class ExitCode(IntEnum):
@@ -249,7 +263,7 @@ def output_error(what: str, error: OSError) -> "UsageError | AuthenticationError
         return AuthenticationError(message, hint="name a file that this user may write")
     if isinstance(error, WRONG_PATH | FileNotFoundError):
         return UsageError(message, hint="name a regular file, in a folder that exists")
-    return OutputError(message, hint=DISK_FULL)
+    return OutputError(message, hint=hint_of(error) or "look at the disk, then run again")
 
 
 class LockedError(TierctlError):

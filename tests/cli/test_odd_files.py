@@ -463,7 +463,7 @@ def test_a_full_standard_output_is_named(
     assert done.returncode == 5
     assert done.stderr.endswith(
         "error: standard output: No space left on device\n"
-        "hint: check whether the disk is full, then run again\n"
+        "hint: the disk is full: free space, then run again\n"
     )
 
 
@@ -492,3 +492,21 @@ def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="named"):
             act()
     os.close(full)
+
+
+@pytest.mark.parametrize("uri", ["{}", "file://{}"])
+def test_a_folder_whose_name_is_no_utf8(uri: str, tmp_path: Path, capture: Callable[[str], Path]) -> None:
+    folder = tmp_path / os.fsdecode(b"t\xf6r")
+    shutil.copytree(capture("tiered-cluster"), folder)
+    places = ("--metadata", uri.format(folder / "before"), "--remote", uri.format(folder / "before-remote"))
+    assert tierctl("verify", *places, "--log-dir", folder / "before").code == 0
+
+
+def test_a_page_at_a_loop_of_links_is_an_error_of_its_path(
+    tmp_path: Path, capture: Callable[[str], Path]
+) -> None:
+    page = tmp_path / "r.html"
+    page.symlink_to(page.name)
+    ran = tierctl("report", "--html", page, "--metadata", capture("tiered-cluster") / "before")
+    assert ran.code == 5
+    assert f"error: --html {page}: Too many levels of symbolic links" in ran.err.splitlines()

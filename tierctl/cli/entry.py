@@ -26,7 +26,7 @@ from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_paramete
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY
-from tierctl.errors import DISK_FULL, NOT_ALLOWED, WRONG_PATH, ExitCode, LockedError, TierctlError
+from tierctl.errors import WRONG_PATH, ExitCode, LockedError, TierctlError, hint_of
 from tierctl.model.location import masked
 from tierctl.model.times import duration_text
 from tierctl.report.console import Console, ErrorReport, print_line
@@ -384,22 +384,18 @@ def _code_of(error: BaseException) -> int:
     return ExitCode.INTERNAL
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
 def _is_of_full_output(error: OSError) -> bool:
     """Return whether standard output had no room: the errors of all files that are opened have names.
 
     A pipe or a terminal needs no room.
     """
-    if error.errno not in _FULL:
+    if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return False
     mode = os.fstat(sys.stdout.fileno()).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not sys.stdout.isatty())
 
 
 _ADVICE: dict[type, str] = {
-    PermissionError: NOT_ALLOWED,
     IsADirectoryError: "it is a folder: name a file",
     NotADirectoryError: "a folder in this path is a file: check the path",
     FileExistsError: "name another path, or move away what is there",
@@ -423,7 +419,7 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case OSError():
             where = error.filename or ("standard output" if _is_of_full_output(error) else "input/output")
             message = f"{where}: {error.strerror or error}"
-            advice = DISK_FULL if error.errno in _FULL else _ADVICE.get(type(error))
+            advice = hint_of(error) or _ADVICE.get(type(error))
             return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
     return ErrorReport(
         code=code,

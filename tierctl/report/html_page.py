@@ -525,8 +525,8 @@ def write_page(path: Path, content: PageContent) -> int:
     another run writes it for more than ten seconds.
     """
     chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
-    # A name in a web server's folder may be a link to the file.
-    target = path.resolve()
+    # A name in a web server's folder may be a link to the file. `resolve` has no OSError for a loop of links.
+    target = Path(os.path.realpath(path))
     try:
         with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
             require_page_file(target)

@@ -1,6 +1,5 @@
 """The contract of a metadata topic, wherever the topic is; the log of one partition on any file system."""
 
-import errno
 import os
 import re
 from bisect import bisect_right, insort
@@ -19,6 +18,7 @@ from tierctl.errors import (
     MetadataError,
     NotFoundError,
     UsageError,
+    hint_of,
 )
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
@@ -203,14 +203,6 @@ class LocalFiles:
 LOCAL = LocalFiles()
 
 
-_HINTS = {
-    errno.ENOSPC: "the disk is full: free space, then run again",
-    errno.EDQUOT: "the quota is used up: raise it, then run again",
-    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EROFS: "the folder is mounted read-only",
-}
-
-
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Raise MetadataError for an OSError in the body, and AuthenticationError for a missing right.
@@ -223,8 +215,7 @@ def translated(doing: str) -> Iterator[None]:
         message = f"{doing}: {e.strerror or e}" + (f" ({e.filename})" if e.filename else "")
         if isinstance(e, PermissionError):
             raise AuthenticationError(message, hint=NOT_ALLOWED) from e
-        hint = _HINTS.get(e.errno or 0, "look at the disk, then run again")
-        raise MetadataError(message, hint=hint) from e
+        raise MetadataError(message, hint=hint_of(e) or "look at the disk, then run again") from e
 
 
 EARLIEST, LATEST = "earliest", "latest"

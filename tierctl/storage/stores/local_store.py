@@ -23,6 +23,7 @@ from tierctl.errors import (
     StoreWriteFailed,
     StoreWriteUnknown,
     TierctlError,
+    hint_of,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
 from tierctl.model.checked_values import require_no_file
@@ -42,12 +43,6 @@ from tierctl.storage.throttle import UNLIMITED, Throttle
 
 _ATTEMPTS = 20
 _HINTS = {
-    errno.ENOSPC: "the tier's disk is full: free space there, then run again",
-    errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
-    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EACCES: NOT_ALLOWED,
-    errno.EPERM: NOT_ALLOWED,
-    errno.EROFS: "the tier is mounted read-only",
     errno.ELOOP: "a symbolic link has the name of an object; tierctl does not follow links in a tier",
     errno.EISDIR: "a folder has the name of an object",
 }
@@ -73,7 +68,7 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
             error = RemoteResourceNotFound
         elif is_read and e.errno in _NO_FILE:
             error = ObjectUnreadable
-        raise error(_message(doing, e), hint=_HINTS.get(e.errno or 0)) from e
+        raise error(_message(doing, e), hint=_HINTS.get(e.errno or 0, hint_of(e))) from e
 
 
 def _message(doing: str, e: OSError) -> str:

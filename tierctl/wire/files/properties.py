@@ -78,7 +78,8 @@ def read_properties(path: Path, source: SettingSource) -> StatedSettings:
     try:
         found = parse_properties(read_named(path))
     except OSError as e:
-        raise UsageError(f"{path} can't be read: {e.strerror}") from e
+        hint = "name a properties file that this user may read"
+        raise UsageError(f"{path} can't be read: {e.strerror}", hint=hint) from e
     except CorruptInputError as e:
         raise UsageError(f"{path}: {e.what}: expected {e.expected}") from None
     settings = StatedSettings(
