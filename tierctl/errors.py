@@ -54,6 +54,7 @@ _HINTS = {
     errno.EFBIG: "raise the limit on the size of a file (ulimit -f), then run again",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.ELOOP: "a symbolic link is not followed here, or leads to itself: name another path",
     errno.EROFS: "the folder is mounted read-only",
 }
 

@@ -510,3 +510,11 @@ def test_a_page_at_a_loop_of_links_is_an_error_of_its_path(
     ran = tierctl("report", "--html", page, "--metadata", capture("tiered-cluster") / "before")
     assert ran.code == 5
     assert f"error: --html {page}: Too many levels of symbolic links" in ran.err.splitlines()
+    assert "hint: a symbolic link is not followed here, or leads to itself" in ran.err
+
+
+def test_a_file_of_saved_topics_that_is_a_folder_has_a_hint(tmp_path: Path) -> None:
+    ran = tierctl(
+        "restore", "into", tmp_path, "--remote", tmp_path, "--log-dir", tmp_path, "--topics-file", tmp_path
+    )
+    assert (ran.code, ran.err.splitlines()[-1]) == (2, "hint: name the file that backup-config wrote")

@@ -21,7 +21,7 @@ from tierctl.pipeline import bucket_task, commits
 from tierctl.pipeline import update as update_module
 from tierctl.pipeline import warehouse as warehouse_open
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult
-from tierctl.pipeline.commits import LakeTable
+from tierctl.pipeline.commits import LakeTable, translated
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.update import checkpoint_of, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
@@ -411,3 +411,16 @@ def test_executors_and_other_commands_do_not_import_deltalake() -> None:
     code = f"import sys, {modules}; print('deltalake' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Generic LocalFileSystem error: No space left on device (os error 28)", "the disk is full"),
+        ("Generic LocalFileSystem error: a log without its end", "the table is damaged"),
+    ],
+)
+def test_the_hint_of_an_error_of_the_operating_system_is_its_remedy(text: str, hint: str) -> None:
+    with pytest.raises(RemoteStorageError) as failed, translated("writing"):
+        raise OSError(text)
+    assert hint in str(failed.value.hint)

@@ -36,6 +36,7 @@ from tierctl.errors import (
     RemoteStorageError,
     SafetyRefusal,
     UsageError,
+    hint_of,
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.pipeline.tables import SCHEMAS
@@ -68,6 +69,7 @@ KEPT_HOURS: Final = 24
 """How long old files and versions of a table stay readable."""
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3|^\s+0: .*", re.MULTILINE | re.DOTALL)
 _OF_A_TABLE: Final = re.compile(rf"(?:{BUCKET.name}=[0-9]+/)?part-[0-9a-z.-]+\.parquet(?:{TEMP_SUFFIX})?")
 """The paths that files of a table have, whether tierctl or another writer of Delta named them."""
@@ -251,9 +253,10 @@ def translated(doing: str) -> Iterator[None]:
                 text,
                 hint="check which rights the credentials of the environment have on the bucket",
             ) from e
-        raise RemoteStorageError(
-            text, hint="run again; if the error repeats, the table is damaged: use a new --warehouse"
-        ) from e
+        number = _OS_ERROR.search(text)
+        remedy = None if number is None else hint_of(OSError(int(number[1]), ""))
+        again = "run again; if the error repeats, the table is damaged: use a new --warehouse"
+        raise RemoteStorageError(text, hint=remedy or again) from e
 
 
 def _one_line(error: Exception) -> str:

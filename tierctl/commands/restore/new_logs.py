@@ -18,7 +18,7 @@ from typing import Self
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
-from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
+from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError, hint_of
 from tierctl.files import PLAIN, make_like, read_decoded, read_regular, replace_durably
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_log_files
@@ -427,7 +427,7 @@ def disk_error(error: OSError, folder: Path) -> SpoolError:
     """Return the error of a log that could not be written into `folder`."""
     return SpoolError(
         f"writing {error.filename or folder}: {error.strerror or error}",
-        hint="the partition was not changed: free disk space, then run again",
+        hint=f"the partition was not changed; {hint_of(error) or 'look at the disk, then run again'}",
     )
 
 

@@ -241,7 +241,8 @@ def read_saved_topics(path: str | None) -> SavedTopics:
     try:
         data = read_named(Path(path))
     except OSError as e:
-        raise UsageError(f"--topics-file {path}: {e.strerror}") from e
+        hint = "name the file that backup-config wrote"
+        raise UsageError(f"--topics-file {path}: {e.strerror}", hint=hint) from e
     return read_topics_file(data, path)
 
 
