@@ -38,7 +38,7 @@ def no_op(_operation: str, _path: Path) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """Give the errors of an open file its name, which Python gives to errors of opening only."""
     try:
         yield
@@ -88,14 +88,14 @@ class FileSystem:
         """Write all of `data` at the file's position."""
         self._observe("write", path)
         rest = memoryview(data)
-        with _named(path):
+        with named(path):
             while rest:
                 rest = rest[os.write(fd, rest) :]
 
     def sync(self, fd: int, path: Path) -> None:
         """Write the file's bytes to the disk."""
         self._observe("fsync", path)
-        with _named(path):
+        with named(path):
             os.fsync(fd)
 
     def sync_folder(self, folder: Path) -> None:
@@ -103,7 +103,7 @@ class FileSystem:
         self._observe("fsync-dir", folder)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with _named(folder):
+            with named(folder):
                 os.fsync(fd)
         finally:
             os.close(fd)
@@ -131,7 +131,7 @@ class FileSystem:
     def truncate(self, fd: int, size_bytes: int, path: Path) -> None:
         """Truncate the file to `size_bytes`."""
         self._observe("truncate", path)
-        with _named(path):
+        with named(path):
             os.ftruncate(fd, size_bytes)
 
 

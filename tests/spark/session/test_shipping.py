@@ -173,3 +173,20 @@ def test_a_plain_session_needs_only_register(capture: "Callable[[str], Path]", t
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout.split()[-1]) > 100
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path: "Path") -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "from tierctl.spark.session.jvm import archive\n"
+        "try: archive()\n"
+        "except OSError as e: print(e.strerror, e.filename)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(TMPDIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(f"File too large {tmp_path}/tierctl-")

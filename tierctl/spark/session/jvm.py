@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierctl import __version__
 from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.files import named
 from tierctl.model.settings.known import is_secret
 
 if TYPE_CHECKING:
@@ -258,7 +259,8 @@ def _options(verbose: bool) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
         if not verbose and "log4j2.configurationFile" not in (before or ""):
             file = Path(folder, "log4j2.properties")
-            file.write_text(QUIET_LOGS, encoding="utf-8")
+            with named(file):
+                file.write_text(QUIET_LOGS, encoding="utf-8")
             options.append(f"-Dlog4j2.configurationFile={file.as_uri()}")
         # The last of two options that contradict each other counts: the operator's.
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*options, *([before] if before else [])])
@@ -436,7 +438,8 @@ def archive() -> Path:
     package, buffer = files("tierctl"), io.BytesIO(content)
     if isinstance(package, Path):
         _add(buffer, _byte_code(package))
-    file.write_bytes(buffer.getvalue())
+    with named(file):
+        file.write_bytes(buffer.getvalue())
     return file
 
 
