@@ -73,8 +73,9 @@ def metadata_events(
     """Return the events of the metadata topic at `metadata`, one per row, with `columns` of COLUMNS.
 
     `metadata` and `options` are those of the data source `remote_log_metadata`. The column `record`, which
-    `fold_segments` needs, has the bytes of each record; it is not among the default columns. Raise UsageError
-    for a column that is not in COLUMNS. Use the DataFrame in one query: see tierctl-spark(7).
+    `fold_segments` needs, has the bytes of each record; it is not among the default columns. `push_down` is
+    false unless it is given, so that the DataFrame can be used in several queries. Raise UsageError for a
+    column that is not in COLUMNS.
     """
     if unknown := [name for name in columns if name not in COLUMNS.names]:
         raise UsageError(
@@ -83,7 +84,7 @@ def metadata_events(
     register_sources(spark)
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
     reader = spark.read.format("remote_log_metadata").schema(schema)
-    return reader.options(metadata=metadata, **options).load()
+    return reader.options(**{"push_down": "false", **options}, metadata=metadata).load()
 
 
 def register(spark: SparkSession) -> None:
@@ -107,8 +108,9 @@ def register_sources(spark: SparkSession) -> None:
 def events_before(
     spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
 ) -> DataFrame:
-    """Return the events before `ends`, which were read before: the topic may have grown since."""
-    events = metadata_events(spark, location.uri, columns=columns, **options_of(location))
+    """Return the events before `ends`, which were read before, for one query: the topic may have grown since."""
+    options = {"push_down": "true", **options_of(location)}
+    events = metadata_events(spark, location.uri, columns=columns, **options)
     known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
     return events.where(f"CASE metadata_partition {known} ELSE false END")
 

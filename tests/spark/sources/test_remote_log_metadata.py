@@ -107,6 +107,16 @@ def test_columns_that_nobody_names_are_not_made(mixed: Path, spark: "SparkSessio
     assert sorted(map(tuple, df.collect())) == [("clicks", offset) for offset in range(9)]
 
 
+def test_a_dataframe_without_push_down_has_all_rows_in_each_query(mixed: Path, spark: "SparkSession") -> None:
+    """Spark reads a DataFrame with the conditions that it pushed down last, for another query, too."""
+    events = tierctl.spark.metadata_events(spark, f"file://{mixed}")
+    count, parts = events.count(), [events.where(f"metadata_partition = {number}") for number in range(2)]
+    of_parts = [part.count() for part in parts]
+    assert events.count() == count
+    assert parts[0].union(parts[1]).count() == sum(of_parts) < count
+    assert 0 not in of_parts
+
+
 # A condition, the number of tasks (of 4) that it leaves, and whether it is pushed down completely.
 CONDITIONS = [
     ("metadata_partition in (0, 2) and not metadata_partition = 2", 3, True),

@@ -119,6 +119,10 @@ class Given:
         """Return the factor of limits, as --limit-factor has it; 1 if it is not given."""
         return self.count("limit_factor", most=LIMIT_FACTOR_MAX) or 1
 
+    def is_true(self, name: str) -> bool:
+        """Return false for an option that is `false`, and true for `true` and without it."""
+        return self.one_of(name, ("true", "false")) != "false"
+
     def path(self, name: str) -> Path | None:
         """Return an absolute path: executors have other working directories."""
         text = self.texts.get(name)
@@ -152,6 +156,7 @@ _NAMES = frozenset(
             "bytes_per_task",
             "truncated_metadata",
             "throttle_fetch",
+            "push_down",
             "limit_factor",
         ),
     }
@@ -189,6 +194,8 @@ class LogOptions:
     bytes_per_task: int | None
     throttle_fetch: int | None
     """Bytes per second that all tasks together read of the tier; None: as `broker_config` says."""
+    push_down: bool
+    """Whether conditions reduce what is read."""
     limit_factor: int
     """As --limit-factor."""
 
@@ -240,6 +247,7 @@ class LogOptions:
             ),
             bytes_per_task=given.count("bytes_per_task"),
             throttle_fetch=None if rate is None else parse_rate(rate),
+            push_down=given.is_true("push_down"),
             limit_factor=given.limit_factor(),
         )
 
@@ -270,14 +278,19 @@ def selected_columns(selected: StructType, available: pa.Schema) -> tuple[str, .
 
 
 class FilteredReader(DataSourceReader):
-    """A reader that accepts pushed filters: `_predicates` contains them when Spark calls `partitions`."""
+    """A reader that accepts pushed filters: `_predicates` contains them when Spark calls `partitions`.
+
+    It accepts none if `_pushes_down` is false: Spark keeps the filters that it pushed down for one query of a
+    DataFrame for all of its other queries.
+    """
 
     _predicates: tuple[Predicate, ...] = ()
+    _pushes_down = True
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Accept every filter that a predicate expresses exactly; yield the others, which Spark applies."""
         for each in filters:
-            predicate = predicate_of(each)
+            predicate = predicate_of(each) if self._pushes_down else None
             if predicate is None:
                 yield each
             else:

@@ -35,6 +35,8 @@ throttle_fetch      bytes per second, as 50M, that all tasks together read from 
                     setting remote.log.manager.fetch.max.bytes.per.second in broker_config, otherwise
                     unlimited. There are about 32 tasks then, each with the same share, so fewer tasks at a
                     time read less
+push_down           false: conditions of where(...) do not reduce reading, so that a DataFrame can be used in
+                    several queries: Spark reads it with the conditions that it pushed down last
 limit_factor        multiplies the limits on what one batch or manifest may cost, as --limit-factor
 mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
@@ -244,6 +246,7 @@ class RemoteLogReader(FilteredReader):
     def __init__(self, options: LogOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
+        self._pushes_down = options.push_down
 
     @shown_hints()
     def partitions(self) -> Sequence[InputPartition]:

@@ -11,6 +11,8 @@ topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out
 records_per_task    the largest number of offsets that a task reads (default: 500000)
+push_down           false: conditions of where(...) do not reduce reading, so that a DataFrame can be used in
+                    several queries: Spark reads it with the conditions that it pushed down last
 limit_factor        multiplies the limits on what one batch may cost, as --limit-factor
 
 Options of streams, which other reads refuse:
@@ -191,7 +193,7 @@ _NARROWING: dict[str, Callable[[Given, str], Sequence[Any]]] = {
 _OF_STREAMS = ("starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss")
 _NAMES = (
     *("metadata", "path", "command_config", "broker_config", "log_dir", *_NARROWING, "records_per_task"),
-    *(*_OF_STREAMS, "limit_factor"),
+    *(*_OF_STREAMS, "push_down", "limit_factor"),
 )
 
 
@@ -206,6 +208,7 @@ class MetadataOptions:
     starting_offsets: Mapping[int, int]
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
+    push_down: bool = True
     limit_factor: int = 1
 
     @classmethod
@@ -231,7 +234,8 @@ class MetadataOptions:
             starting_offset=_STARTS.get(start.lower(), EARLIEST),
             starting_offsets={} if start.lower() in _STARTS else _offsets(start),
             max_offsets_per_trigger=given.count("max_offsets_per_trigger"),
-            fail_on_data_loss=given.one_of("fail_on_data_loss", ("true", "false")) != "false",
+            fail_on_data_loss=given.is_true("fail_on_data_loss"),
+            push_down=given.is_true("push_down"),
             limit_factor=given.limit_factor(),
         )
 
@@ -390,6 +394,7 @@ class MetadataReader(FilteredReader):
         self._options = options
         self._columns = columns
         self._predicates = options.predicates
+        self._pushes_down = options.push_down
 
     @shown_hints()
     def partitions(self) -> Sequence[InputPartition]:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.datasource import EqualTo
 from tierctl.errors import CorruptInputError, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.metadata_splits import Predicate, Window
+from tierctl.spark.sources.remote_log import RemoteLogReader
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.record_batch import ControlType
 
@@ -173,6 +175,12 @@ def test_up_to_a_time_all_that_may_be_late_is_read(
     assert found == an_hour
     assert len(promised.logs) == 5
     assert promised.log_bytes < asked.log_bytes / 2
+
+
+def test_no_filter_is_accepted_without_push_down(late: dict[str, str]) -> None:
+    filters = [EqualTo(("offset",), 3)]
+    readers = [RemoteLogReader(LogOptions.of(late | more), ()) for more in ({}, {"push_down": "false"})]
+    assert [[*reader.pushFilters(filters)] for reader in readers] == [[], filters]
 
 
 def test_spark_pushes_what_is_asked(
