@@ -15,8 +15,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from tierctl import kafka as sdk
 from tierctl.errors import UsageError
-from tierctl.kafka import sdk
 from tierctl.model.checked_values import PORT_MAX, natural_number, read_named
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
 from tierctl.model.settings import clients

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from tierctl import kafka as sdk
 from tierctl.errors import MetadataError, MetadataWriteUnknown, NotFoundError, TierctlError, UsageError
-from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tierctl import kafka as sdk
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
-from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import (
     BearerLogin,
     ClientSettings,

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tierctl import kafka as sdk
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError, UsageError
-from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin, Right
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import WAITS

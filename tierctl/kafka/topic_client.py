@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tierctl import kafka as sdk
 from tierctl.errors import (
     AuthenticationError,
     MetadataError,
@@ -19,7 +20,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.kafka import librdkafka, sdk
+from tierctl.kafka import librdkafka
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import RawFetcher
 from tierctl.kafka.librdkafka import (
