@@ -108,7 +108,7 @@ def register_sources(spark: SparkSession) -> None:
 def events_before(
     spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
 ) -> DataFrame:
-    """Return the events before `ends`, which were read before, for one query: the topic may have grown since."""
+    """Return the events before `ends`, which were read before, for one query; the topic may have grown."""
     options = {"push_down": "true", **options_of(location)}
     events = metadata_events(spark, location.uri, columns=columns, **options)
     known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
