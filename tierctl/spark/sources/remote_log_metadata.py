@@ -105,8 +105,14 @@ class TopicNow:
     def beginning(self, requested: Mapping[int, int], otherwise: int) -> StreamOffsets:
         """Return where a stream begins.
 
-        `requested` has an offset, EARLIEST or LATEST for each partition; `otherwise` is for the others.
+        `requested` has an offset, EARLIEST or LATEST for each partition; `otherwise` is for the others. Raise
+        UsageError for a partition that the topic does not have.
         """
+        if unknown := sorted(requested.keys() - self.ends.keys()):
+            raise UsageError(
+                f"option starting_offsets: the topic has no partition {unknown[0]}",
+                hint=f"it has {len(self.ends)} partitions",
+            )
         begins = {}
         for number, end in self.ends.items():
             at = requested.get(number, otherwise)
@@ -151,14 +157,14 @@ class TopicNow:
                 return
         for number, high in sorted(end.next_offsets.items()):
             low = start.next_offsets.get(number, 0)
-            if low == high:
+            if number in self.ends and max(low, high) > self.ends[number]:
+                yield f"partition {number} ends at {self.ends[number]}, {max(low, high)} was there"
+            elif low == high:
                 continue
-            if number not in self.ends:
+            elif number not in self.ends:
                 yield f"partition {number} is not there"
             elif low < self.begins[number]:
                 yield f"partition {number} begins at {self.begins[number]}, {low} comes next"
-            elif max(low, high) > self.ends[number]:
-                yield f"partition {number} ends at {self.ends[number]}, {max(low, high)} was there"
 
 
 def _limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
@@ -284,7 +290,11 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at `start`."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._now().end(StreamOffsets.from_json(start), most=most, up_to=self._target).to_json()
+        since, now = StreamOffsets.from_json(start), self._now()
+        if since.is_of(now):
+            # Spark plans no batch without new offsets, and a log that was cut has none until it is as long.
+            self._require_kept(now, since, since)
+        return now.end(since, most=most, up_to=self._target).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of option max_offsets_per_trigger."""
@@ -305,11 +315,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return tasks that read exactly the offsets [start, end)."""
         since, until, now = StreamOffsets.from_json(start), StreamOffsets.from_json(end), self._now()
-        if self._options.fail_on_data_loss and (lost := list(now.lost(since, until))):
-            raise MetadataError(
-                f"{self._options.location.uri}: {'; '.join(lost)}",
-                hint="the stream lost events: restart it without checkpoint, or set fail_on_data_loss=false",
-            )
+        self._require_kept(now, since, until)
         tasks = event_tasks(
             self._options.location,
             now.ranges(since, until),
@@ -333,6 +339,14 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+    def _require_kept(self, now: TopicNow, start: StreamOffsets, end: StreamOffsets) -> None:
+        """Raise MetadataError if events from `start` to `end` are lost, unless the stream goes on then."""
+        if self._options.fail_on_data_loss and (lost := list(now.lost(start, end))):
+            raise MetadataError(
+                f"{self._options.location.uri}: {'; '.join(lost)}",
+                hint="the stream lost events: restart it without checkpoint, or set fail_on_data_loss=false",
+            )
 
     def _now(self) -> TopicNow:
         try:

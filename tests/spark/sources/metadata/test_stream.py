@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import tierctl.spark
+from tierctl.errors import UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.spark.sources.remote_log_metadata import EARLIEST, LATEST, StreamOffsets, TopicNow
 from tierctl.wire.metadata.values import encode
@@ -99,6 +100,16 @@ def test_records_deleted_before_they_were_read_are_an_error(stream: Stream) -> N
     assert stream.places == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 6), (0, 7)]
 
 
+def test_a_log_that_was_cut_is_an_error_before_it_is_as_long_again(stream: Stream) -> None:
+    stream.append(*[0] * 4)
+    stream.run()
+    write_log(stream.folder, 0, batches([encode(started(number)) for number in range(2)]))
+    with pytest.raises(Exception, match="partition 0 ends at 2, 4 was there"):
+        stream.run()
+    stream.run(fail_on_data_loss="false")
+    assert stream.places == places(4)
+
+
 NOW = TopicNow("id", {0: 2, 1: 0, 2: 0}, {0: 12, 1: 3, 2: 0})
 
 
@@ -134,6 +145,7 @@ def test_what_came_later_is_for_the_next_run() -> None:
         (at(p0=1), at(p0=12), ["partition 0 begins at 2, 1 comes next"], {0: (2, 12)}),
         (at(p0=5), at(p0=13), ["partition 0 ends at 12, 13 was there"], {0: (5, 12)}),
         (at(p1=5), at(p1=3), ["partition 1 ends at 3, 5 was there"], {}),
+        (at(p1=5), at(p1=5), ["partition 1 ends at 3, 5 was there"], {}),
         (at(p7=1), at(p7=3), ["partition 7 is not there"], {}),
         (at(p7=3), at(p7=3), [], {}),
         (StreamOffsets("old", {1: 2}), at(p1=3), ["the topic has id id, offsets are of old"], {1: (0, 3)}),
@@ -168,3 +180,8 @@ def test_a_partition_that_is_gone_is_not_begun_anew_when_it_is_back() -> None:
 )
 def test_beginnings(asked: dict[int, int], otherwise: int, begin: list[int]) -> None:
     assert list(NOW.beginning(asked, otherwise).next_offsets.values()) == begin
+
+
+def test_a_beginning_in_an_unknown_partition_is_refused() -> None:
+    with pytest.raises(UsageError, match="the topic has no partition 3"):
+        NOW.beginning({1: 2, 3: 4}, EARLIEST)
