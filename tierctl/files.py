@@ -143,7 +143,13 @@ def open_regular(path: Path, *, follows_links: bool = True) -> int:
     """
     # O_NONBLOCK has no effect on regular files; without it, the open itself would wait.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    fd = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
+    try:
+        fd = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if path.is_symlink():
+            # Not "there is none": what a checkpoint on a disk that is not mounted states is unknown.
+            raise OSError(errno.EINVAL, "it is a symbolic link to nothing", str(path)) from None
+        raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         if path.is_dir():

@@ -1,5 +1,7 @@
 """Numbers in texts from outside: other digits than ASCII's, and numbers of any length, are named errors."""
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,6 +82,15 @@ def test_options_with_too_large_numbers_are_refused(
 def test_a_number_of_metadata_partitions_that_is_none_is_corrupt(text: str, tmp_path: Path) -> None:
     (tmp_path / COUNT_FILE).write_text(text)
     with pytest.raises(CorruptInputError, match="expected the number of metadata partitions, found"):
+        recorded_count(tmp_path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nothing")])
+def test_a_record_of_the_number_that_is_no_file_is_not_missing(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    make(tmp_path / COUNT_FILE)
+    with pytest.raises(OSError, match=re.escape(COUNT_FILE)):
         recorded_count(tmp_path)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, UsageError
-from tierctl.files import FileSystem, exclusive, read_decoded, read_regular, write_durably
+from tierctl.files import FileSystem, exclusive, read_decoded, write_durably
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
     FIRST_SEGMENT,
@@ -339,13 +339,14 @@ def recorded_count(folder: Path) -> int | None:
 
     Raises CorruptInputError, and OSError.
     """
-    path = folder / COUNT_FILE
-    if not path.is_file():
-        return None
-    text = read_regular(path).decode("ascii", "replace").strip()
+    return read_decoded(folder / COUNT_FILE, _count_of)
+
+
+def _count_of(data: bytes) -> int:
+    text = data.decode("ascii", "replace").strip()
     count = natural_number(text, _COUNT_MAX)
     if not count:
-        raise CorruptInputError(str(path), expected="the number of metadata partitions", found=text[:20])
+        raise CorruptInputError(COUNT_FILE, expected="the number of metadata partitions", found=text[:20])
     return count
 
 
