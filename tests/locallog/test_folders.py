@@ -86,6 +86,16 @@ def test_what_is_no_folder_is_an_unreadable_log_unless_brokers_see_a_file(
     assert list(read_log_dir_facts(tmp_path).unreadable_topics) == ["lost"]
 
 
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", f"{PARTITION}/leader-epoch-checkpoint"])
+def test_a_link_to_nothing_is_no_missing_checkpoint(name: str, tmp_path: Path) -> None:
+    write_log(tmp_path, [[batch(0)]])
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("nothing")
+    errors: dict[Path, TierctlError] = {}
+    assert read_log_dirs([tmp_path], on_error=errors.__setitem__) == []
+    assert "can't be read" in str([*errors.values()])
+
+
 def test_a_file_with_the_name_of_a_partition_makes_no_log_directory(tmp_path: Path) -> None:
     (tmp_path / "notes-2").touch()
     assert not is_log_dir(tmp_path)
