@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tierctl import kafka as sdk
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
-from tierctl.kafka import librdkafka, sdk, topic_client
+from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster, CommittedOffset, committed_offsets
 from tierctl.kafka.leader_log import LeaderLogs

@@ -126,8 +126,9 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     root = capture("tiered-cluster")
     shutil.copytree(root / "before-remote", tmp_path / "remote")
     logs = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
+    (_, before, _), (second, _, _), *_ = heads(logs[1])
     if damage in {"flip", "both"}:
-        flip(logs[1], heads(logs[1])[1][0] + 100)
+        flip(logs[1], second + 100)
     if damage in {"missing", "both"}:
         logs[2].unlink()
     if damage == "index":
@@ -138,7 +139,6 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     assert same(*args, "--partition=0", "--limit=100").code == 0
     if damage == "flip":
         # The reader is one group of batches ahead of the output.
-        before = heads(logs[1])[0][1]
         assert same(*args, "--partition=0", f"--offset={before}", "--limit=10").code == 0
 
 
