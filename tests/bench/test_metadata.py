@@ -39,8 +39,14 @@ def pipeline(log: Path, warehouse: Path, *options: str) -> list[str]:
 
 
 def on_spark(master: str) -> list[str]:
-    """Return the options of a command on a cluster that says when its session is ready."""
-    return ["--master", master, "--verbose"]
+    """Return the options of a command on two executors with one core each that says when Spark is ready."""
+    conf = {"spark.executor.cores": "1", "spark.cores.max": "2"}
+    return [
+        "--master",
+        master,
+        "--verbose",
+        *(f"--spark-conf={name}={value}" for name, value in conf.items()),
+    ]
 
 
 def sums(printed: Path) -> list[tuple[str, ...]]:
