@@ -59,9 +59,8 @@ def readme_section(found: dict[str, Any]) -> str:
         if isinstance(row.shape, Shape):
             shape = f"{row.shape.segments:,}; {row.shape.user_partitions:,}; {row.shape.metadata_partitions}"
         rows.append([work, shape, *cells])
-    head = (
-        f"{_machine(found)}\nA shape is a number of segments, of user partitions and of metadata partitions."
-    )
+    shapes = "A shape is a number of segments, of user partitions and of metadata partitions."
+    head = f"{_machine(found)}\n{shapes} Times on Spark begin when it is ready."
     return "\n\n".join([BEGIN, head, "\n".join(f"| {' | '.join(row)} |" for row in rows), END])
 
 
