@@ -17,6 +17,7 @@ from tests.bench.metadata_log import NOW_MS, metadata_log, tier
 from tests.bench.process import run, tierctl
 from tests.bench.rivals import PROGRAMS, kafka_tool, segment_sizes
 from tests.bench.rows import ON_SPARK, PASSES, REGULAR, RIVAL, STATELESS, TIERCTL, Row, measures
+from tests.spark.clusters import ONE_CORE_EACH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,13 +41,8 @@ def pipeline(log: Path, warehouse: Path, *options: str) -> list[str]:
 
 def on_spark(master: str) -> list[str]:
     """Return the options of a command on two executors with one core each that says when Spark is ready."""
-    conf = {"spark.executor.cores": "1", "spark.cores.max": "2"}
-    return [
-        "--master",
-        master,
-        "--verbose",
-        *(f"--spark-conf={name}={value}" for name, value in conf.items()),
-    ]
+    conf = [f"--spark-conf={name}={value}" for name, value in ONE_CORE_EACH.items()]
+    return ["--master", master, "--verbose", *conf]
 
 
 def sums(printed: Path) -> list[tuple[str, ...]]:

@@ -55,15 +55,16 @@ _DRIVER = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.spark.driver import main; main(*sys.argv[1:])"
 )
 
+ONE_CORE_EACH = {"spark.cores.max": "2", "spark.executor.cores": "1"}
+"""Settings with which a cluster of two workers has one executor of one core on each."""
+
 LOOPBACK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "768m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # On a cluster, two workers with one executor of one core each.
-    "spark.cores.max": "2",
-    "spark.executor.cores": "1",
+    **ONE_CORE_EACH,
 }
 """Settings that keep Spark small, and on the loopback interface."""
 

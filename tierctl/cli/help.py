@@ -71,7 +71,6 @@ class _OptionTable(Table):
                 yield Padding(text, _INDENT)
 
 
-# Typer's help has no setting for this.
 class _HelpConsole(Console):
     """Print help; raise BrokenPipeError if nobody reads it, for which Rich would exit with code 1."""
 
@@ -79,6 +78,7 @@ class _HelpConsole(Console):
         raise BrokenPipeError
 
 
+# Typer's help has no setting for these.
 vars(rich_utils).update(Table=_OptionTable, Console=_HelpConsole)
 
 

@@ -126,8 +126,12 @@ def metadata_stream(
     """Return the stream of the events from the offsets `starts` on; events that are gone are left out."""
     register_sources(spark)
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
-    options = {"metadata": location.uri, "fail_on_data_loss": "false", **options_of(location)}
-    options["records_per_task"] = str(records_per_task)
+    options = {
+        "metadata": location.uri,
+        "fail_on_data_loss": "false",
+        "records_per_task": str(records_per_task),
+        **options_of(location),
+    }
     begins = json.dumps({str(number): at for number, at in starts.items()})
     stream = spark.readStream.format("remote_log_metadata").schema(schema).options(**options)
     return stream.option("starting_offsets", begins).load()

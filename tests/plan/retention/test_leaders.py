@@ -36,7 +36,7 @@ def leader_log(start: int = 0, end: int = 350, epochs: Epochs = ((0, 0),)) -> Cl
 
 @pytest.mark.parametrize(
     ("tiers", "known"),
-    # Whether a topic is tiered: it is, nobody says so, it is not.
+    # For a topic whose settings state remote.storage.enable=true, do not state it, and state false.
     [(True, (True, True, True)), (False, (False, True, True)), (None, (False, True, True))],
 )
 def test_who_knows_where_the_log_starts(tiers: bool | None, known: tuple[bool, ...]) -> None:
