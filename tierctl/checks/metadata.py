@@ -18,6 +18,7 @@ from tierctl.model import (
 )
 from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import Covered
 from tierctl.state.tier_state import Anomaly, PartitionState, TierState
 
 _K = FindingKind
@@ -280,10 +281,6 @@ class DeletedPrefixes:
 
     def _end_of_deleted(self, log: LocalLog) -> int:
         """Return the offset after the deleted segments of the lineage that adjoin the log start."""
-        lineage, at = Lineage(log.leader_epochs), log.log_start_offset
-        for segment in sorted(self.deleted_of(log.topic_id_partition), key=lambda s: s.start_offset):
-            if segment.start_offset > at:
-                break
-            if lineage.contains(segment, log.log_end_offset):
-                at = max(at, segment.end_offset + 1)
-        return at
+        lineage, deleted = Lineage(log.leader_epochs), self.deleted_of(log.topic_id_partition)
+        own = (segment for segment in deleted if lineage.contains(segment, log.log_end_offset))
+        return Covered((s.start_offset, s.end_offset) for s in own).first_missing(log.log_start_offset)

@@ -34,6 +34,7 @@ from tierctl.state.lineage import (
     segments_in_lineage,
 )
 from tierctl.state.log_start import (
+    Covered,
     CutEpochs,
     KnownTier,
     cut_epochs,
@@ -529,11 +530,7 @@ def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | Non
     spans = [(s.start_offset, s.end_offset) for s in view.segments.in_state(DELETE_STARTED)]
     readable = segments_in_lineage(view.segments.cache, view.current, from_offset, to_offset)
     spans += [(span.from_offset, span.to_offset) for span in readable]
-    at = from_offset
-    for start, end in sorted(spans):
-        if start > at:
-            break
-        at = max(at, end + 1)
+    at = Covered(spans).first_missing(from_offset)
     return Reason(ReasonKind.BEHIND_HOLE, hole=f"from {at} to {to_offset}") if at <= to_offset else None
 
 

@@ -4,11 +4,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import accumulate
 
 from tierctl.model import EpochEntry, LogEnd, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
+from tierctl.state.log_start import Covered
 
 
 def lineage_of_sets(sets: Iterable[ObjectSet], leader: Sequence[EpochEntry] = ()) -> Lineage:
@@ -196,11 +196,10 @@ def with_ends(
     """
     segments = [each for each in sets if each.segment is not None and agrees(each.segment, lineage)]
     is_compacted = any(each.has_gaps for each in sets)
-    spans = sorted((s.start_offset, s.end_offset) for each in segments if (s := each.segment) is not None)
-    starts = [start for start, _ in spans]
-    reached = list(accumulate((end for _, end in spans), max))
+    spans = [(s.start_offset, s.end_offset) for each in segments if (s := each.segment) is not None]
+    served = Covered(spans)
     unusable = [*unclear, *(each for each in sets if each.segment is None)]
-    borders = {*starts, *(each.listed.start_offset for each in unusable)}
+    borders = {*(start for start, _ in spans), *(each.listed.start_offset for each in unusable)}
     others = {each.listed.start_offset for each in sets}
     ordered = sorted(borders if local is None else borders | {local.start})
     added: dict[SetKey, Hole] = {}
@@ -209,7 +208,7 @@ def with_ends(
         segment = each.segment
         assert segment is not None
         following = segment.end_offset + 1
-        is_served = following in borders or reached[bisect_right(starts, following) - 1] >= following
+        is_served = following in borders or served.has_all(following, following + 1)
         if segment.segment_id in known or is_served:
             continue
         at = bisect_right(ordered, following)

@@ -223,7 +223,10 @@ def why_needed(
     `own` are the other sets. The log begins at `start_offset`, which is known only with a `local` log.
     """
     spans = _spans(choice, own)
-    needed = [each for each in unclear if _is_needed(each.listed.start_offset, spans, start_offset, local)]
+    served = Covered(spans)
+    needed = [
+        each for each in unclear if _is_needed(each.listed.start_offset, spans, served, start_offset, local)
+    ]
     if not needed:
         return None
     texts = list(_texts(needed[:_SHOWN_MAX]))
@@ -254,11 +257,15 @@ def why_end_unknown(choice: Choice) -> Reason | None:
 
 
 def _is_needed(
-    start: int, spans: Sequence[tuple[int, int]], log_start: int, local: LocalOffsets | None
+    start: int,
+    spans: Sequence[tuple[int, int]],
+    served: Covered,
+    log_start: int,
+    local: LocalOffsets | None,
 ) -> bool:
     """Return whether the log may need the records of an unclear set that begins at `start`.
 
-    Its end is unknown.
+    Its end is unknown. `served` has the offsets of `spans`.
     """
     if local is not None and not spans:
         return max(start, log_start) < local.start
@@ -270,7 +277,7 @@ def _is_needed(
     if start > end:
         # Without a local log only a restore decides where the log ends.
         return local is not None and not local.start <= start < local.end
-    return not any(a <= start <= b for a, b in spans)
+    return not served.has_all(start, start + 1)
 
 
 def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
