@@ -47,6 +47,7 @@ WRONG_PATH = IsADirectoryError | NotADirectoryError | FileExistsError
 NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
 """The hint of an error of the operating system about rights."""
 _HINTS = {
+    errno.ENOENT: "nothing is there: check the path, and the links in it",
     errno.EACCES: NOT_ALLOWED,
     errno.EPERM: NOT_ALLOWED,
     errno.ENOSPC: "the disk is full: free space, then run again",
@@ -60,7 +61,7 @@ _HINTS = {
 
 
 def hint_of(error: OSError) -> str | None:
-    """Return the remedy of an error of the operating system about rights, room, limits or the disk."""
+    """Return the remedy of an error of the operating system; None for one that no operator can mend."""
     return _HINTS.get(error.errno or 0)
 
 

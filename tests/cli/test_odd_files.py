@@ -483,6 +483,23 @@ def test_messages_for_which_the_disk_has_no_room_do_not_end_a_run(
     assert (done.returncode, bool(done.stdout)) == (code, code == 0)
 
 
+def test_a_current_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+    script = f'rmdir "$PWD" && exec {sys.executable} -m tierctl segments --metadata topic'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    error = "error: the current folder: No such file or directory\n"
+    assert (done.returncode, done.stderr) == (
+        10,
+        f"{error}hint: it was deleted: change to another one (cd)\n",
+    )
+
+
 def test_the_errors_of_an_open_file_name_it(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     for act in (

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from traceback import format_exc, walk_tb
 from types import FrameType
 from typing import Any, Never
@@ -417,9 +418,12 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
             return None
         case OSError():
-            where = error.filename or ("standard output" if _is_of_full_output(error) else "input/output")
+            where, advice = error.filename, hint_of(error) or _ADVICE.get(type(error))
+            if where is None and _is_without_folder():
+                where, advice = "the current folder", "it was deleted: change to another one (cd)"
+            elif where is None:
+                where = "standard output" if _is_of_full_output(error) else "input/output"
             message = f"{where}: {error.strerror or error}"
-            advice = hint_of(error) or _ADVICE.get(type(error))
             return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
     return ErrorReport(
         code=code,
@@ -427,6 +431,15 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         message=f"internal: {': '.join(filter(None, (kind, str(error))))} ({_place_of(error)})",
         hint="run it again with --verbose for the traceback",
     )
+
+
+def _is_without_folder() -> bool:
+    """Return whether the current folder was deleted: each relative path is an error then."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _place_of(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from tierctl.plan.choose_sets import (
     lineage_of_sets,
     merge_lineage,
 )
+from tierctl.plan.partition_choice import why_needed
 from tierctl.plan.reasons import ReasonKind
 from tierctl.state.lineage import Lineage
 
@@ -162,6 +163,21 @@ def test_what_follows_a_compacted_segment_ends_it() -> None:
     assert epochs == [((0, 0), (2, 150)), ((2, 200), (4, 300))]
     known = {each.listed.segment_id for each in sets}
     assert spans(choose(sets, Lineage(LOG), log_start_offset=0, known=known)) == [(200, 299)]
+    sets = [first, object_set(2, 80, 199, LOG), ONE[2]]
+    choice = choose(sets, Lineage(LOG), log_start_offset=0)
+    assert (spans(choice), choice.compacted) == ([(0, 90), (80, 199), (200, 299)], ())
+
+
+@pytest.mark.parametrize(("start", "is_needed"), [(0, False), (90, False), (91, True), (99, True)])
+def test_an_unclear_set_is_needed_where_no_segment_of_the_chain_has_a_record(
+    start: int, is_needed: bool
+) -> None:
+    """The log was compacted, as far as the others show, but the unclear set may have what they lack."""
+    sets = [replace(object_set(1, 0, 90, LOG), has_gaps=True, log_end=LogEnd(offset=90)), ONE[1]]
+    choice = choose(sets, Lineage(LOG), log_start_offset=0)
+    unclear = ObjectSet(listed=object_set(9, start, start, LOG).listed, why_not_understood="encrypted")
+    needed = why_needed(choice, [unclear], sets, start_offset=0, local=None)
+    assert (needed is not None) == is_needed
 
 
 @st.composite
