@@ -263,11 +263,9 @@ class StateDirectory:
                     entries[number] = known
                 elif offset and number not in apart:
                     changed[number] = offset
-            snapshots = in_order(partial(_snapshot_of, state), changed, threads=_THREADS, ahead=_THREADS)
-            for (number, offset), data in zip(changed.items(), snapshots, strict=True):
-                name = snapshot_name(number, offset)
-                write_durably(self._folder / name, [data], fs=self._fs, sync_folder=False)
-                entries[number] = SnapshotEntry(offset, len(data), crc32c(data))
+            write = partial(self._write, state)
+            written = in_order(write, changed.items(), threads=_THREADS, ahead=_THREADS)
+            entries.update(zip(changed, written, strict=True))
             if entries == manifest.snapshots and self._is_stored:
                 return
             self._fs.sync_folder(self._folder)
@@ -275,6 +273,14 @@ class StateDirectory:
             replace_durably(self._folder / MANIFEST, manifest.dumps(), fs=self._fs)
             self._is_stored = True
             self._delete_others(entries)
+
+    def _write(self, state: TierState, changed: tuple[int, int]) -> SnapshotEntry:
+        """Write the snapshot of a metadata partition up to an offset."""
+        number, offset = changed
+        held = state.held.get(number)
+        data = write_snapshot(state, number) if held is None else held.snapshot
+        write_durably(self._folder / snapshot_name(number, offset), [data], fs=self._fs, sync_folder=False)
+        return SnapshotEntry(offset, len(data), crc32c(data))
 
     def _delete_others(self, entries: Mapping[int, SnapshotEntry]) -> None:
         """Delete the snapshots of earlier runs, also of those that crashed."""
@@ -286,11 +292,6 @@ class StateDirectory:
     def close(self) -> None:
         """Release the lock."""
         self._held.close()
-
-
-def _snapshot_of(state: TierState, number: int) -> bytes:
-    held = state.held.get(number)
-    return write_snapshot(state, number) if held is None else held.snapshot
 
 
 def _require(expected: object, found: object) -> None:
