@@ -99,7 +99,7 @@ def acts_of(command: str, world: World) -> Acts:
     world.state_dir.mkdir(exist_ok=True)
     match command:
         case "copy":
-            sources = LogSources(lambda select: read_log_dirs([world.logs], select=select))
+            sources = LogSources([world.logs])
             clean = DeleteSegments(labels=CLEANUP_LABELS)
             return {Action.DELETE_SEGMENT: clean, Action.COPY_SEGMENT: CopySegments(sources=sources)}
         case "sweep":

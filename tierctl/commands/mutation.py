@@ -85,7 +85,12 @@ class Mutation:
         `unreadable`; the other logs are still read.
         """
         untiered, may_select = self.untiered, self.resources.selection_request.may_select
-        return self.read_logs(lambda p: p.topic not in untiered and may_select(p))
+        return read_local_logs(
+            self.request.log_dir,
+            self.progress,
+            select=lambda p: p.topic not in untiered and may_select(p),
+            on_error=self.unread.add,
+        )
 
     @cached_property
     def untiered(self) -> Mapping[str, Reason]:
@@ -105,10 +110,6 @@ class Mutation:
         untiered = {name: reason for name, reason in reasons.items() if reason}
         self.resources.note_unused({name: config for name, config in in_force.items() if name in untiered})
         return untiered
-
-    def read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
-        """Read the present logs of the partitions for which `select` is true, as `logs` does."""
-        return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=self.unread.add)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the selection among the `known` partitions and those of the log directories."""

@@ -107,7 +107,7 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
     run.histories.ignore_untiered(state, plan.skipped)
     return Copies(
         plan=plan,
-        sources=LogSources(run.read_logs),
+        sources=LogSources(run.request.log_dir, run.unread.add),
         examined=_led(run, logs),
         configs=inputs.configs,
         assumed=inputs.assumed_enabled,

@@ -7,7 +7,7 @@ in the source tier is deleted later.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +27,8 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.files import FileBytes
+from tierctl.locallog.folders import require_log_dirs
+from tierctl.locallog.log_end import OnError, read_log_dirs
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     HashedFile,
@@ -36,7 +38,6 @@ from tierctl.model import (
     LogSegmentData,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    TopicPartition,
     Uuid,
 )
 from tierctl.model.choices import Severity
@@ -199,18 +200,19 @@ def source_changed(log: Path) -> RemoteStorageError:
 
 
 class LogSources(Sources):
-    """Sources in brokers' log directories; `read_logs` reads the current replicas of the partitions for which
-    its argument is true.
-    """
+    """Sources in brokers' log directories; `on_error` receives the error of a log, as in `read_log_dirs`."""
 
-    def __init__(self, read_logs: Callable[[Callable[[TopicPartition], bool]], Collection[LocalLog]]) -> None:
-        self._read_logs = read_logs
+    def __init__(self, dirs: Sequence[Path], on_error: OnError | None = None) -> None:
+        self._dirs = dirs
+        self._on_error = on_error
         self._logs: Mapping[tuple[Uuid, int], LocalLog] = {}
 
     def refresh(self, steps: Sequence[Step]) -> None:
-        """Implement `Sources.refresh`."""
+        """Implement `Sources.refresh`; raise NotFoundError if a log directory is not mounted any more."""
+        require_log_dirs(self._dirs)
         partitions = {step.topic_id_partition.topic_partition for step in steps}
-        self._logs = newest_replicas(self._read_logs(partitions.__contains__))
+        logs = read_log_dirs(self._dirs, select=partitions.__contains__, on_error=self._on_error)
+        self._logs = newest_replicas(logs)
 
     def find(self, step: Step) -> "LogSource":
         """Implement `Sources.find`."""
