@@ -355,7 +355,7 @@ def _partition_rows(
         row.log_start_offset = log.log_start_offset if log.is_log_start_known else None
         row.log_end_offset = log.log_end_offset
     named = [row.partition for row in rows.values() if is_legal_topic_name(row.partition.topic)]
-    for key, leader in ({} if run.cluster is None else run.cluster.leaders(named).logs).items():
+    for key, leader in ({} if run.cluster is None else run.cluster.leader_logs(named)).items():
         _add_leader(rows[key], leader, has_lane=key in logs and bool(logs[key].segments))
     return rows
 

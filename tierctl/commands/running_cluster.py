@@ -343,14 +343,23 @@ class RunningCluster:
     def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
         """Return the leaders' logs of these partitions, and the ids and settings of their topics."""
         current = self.current_topics(p.topic for p in partitions)
-        there = [p for p in partitions if current.why_not_current(p) is None]
-        logs, _ = leader_logs(self.cluster, there)
         return Leaders(
             topics=current,
             configs=self.cluster.topic_configs(current.ids),
-            logs={partition.key: log for partition, log in logs.items()},
+            logs=self._logs(current, partitions),
             broker_ids=self.cluster.broker_ids(),
         )
+
+    def leader_logs(self, partitions: Collection[TopicIdPartition]) -> dict[_Key, ClusterLog]:
+        """Return the leaders' logs of those of these partitions whose topics have not been created again."""
+        return self._logs(self.current_topics(p.topic for p in partitions), partitions)
+
+    def _logs(
+        self, current: CurrentTopics, partitions: Collection[TopicIdPartition]
+    ) -> dict[_Key, ClusterLog]:
+        there = [p for p in partitions if current.why_not_current(p) is None]
+        logs, _ = leader_logs(self.cluster, there)
+        return {partition.key: log for partition, log in logs.items()}
 
     def _measured(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
         """Return the bytes of the batches that a leader's log has from an offset on, up to the limit."""

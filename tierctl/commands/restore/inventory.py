@@ -375,7 +375,7 @@ class DecidingLogs:
         Unreadable logs are neither in `leaders` nor in `missing`: `run.unreadable` has them.
         """
         if run.cluster is not None:
-            on_cluster = run.cluster.leaders(partitions).logs
+            on_cluster = run.cluster.leader_logs(partitions)
             leaders: dict[TopicIdPartition, Log] = {
                 p: on_cluster[p.key] for p in partitions if p.key in on_cluster
             }

@@ -278,7 +278,7 @@ class PublishingFence:
         if not partitions:
             return
         require_copying_disabled(self.cluster, {partition.topic for partition in partitions})
-        logs = self.cluster.leaders(partitions).logs
+        logs = self.cluster.leader_logs(partitions)
         for partition in sorted(partitions):
             name, planned, log = (
                 partition.topic_partition,
