@@ -117,13 +117,13 @@ def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path
 
 
 @pytest.mark.matrix
-def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, driver: Driver, s3_server: S3Server) -> None:
+def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, s3_driver: Driver, s3_server: S3Server) -> None:
     """Executors write the files of a warehouse in a bucket, and a second run goes on from them."""
     write_tables(folder, tmp_path / "expected", now_ms=0)
     warehouse = f"s3://{s3_server.bucket()}/warehouse"
     where = ("--metadata", in_s3, "--warehouse", warehouse, "--master", "local[2]", "--now", "0")
     for _ in range(2):
-        ran = driver.call(run_command, ["pipeline", "run", *where])
+        ran = s3_driver.call(run_command, ["pipeline", "run", *where])
         assert ran.code == 0, ran.err
     assert rows_of(warehouse) == rows_of(tmp_path / "expected")
 

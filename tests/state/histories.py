@@ -119,8 +119,13 @@ def histories(max_steps: int = 25) -> st.SearchStrategy[list[MetadataEvent]]:
 
 
 @st.composite
-def regular_histories(draw: st.DrawFn, max_segments: int = 40) -> list[MetadataEvent]:
-    """Return the events of a regular cluster: copies in order, deletes from the start, rare errors."""
+def regular_histories(
+    draw: st.DrawFn, max_segments: int = 40, *, has_errors: bool = True
+) -> list[MetadataEvent]:
+    """Return the events of a regular cluster: copies in order, deletes from the start, rare errors.
+
+    An error is an event that is repeated somewhere, even before the one that it repeats.
+    """
     events: list[MetadataEvent] = []
     offset, epoch, oldest = 0, 0, 0
     for number in range(draw(st.integers(0, max_segments))):
@@ -134,7 +139,7 @@ def regular_histories(draw: st.DrawFn, max_segments: int = 40) -> list[MetadataE
             deletion = [updated(oldest, S.DELETE_SEGMENT_STARTED), updated(oldest, S.DELETE_SEGMENT_FINISHED)]
             events += deletion[: draw(st.integers(1, 2))]
             oldest += 1
-        if draw(st.integers(0, 9)) == 0:
+        if has_errors and draw(st.integers(0, 9)) == 0:
             events.insert(draw(st.integers(0, len(events))), events[draw(st.integers(0, len(events) - 1))])
         offset = end + 1
     return events

@@ -108,7 +108,7 @@ def _listed(cache: RemoteLogMetadataCache, epoch: int) -> list[RemoteLogSegmentM
 
 
 @examples(40)
-@given(regular_histories())
+@given(regular_histories(has_errors=False))
 def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[MetadataEvent]) -> None:
     for part in folded(values_of(events)).by_metadata_partition():
         assert part.segments.is_in_order
