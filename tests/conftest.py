@@ -97,9 +97,16 @@ LONGEST_FIRST = ("simulation", "spark", "live", "apply", "commands", "storage", 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run long tests first, so that all processes end at the same time; mark tests that need Kafka."""
+    """Run long tests first, so that all processes end at the same time; mark tests that need Kafka.
+
+    Raise UsageError for a test of `make matrix` alone that asks for a fixture which does not exist.
+    """
     tests = Path(__file__).parent
     for item in items:
+        # pytest itself says so only when the test runs.
+        known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else ()
+        if known and (missing := {*item.fixturenames} - {*known, "request"}):
+            raise pytest.UsageError(f"{item.nodeid} asks for {', '.join(missing)}, which is no fixture")
         if {"kafka", "session_brokers"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("kafka")
 
