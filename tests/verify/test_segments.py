@@ -26,10 +26,10 @@ from tierctl.model import (
 )
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
-from tierctl.plan.breaches import view_of_log
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.expiry import plan_retention
+from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.steps import Action
 from tierctl.read.partition_reader import ReadablePartition, tiered_partitions
 from tierctl.read.readable_log import lineage_from_segments

@@ -28,16 +28,14 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
 from tierctl.plan.breaches import (
-    PartitionView,
     expire,
     sweep_option,
     swept_text,
-    view_of_log,
-    view_of_tier,
 )
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.leader_views import LeaderView, view_of_leader
+from tierctl.plan.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (

@@ -33,7 +33,6 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
-from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import EXPIRED, LocalRetention
 from tierctl.plan.expiry import PartitionDecisions
 from tierctl.plan.forecast import (
@@ -48,6 +47,7 @@ from tierctl.plan.forecast import (
     outlook,
 )
 from tierctl.plan.leader_views import ClusterViews, LeaderView
+from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas
 from tierctl.plan.steps import Skip
 from tierctl.spark.executors.task import shared_tier

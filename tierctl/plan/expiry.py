@@ -23,7 +23,6 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import (
     OFF_LINEAGE,
     UNREFERENCED_EPOCHS,
-    PartitionView,
     by_start,
     endless_text,
     expire,
@@ -32,13 +31,12 @@ from tierctl.plan.breaches import (
     resume_deletions,
     sweep_option,
     undecided,
-    view_of_log,
-    view_of_tier,
     why_doubled,
 )
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
 from tierctl.plan.leader_views import ClusterViews, view_of_leader
+from tierctl.plan.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, ClusterLog
-from tierctl.plan.breaches import PartitionView
 from tierctl.plan.choose_sets import merge_lineage
+from tierctl.plan.partition_view import PartitionView
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage, find_highest_remote_offset

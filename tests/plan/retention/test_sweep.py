@@ -17,9 +17,9 @@ from tierctl.model import (
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import iso_utc
-from tierctl.plan.breaches import view_of_log
 from tierctl.plan.decisions import NextAction
 from tierctl.plan.expiry import plan_retention
+from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Plan

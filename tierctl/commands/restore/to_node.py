@@ -46,9 +46,9 @@ from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
-from tierctl.plan.breaches import distinct_bytes
 from tierctl.plan.decisions import Limits
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
+from tierctl.plan.partition_view import distinct_bytes
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
