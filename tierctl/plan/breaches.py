@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import pairwise
 from typing import Self
@@ -203,13 +203,12 @@ def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole:
 class _CountedByBrokers:
     """The bytes above retention.bytes as brokers count them, negative below it.
 
-    `below_bytes` are those below the log start, and `again_bytes` those of offsets that an earlier segment
-    has, too: `sweep` counts neither. Unless it `is_known`, the size of the log lacks its local part.
+    `also` has the bytes among them that `sweep` does not count, by what they are. Unless it `is_known`, the
+    size of the log lacks its local part.
     """
 
     over_bytes: int = 0
-    below_bytes: int = 0
-    again_bytes: int = 0
+    also: Mapping[str, int] = field(default_factory=dict)
     is_known: bool = True
 
     @classmethod
@@ -218,24 +217,46 @@ class _CountedByBrokers:
 
         Kafka 3.9 to 4.4 count each finished segment that an epoch of the log lists with its whole size
         (RemoteLogManager.buildRetentionSizeData), also below the log start, and do not subtract the latter
-        when they are deleted.
+        when they are deleted. Before 4.0 so they count segments whose deletion has begun.
         """
         if config.retention_bytes < 0:
             return cls()
-        below = _below(view, view.log_start_offset)
-        doubled = view.segments.doubled_ids
-        below_bytes = sum(s.segment_size_in_bytes for s in below if s.segment_id not in doubled)
         try:
             tier_bytes = int(view.live.column("size").sum(dtype=np.int64))
         except RemoteResourceNotFound:
             # Brokers fail in the same way, and delete nothing.
             return cls()
+        also = {
+            "below the log start": _bytes_below(view),
+            "of offsets that several segments have": tier_bytes - view.live_bytes,
+        }
+        if config.kafka_version.counts_begun_deletions:
+            also["of segments whose deletion has begun"] = _bytes_being_deleted(view)
+        size_bytes = view.live_bytes + (view.local_only_bytes or 0) + sum(also.values())
         return cls(
-            over_bytes=tier_bytes + below_bytes + (view.local_only_bytes or 0) - config.retention_bytes,
-            below_bytes=below_bytes,
-            again_bytes=tier_bytes - view.live_bytes,
+            over_bytes=size_bytes - config.retention_bytes,
+            also={what: count for what, count in also.items() if count},
             is_known=view.local_only_bytes is not None,
         )
+
+
+def _bytes_below(view: PartitionView) -> int:
+    """Return the bytes of the finished segments below the log start that brokers list."""
+    doubled = view.segments.doubled_ids
+    below = _below(view, view.log_start_offset)
+    return sum(s.segment_size_in_bytes for s in below if s.segment_id not in doubled)
+
+
+def _bytes_being_deleted(view: PartitionView) -> int:
+    """Return the bytes of the segments below the log start whose deletion has begun.
+
+    Brokers raise the log start before they delete a segment.
+    """
+    return sum(
+        segment.segment_size_in_bytes
+        for segment in view.segments.in_state(DELETE_STARTED)
+        if segment.end_offset < view.log_start_offset and view.current.contains(segment, view.log_end_offset)
+    )
 
 
 def _why_careful(
@@ -252,12 +273,8 @@ def _why_careful(
         return f"the largest timestamp of {which} is {segment.max_timestamp_ms}, which is no time"
     if not counted.is_known:
         return SIZE_NOT_KNOWN
-    also = []
-    if counted.below_bytes:
-        also.append(f"{counted.below_bytes} bytes below the log start")
-    if counted.again_bytes:
-        also.append(f"{counted.again_bytes} bytes of offsets that several segments have")
-    return f"brokers also count {' and '.join(also)}" if also else None
+    also = " and ".join(f"{count} bytes {what}" for what, count in counted.also.items())
+    return f"brokers also count {also}" if also else None
 
 
 def _deleted_by_brokers_only(

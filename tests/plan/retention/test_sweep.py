@@ -370,6 +370,26 @@ def test_brokers_count_every_copy_of_an_offset() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "epoch", "wanted"), [("3.9", 1, [100]), ("3.9", 0, []), ("4.0", 1, []), ("4.4", 1, [])]
+)
+def test_before_4_0_brokers_count_segments_whose_deletion_has_begun(
+    version: str, epoch: int, wanted: list[int]
+) -> None:
+    """The store failed to delete segment 0, of `epoch`; 900 bytes of the tier and 100 of the log remain."""
+    epochs = (epoch, *[1] * 9)
+    state = tier(*(replace(s, segment_leader_epochs=((epochs[at], 100 * at),)) for at, s in enumerate(TEN)))
+    advance(state, TEN[0], S.DELETE_SEGMENT_STARTED)
+    log = replace(LOG, log_start_offset=100, leader_epochs=(EpochEntry(1, 100),))
+    config = TopicConfig(retention_bytes=1000, kafka_version=KafkaVersion.parse(version))
+    plan = sweep(state, config, logs=[log], explained=Selection())
+    assert numbers(plan) == [0]
+    found = deleted_by_brokers(plan)
+    assert sorted(found) == wanted
+    why = "brokers also count 100 bytes of segments whose deletion has begun"
+    assert all(why in reason for reason in found.values())
+
+
 def test_without_a_log_brokers_delete_at_least_what_the_tier_has_above_the_limit() -> None:
     plan = sweep(
         tier(*TEN),

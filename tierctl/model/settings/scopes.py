@@ -495,6 +495,14 @@ class KafkaVersion:
         return self < KafkaVersion(4, 3)
 
     @property
+    def counts_begun_deletions(self) -> bool:
+        """Whether retention.bytes counts segments in DELETE_SEGMENT_STARTED.
+
+        Source: RemoteLogManager.buildRetentionSizeData; KAFKA-17428, of which 3.9.1 has nothing.
+        """
+        return self < KafkaVersion(4, 0)
+
+    @property
     def cleans_without_policy(self) -> bool:
         """Whether local retention counts for a topic that copies and has an empty cleanup.policy.
 
