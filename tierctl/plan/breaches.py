@@ -24,10 +24,7 @@ from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSe
 from tierctl.plan.partition_view import COPY_STARTED, PartitionView
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, cleaned_text, no_age_text
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
-from tierctl.state.lineage import (
-    Lineage,
-    segments_in_lineage,
-)
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import (
     Covered,
     CutEpochs,
@@ -217,7 +214,8 @@ class _CountedByBrokers:
 
         Kafka 3.9 to 4.4 count each finished segment that an epoch of the log lists with its whole size
         (RemoteLogManager.buildRetentionSizeData), also below the log start, and do not subtract the latter
-        when they are deleted. Before 4.0 so they count segments whose deletion has begun.
+        when they are deleted. Before 4.0 they count segments whose deletion has begun, and before 4.4 the
+        last copied segment twice if it has one offset.
         """
         if config.retention_bytes < 0:
             return cls()
@@ -232,6 +230,8 @@ class _CountedByBrokers:
         }
         if config.kafka_version.counts_begun_deletions:
             also["of segments whose deletion has begun"] = _bytes_being_deleted(view)
+        if config.kafka_version.counts_last_offset_twice:
+            also["of the last copied segment, as if it were not copied"] = _bytes_of_last(view)
         size_bytes = view.live_bytes + (view.local_only_bytes or 0) + sum(also.values())
         return cls(
             over_bytes=size_bytes - config.retention_bytes,
@@ -257,6 +257,15 @@ def _bytes_being_deleted(view: PartitionView) -> int:
         for segment in view.segments.in_state(DELETE_STARTED)
         if segment.end_offset < view.log_start_offset and view.current.contains(segment, view.log_end_offset)
     )
+
+
+def _bytes_of_last(view: PartitionView) -> int:
+    """Return the bytes of the last copied segment if it has one offset, and the local log has it, too."""
+    copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
+    if view.local_start_offset is None or view.local_start_offset > copied:
+        return 0
+    is_last = view.live.column("start") == copied
+    return int(view.live.column("size")[is_last].sum(dtype=np.int64))
 
 
 def _why_careful(

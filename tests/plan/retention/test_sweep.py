@@ -390,6 +390,31 @@ def test_before_4_0_brokers_count_segments_whose_deletion_has_begun(
     assert all(why in reason for reason in found.values())
 
 
+@pytest.mark.parametrize(
+    ("version", "local", "last", "wanted"),
+    [
+        ("4.3", 999, 999, [0]),
+        ("4.3", 999, 998, []),
+        ("4.3", 1000, 999, []),
+        ("3.9", 900, 999, [0]),
+        ("4.4", 999, 999, []),
+    ],
+)
+def test_before_4_4_brokers_count_the_last_copied_segment_twice_if_it_has_one_offset(
+    version: str, local: int, last: int, wanted: list[int]
+) -> None:
+    """The tier has 1,000 bytes, 100 from offset `last` on; the local log begins at `local`, with 100 more."""
+    state = tier(*TEN[:9], segment(9, 900, last - 1, size=0), segment(10, last, 999))
+    log = local_log(sorted({local, last, 1000} - set(range(local))), 1050)
+    config = TopicConfig(retention_bytes=1100, kafka_version=KafkaVersion.parse(version))
+    plan = sweep(state, config, logs=[log], explained=Selection())
+    assert numbers(plan) == []
+    found = deleted_by_brokers(plan)
+    assert sorted(found) == wanted
+    why = "brokers also count 100 bytes of the last copied segment, as if it were not copied"
+    assert all(why in reason for reason in found.values())
+
+
 def test_without_a_log_brokers_delete_at_least_what_the_tier_has_above_the_limit() -> None:
     plan = sweep(
         tier(*TEN),

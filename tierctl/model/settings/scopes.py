@@ -503,6 +503,14 @@ class KafkaVersion:
         return self < KafkaVersion(4, 0)
 
     @property
+    def counts_last_offset_twice(self) -> bool:
+        """Whether a local segment that begins at the last copied offset counts as not copied.
+
+        Source: UnifiedLog.onlyLocalLogSegmentsSize; KAFKA-20977, which 4.4.0 has and 4.3.0 has not.
+        """
+        return self < KafkaVersion(4, 4)
+
+    @property
     def cleans_without_policy(self) -> bool:
         """Whether local retention counts for a topic that copies and has an empty cleanup.policy.
 
