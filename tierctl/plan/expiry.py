@@ -23,6 +23,7 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.breaches import (
     OFF_LINEAGE,
     UNREFERENCED_EPOCHS,
+    Expiry,
     by_start,
     endless_text,
     expire,
@@ -225,21 +226,28 @@ _CUT = "the leader epochs of the log were cut"
 
 
 def deleted_by_epochs(
-    view: PartitionView, log_start_offset: int, taken: Collection[Uuid | None], now_ms: int
+    view: PartitionView, expiry: Expiry, taken: Collection[Uuid | None], now_ms: int
 ) -> list[Decision]:
     """Return the deletes of `unreferenced_epoch_steps` that brokers make and this run leaves out.
 
+    What brokers delete beyond this run raises their log start, and more epochs leave their checkpoint.
     Segments whose id is in `taken` have a step. Of two copies from one offset, brokers do not know the first.
     """
     lost_ids = frozenset[Uuid]() if view.cut is None else view.cut.lost_ids
+    known = {*taken, *view.segments.doubled_ids, *lost_ids, *(each.segment_id for each in expiry.by_brokers)}
+    ends = [each.end_offset or 0 for each in expiry.by_brokers]
+    starts = {expiry.log_start_offset: ""}
+    if ends and max(ends) >= expiry.log_start_offset:
+        starts[max(ends) + 1] = expiry.by_brokers[-1].reason.facts["sweep"]
     found = []
-    for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
-        segment_id = segment.segment_id
-        if segment_id in taken or segment_id in view.segments.doubled_ids or segment_id in lost_ids:
-            continue
-        why = f"it needs {option}" if view.cut is None else _CUT
-        reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, sweep=why)
-        found.append(Decision.deleted(segment, reason, now_ms))
+    for log_start_offset, why_not_yet in starts.items():
+        for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
+            if segment.segment_id in known:
+                continue
+            known.add(segment.segment_id)
+            why = why_not_yet or (f"it needs {option}" if view.cut is None else _CUT)
+            reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, sweep=why)
+            found.append(Decision.deleted(segment, reason, now_ms))
     return sorted(found, key=lambda each: each.start_offset)
 
 
@@ -577,7 +585,7 @@ def _expired(
         unreferenced_epochs=is_asked,
     )
     taken = {step.segment_id for step in steps}
-    by_epochs = deleted_by_epochs(view, expiry.log_start_offset, taken, inputs.now_ms)
+    by_epochs = deleted_by_epochs(view, expiry, taken, inputs.now_ms)
     if by_epochs:
         expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
     unfinished = unfinished_copies(

@@ -288,6 +288,26 @@ def test_brokers_delete_a_segment_of_older_leader_epochs_that_sweep_keeps(
         assert "brokers would delete" not in reasons(asked)
 
 
+@pytest.mark.parametrize(("second", "gone"), [(60, True), (70, False)])
+def test_brokers_that_go_on_behind_a_hole_also_delete_what_its_leader_epochs_left(
+    second: int, gone: bool
+) -> None:
+    """Segment 9 diverged in epoch 1; brokers delete 0 to 59 and keep 60 to 99, and epoch 2 begins there."""
+    state = tier(
+        segment(1, 0, 9, (1, 0), max_timestamp_ms=OLD_MS),
+        segment(2, 20, 59, (1, 20), max_timestamp_ms=OLD_MS),
+        segment(3, 60, 99, *(((1, 60), (2, second)) if second > 60 else ((2, 60),))),
+        segment(9, 60, 99, (1, 60)),
+    )
+    log = local_log([100], 110, epochs=((1, 0), (2, second)))
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log], explained=Selection())
+    assert numbers(plan) == [1]
+    found = {each.segment_id: each for each in plan.kept if each.action is NextAction.DELETE}
+    assert found.keys() == {segment_id(2), *([segment_id(9)] if gone else [])}
+    assert all("sweep does not: the tier has a hole from 10 to 19" in each.reason for each in found.values())
+    assert ("brokers would delete 1 more segment (offsets 60 to 99), sweep does not" in reasons(plan)) is gone
+
+
 def test_brokers_keep_the_first_of_two_copies_whatever_its_leader_epochs() -> None:
     copies = segment(1, 0, 39), segment(2, 40, 99), segment(3, 0, 39)
     state = tier(*copies, segment(4, 30, 99, (1, 30)))
