@@ -593,6 +593,15 @@ class KafkaFault(RowEnum):
         fixed_in=((KafkaVersion(3, 8), 1),),
         gone_since=KafkaVersion(3, 9),
     )
+    # Fixed by apache/kafka#17794: 3.9.0 has the fault and 3.9.1 has not.
+    LARGE_RETENTION = FaultRow(
+        name="KAFKA-17995",
+        meaning="A retention.ms of more than the milliseconds since 1970, as 9223372036854775807, ends each "
+        "expiration task with an error: nothing of the topic is deleted from the tier, not even by size.",
+        workaround="set retention.ms=-1 where no age is meant",
+        fixed_in=((KafkaVersion(3, 9), 1),),
+        gone_since=KafkaVersion(4, 0),
+    )
     # Fixed by apache/kafka#22661 in 4.3.2; 4.3.1 has the fault and 4.4.0 has not.
     EXCESS_DELETES = FaultRow(
         name="KAFKA-20732",
