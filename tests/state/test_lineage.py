@@ -229,6 +229,32 @@ def test_epochs_and_offsets_that_no_log_has_end_no_question(
     assert [tuple(each) for each in known.epoch_starts()] == possible
 
 
+@pytest.mark.parametrize(
+    ("log_start", "is_proven"), [(0, True), (4, True), (5, None), (6, None), (7, None), (16, None)]
+)
+def test_a_log_start_within_a_segment_that_diverged_cut_no_epochs(
+    log_start: int, is_proven: bool | None
+) -> None:
+    """DeleteRecords removed epoch 0, which ends at 4, and later epoch 1, of which 5 and 6 are in the log."""
+    known = PartitionSegments.of_cache(
+        tier((1, 0, 21, ((0, 0), (1, 5))), (2, 0, 16, ((0, 0), (1, 5), (3, 7))))
+    )
+    raised = Lineage([(0, 0), (1, 5), (3, 7)]).truncate_from_start(max(log_start, 5))
+    cut = cut_epochs(
+        raised, known, log_start_offset=log_start, log_end_offset=17, local_start_offset=max(log_start, 10)
+    )
+    assert (None if cut is None else cut.is_proven) is is_proven
+
+
+@pytest.mark.parametrize(("log_start", "is_cut"), [(0, True), (4, True), (5, False), (9, False)])
+def test_readers_find_what_a_diverged_segment_has_above_the_log_start(log_start: int, is_cut: bool) -> None:
+    """The first leader copied [0, 19], the second [10, 29]: the log needs 5 to 9 of the first segment."""
+    known = PartitionSegments.of_cache(tier((1, 0, 19), (2, 10, 29, ((1, 10),))))
+    raised = Lineage([(0, 5), (1, 10)]).truncate_from_start(log_start)
+    cut = cut_epochs(raised, known, log_start_offset=log_start, log_end_offset=30, local_start_offset=30)
+    assert (cut is not None) is is_cut
+
+
 def test_an_epoch_far_above_the_end_of_its_segment_is_no_endless_range() -> None:
     cache = tier((1, 0, 9, ((0, 0), (7, 1 << 62))))
     found = segments_in_lineage(cache, Lineage([(0, 0)]))

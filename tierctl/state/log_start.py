@@ -320,7 +320,8 @@ def cut_among(
     proven = [
         segment
         for segment in lacking
-        if (is_above and segment.start_offset < first.start_offset) or _is_joined(segment, lineage)
+        if (is_above and segment.start_offset < first.start_offset)
+        or _is_joined(segment, lineage, log_start_offset)
     ]
     proven_ids = {segment.segment_id for segment in proven}
     lost = proven + [
@@ -366,28 +367,34 @@ def _covered(
 
 
 def _leaves_at(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int:
-    """Return the first offset of the segment at which the lineage has another leader epoch."""
+    """Return the first offset of the segment at which the lineage has another leader epoch.
+
+    Of the offsets below its first entry, which DeleteRecords and retention cut, it tells nothing.
+    """
     own = lineage_of_segment(segment)
+    from_offset = max([segment.start_offset, *(entry.start_offset for entry in lineage.entries[:1])])
     starts = {entry.start_offset for entry in (*own.entries, *lineage.entries)}
-    for offset in sorted({segment.start_offset, *starts}):
-        is_within = segment.start_offset <= offset <= segment.end_offset
+    for offset in sorted({from_offset, *starts}):
+        is_within = from_offset <= offset <= segment.end_offset
         if is_within and own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
             return offset
     return segment.end_offset + 1
 
 
-def _is_joined(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
+def _is_joined(segment: RemoteLogSegmentMetadata, lineage: Lineage, log_start_offset: int) -> bool:
     """Return whether one leader wrote records of the segment and of the log.
 
     The segment then has an epoch that the lineage lacks before one that both begin alike, or it has an epoch
-    below the offset at which the lineage has it, while every epoch begins at one offset.
+    below the offset at which the lineage has it, while every epoch begins at one offset. An epoch whose
+    records all lie below the log start is not lacking.
     """
     own = build_filtered_leader_epoch_map(dict(segment.segment_leader_epochs))
+    ends = [*list(own.values())[1:], segment.end_offset + 1]
     is_lacking = False
-    for epoch, start in own.items():
+    for (epoch, start), end in zip(own.items(), ends, strict=True):
         entry = lineage.entry(epoch)
         if entry is None:
-            is_lacking = True
+            is_lacking |= end > log_start_offset
         # The log start raises the first entry of a checkpoint.
         elif (is_lacking and entry.start_offset == start) or (
             entry.start_offset > start and entry != lineage.earliest
