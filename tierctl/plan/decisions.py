@@ -275,8 +275,22 @@ class LocalRetention:
         )
 
     def left(self, log: LocalLog, highest_copied: int, now_ms: int) -> tuple[LocalSegment, ...]:
-        """Return the segments of `log` that local retention keeps at `now_ms`."""
-        return log.segments[sum(each.is_deleted for each in self.decide(log, highest_copied, now_ms)) :]
+        """Return the segments of `log` that local retention keeps at `now_ms`.
+
+        If it keeps the active segment alone, a broker rolls that one as soon as it breaches a limit, too, and
+        deletes it once it may (UnifiedLog.deletableSegments).
+        """
+        kept = log.segments[sum(each.is_deleted for each in self.decide(log, highest_copied, now_ms)) :]
+        return () if len(kept) == 1 and self._is_rolled_and_gone(log, highest_copied, now_ms) else kept
+
+    def _is_rolled_and_gone(self, log: LocalLog, highest_copied: int, now_ms: int) -> bool:
+        """Return whether brokers delete the active segment, before which nothing is left."""
+        active, last = log.segments[-1], log.log_end_offset - 1
+        if active.next_base_offset is not None or not active.size_bytes:
+            return False
+        if last > highest_copied and (self.needs_copy or last >= log.high_watermark):
+            return False
+        return self._is_excess(active.size_bytes, active) or self._is_old(active, now_ms)
 
     def decide(self, log: LocalLog, highest_copied: int, now_ms: int) -> Iterator[LocalDecision]:
         """Yield the oldest segments of `log`: those that are deleted, then those that should be and stay.
@@ -284,7 +298,7 @@ class LocalRetention:
         Segments are deleted from the oldest on, as long as a segment ends at or below the high watermark, and
         at or below the last offset in the tier (`highest_copied`) or below the log start. Segments below the
         log start are deleted in any case; then size deletes segments that are wholly inside the excess, and
-        then time. The active segment stays: a broker rolls it first.
+        then time. The active segment stays: a broker rolls it first (`left`).
         """
         rolled = [segment for segment in log.segments if segment.next_base_offset is not None]
         deletable = sum(1 for _ in self._deletable(log, highest_copied))

@@ -73,7 +73,7 @@ class Outlook:
 class LocalFacts:
     """The replicas of a partition in the log directories: their size, and what the changed settings leave.
 
-    `active_bytes` has the size of the active segment of each replica, which brokers never delete.
+    `active_bytes` has the size of the active segment of each replica, which a limit of the size leaves.
     `left_bytes` is the size that local retention leaves now; `later_bytes` is the size of the same segments
     after retention by time at the last of HORIZONS_DAYS. A limit below 0 means no limit.
     """
