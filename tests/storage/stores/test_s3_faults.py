@@ -343,6 +343,41 @@ def test_other_bytes_than_the_requested_ones_are_never_returned(
         store.close()
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<?xml version='1.0'?><!DOCTYPE html><html><head/><body>Sign in</body></html>",
+        b"<ListAllMyBucketsResult/>",
+        b"",
+    ],
+)
+def test_the_answer_of_another_program_is_not_an_empty_bucket(
+    page: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore takes any document for a result that lacks all fields: nothing stored, everything deleted."""
+    with LackingStore() as server:
+        server.found(monkeypatch)
+        server.put({"a": b"x"})
+        store = S3Store(s3_client(), BUCKET)
+        server.page = page
+        for call in (
+            lambda: list(store.list_objects("")),
+            lambda: store.list_folder(""),
+            lambda: store.sizes_bytes(["a"]),
+            lambda: list(store.unfinished_uploads()),
+            store.versioning,
+            store.lifecycle_rules,
+        ):
+            with pytest.raises(RemoteStorageError, match="expected the document ") as caught:
+                call()
+            assert caught.value.hint
+        # The server that does not know uploads may know deletions; this one does not.
+        assert "expected the document DeleteResult" in store.delete(["a"])["a"].message
+        server.page = None
+        assert store.delete(["a"]) == {}
+        store.close()
+
+
 def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """How old the lease of another run is cannot be known then."""
     with LackingStore({Lack.DATE}) as server:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
 from html import unescape
+from http import HTTPStatus
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -171,6 +172,12 @@ def status_of(error: ClientError) -> int:
     return int(metadata.get("HTTPStatusCode", 0))
 
 
+class ForeignAnswerError(BotoCoreError):
+    """A successful response whose body is not the document that the operation returns."""
+
+    fmt = "expected the document {expected}, found {found}"
+
+
 @contextmanager
 def suppressed(codes: Collection[str]) -> Iterator[None]:
     """Ignore errors whose S3 error code is in `codes`."""
@@ -205,6 +212,12 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
         raise RemoteStorageError(
             f"{doing}: {e}",
             hint="check that the endpoint (AWS_ENDPOINT_URL_S3) is right and reachable from here",
+        ) from e
+    except ForeignAnswerError as e:
+        raise RemoteStorageError(
+            f"{doing}: {e}",
+            hint="another program than S3 answers: check the endpoint (AWS_ENDPOINT_URL_S3), and the proxies "
+            "and sign-in pages before it",
         ) from e
     except (BotoCoreError, OSError) as e:
         kind = StoreWriteUnknown if writing else RemoteStorageError
@@ -438,13 +451,43 @@ def _is_restored(s3: S3Client, bucket: str, key: str) -> bool:
 def parse_listings(events: Any) -> None:
     """Make a client with these events parse listings by `parse_objects` before botocore checks the body.
 
-    The check then parses the remaining part of the body, which still shows an error or a truncated body.
+    The check then parses the remaining part of the body, which still shows an error or a truncated body, and
+    `require_document` examines what is neither.
     """
     if _CHECK_OF_BODY is not None:
         events.unregister(_BEFORE_PARSING, _CHECK_OF_BODY)
     events.register_first(_BEFORE_PARSING, parse_objects)
     if _CHECK_OF_BODY is not None:
         events.register_first(_BEFORE_PARSING, _CHECK_OF_BODY)
+    events.register_first(_BEFORE_PARSING, require_document)
+
+
+_DOCUMENTS: Final = {
+    "CreateMultipartUpload": "InitiateMultipartUploadResult",
+    "DeleteObjects": "DeleteResult",
+    "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
+    "GetBucketVersioning": "VersioningConfiguration",
+    "ListMultipartUploads": "ListMultipartUploadsResult",
+    _OPERATION: "ListBucketResult",
+}
+_ROOT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:[\w.-]+:)?([\w.-]+)[\s/>]")
+_SHOWN_BYTES = 60
+
+
+def require_document(operation_model: Any, response_dict: dict[str, Any], **_event: Any) -> None:
+    """Raise ForeignAnswerError for a successful response to `_DOCUMENTS` with another root element, or none.
+
+    botocore takes every XML document for the result, and fields that it lacks for empty ones: the page of a
+    proxy would be an empty listing, or the deletion of all objects.
+    """
+    expected = _DOCUMENTS.get(operation_model.name)
+    if expected is None or response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES:
+        return
+    body: bytes = response_dict["body"]
+    root = _ROOT.match(body)
+    if root is None or root[1].decode(errors="replace") != expected:
+        found = repr(body[:_SHOWN_BYTES].decode(errors="replace")) if body else "an empty body"
+        raise ForeignAnswerError(expected=expected, found=found)
 
 
 def parse_objects(

@@ -25,6 +25,7 @@ from tierctl.storage.stores.s3.client import (
     REFUSED,
     RIGHTS_HINT,
     FileRange,
+    ForeignAnswerError,
     encoded_crc,
     file_range,
     sends_checksums,
@@ -421,17 +422,22 @@ class Uploads:
         Do nothing if the credentials do not permit listing uploads, or if the store does not support it.
         """
         wanted, prefix = set(keys), common_prefix(keys)
-        with (
-            suppress(AuthenticationError, StoreRefused),
-            translated(f"listing uploads to s3://{self._bucket}/{prefix}"),
-        ):
-            pages = self._s3.get_paginator("list_multipart_uploads").paginate(
-                Bucket=self._bucket, Prefix=prefix
-            )
-            for page in pages:
-                for found in page.get("Uploads", ()):
-                    if found["Key"] in wanted:
-                        self._abort(found["Key"], found["UploadId"])
+        try:
+            with (
+                suppress(AuthenticationError, StoreRefused),
+                translated(f"listing uploads to s3://{self._bucket}/{prefix}"),
+            ):
+                pages = self._s3.get_paginator("list_multipart_uploads").paginate(
+                    Bucket=self._bucket, Prefix=prefix
+                )
+                for page in pages:
+                    for found in page.get("Uploads", ()):
+                        if found["Key"] in wanted:
+                            self._abort(found["Key"], found["UploadId"])
+        except RemoteStorageError as e:
+            # A server that ignores the question lists objects instead.
+            if not isinstance(e.__cause__, ForeignAnswerError):
+                raise
 
     def _abort(self, key: str, upload: str) -> None:
         with suppressed({"NoSuchUpload"}), translated(f"aborting an upload of s3://{self._bucket}/{key}"):
