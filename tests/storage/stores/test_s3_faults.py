@@ -378,6 +378,30 @@ def test_the_answer_of_another_program_is_not_an_empty_bucket(
         store.close()
 
 
+def test_a_page_that_names_no_next_one_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that knows only version 1 of listings answers so, and boto3 ends the listing there."""
+
+    def listing(name: str) -> bytes:
+        return f"<{name}><IsTruncated>true</IsTruncated></{name}>".encode()
+
+    with LackingStore() as server:
+        server.found(monkeypatch)
+        store = S3Store(s3_client(), BUCKET)
+        objects, uploads = listing("ListBucketResult"), listing("ListMultipartUploadsResult")
+        calls: list[tuple[bytes, Callable[[], object]]] = [
+            (objects, lambda: list(store.list_objects(""))),
+            (objects, lambda: store.list_folder("")),
+            (objects, lambda: store.sizes_bytes(["a"])),
+            (uploads, lambda: list(store.unfinished_uploads())),
+        ]
+        for server.page, call in calls:
+            with pytest.raises(RemoteStorageError, match=r"listing .*, and names no next page") as caught:
+                call()
+            assert caught.value.hint
+        assert "names no next page" in store.delete(["a"])["a"].message
+        store.close()
+
+
 def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """How old the lease of another run is cannot be known then."""
     with LackingStore({Lack.DATE}) as server:

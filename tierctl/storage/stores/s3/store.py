@@ -61,11 +61,14 @@ from tierctl.storage.stores.s3.client import (
 )
 from tierctl.storage.stores.s3.transfers import (
     DELETE_BATCH,
+    NEXT_OBJECTS,
+    NEXT_UPLOADS,
     Deletions,
     Uploads,
     composite_checksum,
     listed_objects,
     object_pages,
+    whole_pages,
 )
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.primitives import crc32c
@@ -430,7 +433,7 @@ class S3Store:
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter="/"
             )
-            for page in pages:
+            for page in whole_pages(pages, NEXT_OBJECTS, self.name_of(prefix)):
                 found = page.get("CommonPrefixes", ())
                 folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
                 objects += remote_objects(self._s3, self._bucket, page.get("Contents", ()), self._prefix)
@@ -525,7 +528,7 @@ class S3Store:
                 Prefix=self._prefix,
                 PaginationConfig={"MaxItems": _UPLOADS_MAX},
             )
-            for page in pages:
+            for page in whole_pages(pages, NEXT_UPLOADS, f"uploads to {self.name_of('')}"):
                 for each in page.get("Uploads", ()):
                     yield UnfinishedUpload(each["Key"], int(each["Initiated"].timestamp() * 1000))
 

@@ -52,6 +52,10 @@ PAGE_MAX = 1_000
 """The maximum number of objects in a page of a listing."""
 
 PAGE_MIN = 20
+NEXT_OBJECTS: Final = "NextContinuationToken"
+NEXT_UPLOADS: Final = "NextKeyMarker"
+"""The fields of pages of listings in which the server names the next page."""
+
 _MISSING = frozenset({"NoSuchKey", "404"})
 
 
@@ -155,14 +159,28 @@ def _next_token(page: ListObjectsV2OutputTypeDef, before: str, wanted: str) -> s
 
     `wanted` names the object that is looked for.
     """
-    token = page.get("NextContinuationToken", "")
+    token = page.get(NEXT_OBJECTS, "")
     if not token or token == before:
-        named = f"as next page {token!r} again" if token else "no next page"
-        raise RemoteStorageError(
-            f"listing {wanted}: the server says that the listing goes on, and names {named}",
-            hint="run the command again; if the error stays, the server does not list as S3 does",
-        )
+        raise _endless(wanted, f"as next page {token!r} again" if token else "no next page")
     return token
+
+
+def _endless(listed: str, named: str) -> RemoteStorageError:
+    return RemoteStorageError(
+        f"listing {listed}: the server says that the listing goes on, and names {named}",
+        hint="run the command again; if the error stays, the server does not list as S3 does",
+    )
+
+
+def whole_pages(pages: Iterable[Any], token: str, listed: str) -> Iterator[Any]:
+    """Yield pages of boto3's paginator, which takes a page that names no next one in `token` for the last.
+
+    Raise RemoteStorageError if the server says that the listing goes on after that page; `listed` names it.
+    """
+    for page in pages:
+        if page.get("IsTruncated") and not page.get(token):
+            raise _endless(listed, "no next page")
+        yield page
 
 
 def _page(
@@ -283,7 +301,8 @@ class _Listing:
                 return
 
     def _paginated(self, prefix: str, more: Any) -> Iterator[Any]:
-        return iter(self._paginate(Bucket=self._bucket, Prefix=prefix, **more))
+        pages = self._paginate(Bucket=self._bucket, Prefix=prefix, **more)
+        return whole_pages(pages, NEXT_OBJECTS, f"s3://{self._bucket}/{prefix}")
 
 
 def _is_by_key(after: str, keys: Sequence[str]) -> bool:
@@ -430,7 +449,7 @@ class Uploads:
                 pages = self._s3.get_paginator("list_multipart_uploads").paginate(
                     Bucket=self._bucket, Prefix=prefix
                 )
-                for page in pages:
+                for page in whole_pages(pages, NEXT_UPLOADS, f"uploads to s3://{self._bucket}/{prefix}"):
                     for found in page.get("Uploads", ()):
                         if found["Key"] in wanted:
                             self._abort(found["Key"], found["UploadId"])
