@@ -329,6 +329,24 @@ def test_every_key_that_exists_is_found(
     assert {key: each["Size"] for key, each in found.items()} == {key: len(key) for key in keys & stored}
 
 
+def test_no_key_is_missing_because_the_server_lists_in_another_order() -> None:
+    """A directory bucket does so: a key that it lists later is not passed."""
+
+    def found(*pages: str) -> set[str]:
+        def list_objects_v2(*, ContinuationToken: str = "0", **_: object) -> Any:  # noqa: N803
+            after = int(ContinuationToken) + 1
+            page: dict[str, Any] = {"Contents": [{"Key": key} for key in pages[after - 1]]}
+            return page | {"IsTruncated": after < len(pages), "NextContinuationToken": str(after)}
+
+        s3: Any = SimpleNamespace(list_objects_v2=list_objects_v2)
+        return set(listed_objects(s3, "bucket", ["b", "c", "d", "g"]))
+
+    assert found("gf", "bh", "dc") == {"b", "c", "d", "g"}
+    with pytest.raises(RemoteStorageError, match=r"listing s3://bucket/c: .* in their order") as caught:
+        found("ab", "gf", "dc")
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize("tokens", [{}, {"NextContinuationToken": ""}, {"NextContinuationToken": "t"}])
 @pytest.mark.parametrize("listed_keys", [(), ("a/1", "a/2")])
 def test_a_listing_that_does_not_go_on_is_refused(

@@ -132,19 +132,25 @@ class Deletions:
 def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str, ObjectTypeDef]:
     """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
-    A key counts as missing only once the listing has passed it. Raise RemoteStorageError if the server names
-    no next page, or the same one again.
+    A key counts as missing only once the listing has passed it, or has ended if the server does not list in
+    key order, as directory buckets do not. Raise RemoteStorageError if the server first lists in key order
+    and later does not, and if it names no next page, or the same one again.
     """
     ordered, wanted = sorted(keys), frozenset(keys)
     objects: dict[str, ObjectTypeDef] = {}
     at, continuation, page_size = 0, "", PAGE_MAX
+    is_by_key = True
     while at < len(ordered):
         page = _page(s3, bucket, ordered[at:] if at else ordered, continuation, page_size)
         found = page.get("Contents", [])
         objects |= {each["Key"]: each for each in found if each["Key"] in wanted}
         if not page.get("IsTruncated"):
             break
-        passed = bisect_right(ordered, found[-1]["Key"], at) - at if found else 0
+        if not _is_by_key("", [each["Key"] for each in found]):
+            if at:
+                raise _not_in_order(f"s3://{bucket}/{ordered[at]}", ordered[at - 1])
+            is_by_key = False
+        passed = bisect_right(ordered, found[-1]["Key"], at) - at if found and is_by_key else 0
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
         continuation = "" if passed else _next_token(page, continuation, f"s3://{bucket}/{ordered[at]}")
         # If the keys are far apart, each page contains only one of them: then ask for small pages, which are
@@ -222,6 +228,13 @@ class _NotInOrderError(RemoteStorageError):
     """A page does not have the keys after the requested key in key order."""
 
 
+def _not_in_order(listed: str, after: str) -> _NotInOrderError:
+    return _NotInOrderError(
+        f"listing {listed}: the server did not list the keys after {after!r} in their order",
+        hint="run the command again; if the error stays, the server does not list as S3 does",
+    )
+
+
 def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objects]:
     """Yield every object whose key begins with `prefix`, in pages in key order.
 
@@ -266,11 +279,7 @@ class _Listing:
         for page in self.pages(after):
             keys = [each["Key"] for each in page]
             if not _is_by_key(after, keys):
-                raise _NotInOrderError(
-                    f"listing s3://{self._bucket}/{self._prefix}: the server did not list the keys after "
-                    f"{after!r} in their order",
-                    hint="run the command again; if the error stays, the server does not list as S3 does",
-                )
+                raise _not_in_order(f"s3://{self._bucket}/{self._prefix}", after)
             count = len(keys) if last is None else bisect_right(keys, last)
             yield page[:count]
             if count < len(keys):
