@@ -207,6 +207,23 @@ class TestKeys:
                 remote.fetch_log_segment(next(segments_of(root)), 0)
             assert "hunter2" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (b"Bag Attributes\n    friendlyName: tier\nKey Attributes: <No Attributes>\n", b"\n"),
+            (b"\n", b"\n-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"),
+            (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", b"\n# of 2024\n"),
+        ],
+        ids=["openssl pkcs12", "pair", "certificate"],
+    )
+    def test_text_around_the_key(self, capture: Capture, tmp_path: Path, before: bytes, after: bytes) -> None:
+        root = capture("aiven-encrypted")
+        key = (root / "keys" / "private.pem").read_bytes()
+        (tmp_path / "key.pem").write_bytes(before + key + after)
+        metadata = next(segments_of(root))
+        found = bucket_of(root, {"key1": tmp_path / "key.pem"}).fetch_log_segment(metadata, 0).read()
+        assert found == bucket_of(root).fetch_log_segment(metadata, 0).read()
+
     def test_without_the_library(self, capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
         root = capture("aiven-encrypted")
         monkeypatch.setattr(layout_module, "find_spec", lambda _: None)

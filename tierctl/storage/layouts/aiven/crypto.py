@@ -3,6 +3,7 @@
 Chunks and indexes are encrypted by AES-256-GCM; the AES key is wrapped by RSA-OAEP with SHA3-512.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tierctl.model.checked_values import read_named
 from tierctl.wire.aiven import Encryption
 
 IV_BYTES, TAG_BYTES = 12, 16
+_PEM = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 
 
 class SegmentCipher:
@@ -96,7 +98,10 @@ class Keyring:
 
 def _read_private_key(file: Path) -> RSA.RsaKey:
     try:
-        key = RSA.import_key(read_named(file))
+        content = read_named(file)
+        # As for the plugin, text may surround the key, such as the attributes that openssl pkcs12 prints.
+        pem = _PEM.search(content)
+        key = RSA.import_key(content if pem is None else pem[0])
     except OSError as e:
         raise UsageError(f"reading the private key {file}: {e.strerror or e}") from e
     except (ValueError, IndexError, TypeError):
