@@ -36,6 +36,7 @@ READ_BYTES = 1 << 18
 _NOT_ALLOWED = re.compile(r"Azure Error: \[\w*\] 40[13] |AccessControlException")
 _REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
+_GCS_TYPE = "gcs"
 _GCS_RETRIES_S = 20
 """How long the client of GCS repeats a failed request; its own default is 15 minutes."""
 
@@ -110,24 +111,33 @@ class ArrowStore(ObjectStore):
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """Implement `ObjectStore.list_objects`; pyarrow.fs returns the whole listing at once."""
-        return iter(sorted(map(_object, self._infos(prefix, pafs.FileType.File, recursive=True))))
+        infos = self._infos(prefix, recursive=True)
+        return iter(sorted(_object(key, info) for key, info in infos if info.type is pafs.FileType.File))
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """Implement `ObjectStore.list_folder`."""
-        folders = self._infos(prefix, pafs.FileType.Directory, recursive=False)
-        objects = self._infos(prefix, pafs.FileType.File, recursive=False)
-        return FolderListing(
-            tuple(sorted(f"{key}/" for key, _ in folders)), tuple(sorted(map(_object, objects)))
-        )
+        """Implement `ObjectStore.list_folder`.
 
-    def _infos(self, prefix: str, kind: Any, *, recursive: bool) -> list[tuple[str, Any]]:
+        In Google's store pyarrow.fs lists only folders that have an empty object of their own; brokers write
+        none. There the folders are derived from all objects below.
+        """
+        folder = prefix[: prefix.rfind("/") + 1]
+        folders, objects = set(), []
+        for key, info in self._infos(prefix, recursive=self._fs.type_name == _GCS_TYPE):
+            name, slash, _ = key.removeprefix(folder).partition("/")
+            if slash or info.type is pafs.FileType.Directory:
+                folders.add(f"{folder}{name}/")
+            elif info.type is pafs.FileType.File:
+                objects.append(_object(key, info))
+        return FolderListing(tuple(sorted(folders)), tuple(sorted(objects)))
+
+    def _infos(self, prefix: str, *, recursive: bool) -> Iterator[tuple[str, Any]]:
         folder = self._root + prefix.rpartition("/")[0]
         with _translated(f"listing {folder}"):
             infos = self._fs.get_file_info(
                 pafs.FileSelector(folder.rstrip("/"), recursive=recursive, allow_not_found=True)
             )
-        keyed = ((info.path.removeprefix(self._root), info) for info in infos if info.type is kind)
-        return [(key, info) for key, info in keyed if key.startswith(prefix)]
+        keyed = ((info.path.removeprefix(self._root), info) for info in infos)
+        return ((key, info) for key, info in keyed if key.startswith(prefix))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Implement `ObjectStore.delete` with one request per object."""
@@ -151,8 +161,7 @@ class ArrowStore(ObjectStore):
             out.close()
 
 
-def _object(key_and_info: tuple[str, Any]) -> RemoteObject:
-    key, info = key_and_info
+def _object(key: str, info: Any) -> RemoteObject:
     return RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
 
 
