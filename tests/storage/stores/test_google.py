@@ -11,9 +11,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from pyarrow import fs
+from tierctl.errors import RemoteStorageError, RemoteTierMissing
 from tierctl.storage.stores.arrow import ArrowStore
 
 BUCKET = "tier"
+NO_BUCKET = {"error": {"code": 404, "message": "The bucket does not exist."}}
 TIME = "2026-01-02T03:04:05.678Z"
 
 
@@ -45,13 +47,26 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Google
 
+    def do_POST(self) -> None:
+        """Begin an upload, whose bytes follow in a PUT, or create a bucket."""
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.requests.append(f"POST {self.path}")
+        if not self.path.startswith(f"/upload/storage/v1/b/{BUCKET}/"):
+            return self.answer(404, NO_BUCKET)
+        return self.answer(200, {}, location=f"http://{self.headers['host']}{self.path}")
+
+    def do_PUT(self) -> None:
+        key = parse_qs(urlsplit(self.path).query)["name"][0]
+        self.server.objects[key] = self.rfile.read(int(self.headers["content-length"]))
+        self.answer(200, self.server.described(key))
+
     def do_GET(self) -> None:
         self.server.requests.append(f"GET {self.path}")
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         found = re.fullmatch(r"/storage/v1/b/([^/]+)(/o)?(?:/(.+))?", url.path)
         if found is None or found[1] != BUCKET:
-            return self.answer(404, {"error": {"code": 404, "message": "The bucket does not exist."}})
+            return self.answer(404, NO_BUCKET)
         if found[3] is None:
             is_trailing = query.get("includeTrailingDelimiter") == "true"
             listed = (query.get("prefix", ""), query.get("delimiter", ""))
@@ -61,9 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self.answer(404, {"error": {"code": 404, "message": "No such object"}})
         return self.answer(200, self.server.described(key))
 
-    def answer(self, status: int, document: dict[str, Any]) -> None:
+    def answer(self, status: int, document: dict[str, Any], **headers: str) -> None:
         body = json.dumps(document).encode()
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -112,3 +129,30 @@ def test_folders_without_an_object_of_their_own_are_listed(google: Google, marke
     inner = store.list_folder("t-id/0/")
     assert (inner.folders, [each.key[7:] for each in inner.objects]) == ((), ["1.log", "1.rsm-manifest"])
     assert len(list(store.list_objects(""))) == 5
+
+
+def test_a_missing_bucket_is_no_empty_tier_and_is_not_created(
+    google: Google, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "project")
+    mistyped = opened(google, "tire/a/")
+    for call in (
+        lambda: list(mistyped.list_objects("")),
+        lambda: mistyped.list_folder(""),
+        lambda: mistyped.sizes_bytes(["x"]),
+        lambda: mistyped.delete(["x"]),
+    ):
+        with pytest.raises(RemoteTierMissing, match="tire does not exist") as caught:
+            call()
+        assert caught.value.hint
+    with pytest.raises(RemoteStorageError):
+        mistyped.put_all({"t-id/0/1.log": b"x"})
+    assert not [each for each in google.requests if each.startswith("POST /storage/v1/b?")]
+
+
+def test_only_objects_are_written(google: Google) -> None:
+    store = opened(google, f"{BUCKET}/a/")
+    assert (list(store.list_objects("")), store.sizes_bytes(["x"]), store.delete(["x"])) == ([], {}, {})
+    store.put_all({"t-id/0/1.log": b"x", "t-id/0/2.log": b"", "t-id/0/3.log": None})
+    assert store.create("identity", b"y")
+    assert google.objects == {"a/t-id/0/1.log": b"x", "a/t-id/0/2.log": b"", "a/identity": b"y"}

@@ -13,6 +13,7 @@ from tierctl.errors import (
     AuthenticationError,
     RemoteResourceNotFound,
     RemoteStorageError,
+    RemoteTierMissing,
     StoreRefused,
     StoreWriteFailed,
     StoreWriteUnknown,
@@ -37,6 +38,8 @@ _NOT_ALLOWED = re.compile(r"Azure Error: \[\w*\] 40[13] |AccessControlException"
 _REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
 _GCS_TYPE = "gcs"
+_BUCKETS = frozenset({_GCS_TYPE, "abfs"})
+"""The names that pyarrow.fs gives to file systems whose paths begin with a bucket or container."""
 _GCS_RETRIES_S = 20
 """How long the client of GCS repeats a failed request; its own default is 15 minutes."""
 
@@ -79,7 +82,7 @@ class ArrowStore(ObjectStore):
         for key, source in objects.items():
             if source is not None:
                 self._put(key, source)
-            elif self.sizes_bytes([key]):
+            elif self._sizes_bytes([key]):
                 delete_all(self, [key])
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
@@ -93,13 +96,19 @@ class ArrowStore(ObjectStore):
 
     def create(self, key: str, body: bytes) -> bool:
         """Implement `ObjectStore.create` by a check first: pyarrow.fs has no conditional writes."""
-        if self.sizes_bytes([key]):
+        if self._sizes_bytes([key]):
             return False
         self.put_all({key: body})
         return True
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes`."""
+        found = self._sizes_bytes(keys)
+        if not found:
+            self._require_root()
+        return found
+
+    def _sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         with _translated(f"looking for objects below {self._root}"):
             infos = self._fs.get_file_info([self._root + key for key in keys])
         found = zip(keys, infos, strict=True)
@@ -130,12 +139,29 @@ class ArrowStore(ObjectStore):
                 objects.append(_object(key, info))
         return FolderListing(tuple(sorted(folders)), tuple(sorted(objects)))
 
+    def _require_root(self) -> None:
+        """Raise RemoteTierMissing if the bucket, or a file system's folder, does not exist.
+
+        A tier that is not there must not look like one whose objects are deleted.
+        """
+        root = (
+            self._root.partition("/")[0] if self._fs.type_name in _BUCKETS else self._root.rstrip("/") or "/"
+        )
+        # Rights on objects need not include the right to look at their bucket.
+        with suppress(AuthenticationError), _translated(f"looking for {root}"):
+            if self._fs.get_file_info(root).type is pafs.FileType.NotFound:
+                raise RemoteTierMissing(
+                    f"there is no tier at {self.name_of('')}: {root} does not exist", hint="check --remote"
+                )
+
     def _infos(self, prefix: str, *, recursive: bool) -> Iterator[tuple[str, Any]]:
         folder = self._root + prefix.rpartition("/")[0]
         with _translated(f"listing {folder}"):
             infos = self._fs.get_file_info(
                 pafs.FileSelector(folder.rstrip("/"), recursive=recursive, allow_not_found=True)
             )
+        if not infos:
+            self._require_root()
         keyed = ((info.path.removeprefix(self._root), info) for info in infos)
         return ((key, info) for key, info in keyed if key.startswith(prefix))
 
@@ -153,7 +179,9 @@ class ArrowStore(ObjectStore):
     def _put(self, key: str, source: Source) -> None:
         path = self._root + key
         with _translated(f"writing {path}", StoreWriteFailed):
-            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+            if self._fs.type_name not in _BUCKETS:
+                # In a bucket this would create an object for each folder, and a bucket that does not exist.
+                self._fs.create_dir(path.rpartition("/")[0], recursive=True)
             out = self._fs.open_output_stream(path, compression=None)
             for chunk in sent_chunks(source, self._throttle):
                 out.write(chunk)
