@@ -53,6 +53,8 @@ class Lack(Enum):
     EACH_DELETE_FORBIDDEN = (200, "AccessDenied", "each delete")
     """AWS: DeleteObjects succeeds, and its answer names the keys that were not deleted."""
     DATE = (200, "", "the header Date")
+    ETAG = (200, "", "the header ETag")
+    """A proxy that compresses answers removes it."""
     RANGES = (200, "", "a part of an object")
     RIGHT_RANGES = (206, "", "the requested part of an object")
     LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
@@ -289,7 +291,8 @@ class _Handler(BaseHTTPRequestHandler):
         if Lack.DATE not in self.owner.lacks:
             self.send_header("Date", formatdate(usegmt=True))
         for name, value in headers.items():
-            self.send_header(name, value)
+            if name != "ETag" or Lack.ETAG not in self.owner.lacks:
+                self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

@@ -414,6 +414,35 @@ def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) 
         store.close()
 
 
+def test_a_server_that_leaves_out_the_tags_of_objects(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Reading and writing new objects needs none; what needs one says so."""
+    (tmp_path / "log").write_bytes(b"x" * 9)
+    with LackingStore({Lack.ETAG}) as server:
+        server.found(monkeypatch)
+        store = S3Store(s3_client(), BUCKET, part_bytes=5)
+        store.put_all({"a": b"x"})
+        store.verify_all({"a": b"x"})
+        assert store.open("a").read() == b"x"
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: store.put_if("lease", b"x", None),
+            lambda: store.get_tagged("a"),
+            lambda: store.delete_if("a", "tag"),
+            lambda: store.put_all({"a": b"y"}),
+            lambda: store.copy("a", "b"),
+            lambda: store.put_all({"log": hashed_file(tmp_path / "log")}),
+        )
+        for call in calls:
+            with pytest.raises(
+                RemoteStorageError, match=r"s3://tier/.*: the response .* has no ETag"
+            ) as caught:
+                call()
+            assert caught.value.hint
+        assert server.count("DELETE /tier/log?uploadId=") == 1
+        store.close()
+
+
 class TestOpening:
     def test_prefixes_are_folders(self, s3_server: S3Server, tmp_path: Path) -> None:
         bucket = s3_server.bucket()

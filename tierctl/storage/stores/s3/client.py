@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
 from html import unescape
-from http import HTTPStatus
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -57,6 +56,7 @@ from tierctl.storage.stores.base import (
     require_listening,
     unreadable,
 )
+from tierctl.storage.stores.s3.answers import ForeignAnswerError, require_document
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 
 if TYPE_CHECKING:
@@ -170,12 +170,6 @@ def status_of(error: ClientError) -> int:
     """Return the HTTP status; 0 if there was no response."""
     metadata: Any = error.response.get("ResponseMetadata", {})
     return int(metadata.get("HTTPStatusCode", 0))
-
-
-class ForeignAnswerError(BotoCoreError):
-    """A successful response whose body is not the document that the operation returns."""
-
-    fmt = "expected the document {expected}, found {found}"
 
 
 @contextmanager
@@ -460,34 +454,6 @@ def parse_listings(events: Any) -> None:
     if _CHECK_OF_BODY is not None:
         events.register_first(_BEFORE_PARSING, _CHECK_OF_BODY)
     events.register_first(_BEFORE_PARSING, require_document)
-
-
-_DOCUMENTS: Final = {
-    "CreateMultipartUpload": "InitiateMultipartUploadResult",
-    "DeleteObjects": "DeleteResult",
-    "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
-    "GetBucketVersioning": "VersioningConfiguration",
-    "ListMultipartUploads": "ListMultipartUploadsResult",
-    _OPERATION: "ListBucketResult",
-}
-_ROOT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:[\w.-]+:)?([\w.-]+)[\s/>]")
-_SHOWN_BYTES = 60
-
-
-def require_document(operation_model: Any, response_dict: dict[str, Any], **_event: Any) -> None:
-    """Raise ForeignAnswerError for a successful response to `_DOCUMENTS` with another root element, or none.
-
-    botocore takes every XML document for the result, and fields that it lacks for empty ones: the page of a
-    proxy would be an empty listing, or the deletion of all objects.
-    """
-    expected = _DOCUMENTS.get(operation_model.name)
-    if expected is None or response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES:
-        return
-    body: bytes = response_dict["body"]
-    root = _ROOT.match(body)
-    if root is None or root[1].decode(errors="replace") != expected:
-        found = repr(body[:_SHOWN_BYTES].decode(errors="replace")) if body else "an empty body"
-        raise ForeignAnswerError(expected=expected, found=found)
 
 
 def parse_objects(

@@ -41,6 +41,7 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
+from tierctl.storage.stores.s3.answers import Answer
 from tierctl.storage.stores.s3.client import (
     NOT_DONE_HERE,
     PRECONDITION_FAILED,
@@ -167,7 +168,7 @@ class ConfirmedWrites:
         """Remember the write of `source` if the response has its checksum; otherwise forget the key."""
         self._writes.pop(key, None)
         crc = source_crc32c(source)
-        if response.get("ChecksumCRC32C") == encoded_crc(crc):
+        if response.get("ChecksumCRC32C") == encoded_crc(crc) and "ETag" in response:
             if len(self._writes) >= WRITES_MAX:
                 self._writes.clear()
             self._writes[key] = _Write(response["ETag"], source_size_bytes(source), crc)
@@ -382,11 +383,12 @@ class S3Store:
         span = f"bytes={start}-{'' if end is None else end - 1}"
         try:
             with translated(f"reading {self.name_of(key)}"):
-                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+                found = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
         except RemoteStorageError as e:
             if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
                 return io.BytesIO()
             raise
+        answer = Answer(self.name_of(key), found)
         if not _is_range(answer, start, end):
             answer["Body"].close()
             raise RemoteStorageError(
@@ -459,16 +461,18 @@ class S3Store:
         """Implement `ConditionalStore.put_if`."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         try:
-            written: str = self._put_body(key, body, crc32c(body), condition)["ETag"]
+            response = self._put_body(key, body, crc32c(body), condition)
         except (ConditionFailed, RemoteResourceNotFound):
             return None
+        written: str = Answer(self.name_of(key), response)["ETag"]
         return written
 
     def get_tagged(self, key: str) -> TaggedObject | None:
         """Implement `ObjectStore.get_tagged`; the age is the header Date minus Last-Modified."""
         try:
             with translated(f"examining {self.name_of(key)}"):
-                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                found = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                answer = Answer(self.name_of(key), found)
                 body = answer["Body"].read(_STAMP_MAX_BYTES)
         except RemoteResourceNotFound:
             return None
@@ -537,13 +541,13 @@ class S3Store:
         self._pool.shutdown()
         self._s3.close()
 
-    def _existing(self, key: str) -> dict[str, Any]:
+    def _existing(self, key: str) -> Answer:
         """Return the head of an object; raise RemoteResourceNotFound if it does not exist."""
         asked = {"Bucket": self._bucket, "Key": self._prefix + key, **checksum_mode(self._s3)}
         with translated(f"examining {self.name_of(key)}"):
-            return dict(self._s3.head_object(**asked))
+            return Answer(self.name_of(key), self._s3.head_object(**asked))
 
-    def _head(self, key: str) -> dict[str, Any] | None:
+    def _head(self, key: str) -> Answer | None:
         try:
             return self._existing(key)
         except RemoteResourceNotFound:

@@ -21,11 +21,11 @@ from tierctl.errors import (
 )
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import common_prefix
+from tierctl.storage.stores.s3.answers import Answer, ForeignAnswerError
 from tierctl.storage.stores.s3.client import (
     REFUSED,
     RIGHTS_HINT,
     FileRange,
-    ForeignAnswerError,
     encoded_crc,
     file_range,
     sends_checksums,
@@ -442,7 +442,8 @@ class Uploads:
                     Body=cast("BinaryIO", body),
                     **checksum,
                 )
-        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+        tag: str = Answer(f"s3://{self._bucket}/{target['Key']}", answer)["ETag"]
+        return {"PartNumber": number, "ETag": tag, **checksum}
 
     def abort_all(self, keys: Sequence[str]) -> None:
         """Abort the uploads to exactly these keys, which earlier runs did not complete.
