@@ -52,6 +52,8 @@ class Lack(Enum):
     DELETES_FORBIDDEN = (403, "AccessDenied", "deletes")
     EACH_DELETE_FORBIDDEN = (200, "AccessDenied", "each delete")
     """AWS: DeleteObjects succeeds, and its answer names the keys that were not deleted."""
+    ADDRESS = (301, "Moved", "at this address is no bucket")
+    """A proxy that redirects from http:// to https://."""
     DATE = (200, "", "the header Date")
     ETAG = (200, "", "the header ETag")
     """A proxy that compresses answers removes it."""
@@ -117,6 +119,7 @@ class LackingStore(HttpServer):
         is_write = method in {"PUT", "POST"} and bool(key)
         is_deletion = "delete" in query or (method == "DELETE" and "uploadId" not in query)
         is_refused = {
+            Lack.ADDRESS: True,
             Lack.DELETE_OBJECTS: "delete" in query,
             Lack.DELETE_OBJECTS_400: "delete" in query,
             Lack.CONDITIONS: is_write and not headers.keys().isdisjoint({"if-none-match", "if-match"}),
@@ -293,6 +296,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             if name != "ETag" or Lack.ETAG not in self.owner.lacks:
                 self.send_header(name, value)
+        if status == Lack.ADDRESS.value[0]:
+            self.send_header("Location", "https://user:hunter2@elsewhere.example:9000/bucket?token=hunter2")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

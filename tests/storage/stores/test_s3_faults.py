@@ -12,6 +12,7 @@ from tierctl.errors import (
     NotFoundError,
     RemoteObjectDiffers,
     RemoteStorageError,
+    StoreRefused,
     StoreWriteUnknown,
     TierctlError,
     UsageError,
@@ -375,6 +376,28 @@ def test_the_answer_of_another_program_is_not_an_empty_bucket(
         assert "expected the document DeleteResult" in store.delete(["a"])["a"].message
         server.page = None
         assert store.delete(["a"]) == {}
+        store.close()
+
+
+def test_a_redirect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore looks for the bucket's region then, with a request that is redirected, too, and so on."""
+    with LackingStore({Lack.ADDRESS}) as server:
+        server.found(monkeypatch)
+        store = S3Store(s3_client(), BUCKET)
+        for call in (
+            lambda: list(store.list_objects("")),
+            lambda: store.sizes_bytes(["a"]),
+            lambda: store.open("a"),
+            lambda: store.put_all({"a": b"x"}),
+            lambda: store.put_if("lease", b"x", None),
+        ):
+            with pytest.raises(
+                StoreRefused, match=r"redirects to https://elsewhere\.example:9000$"
+            ) as caught:
+                call()
+            assert "AWS_ENDPOINT_URL_S3" in (caught.value.hint or "")
+        assert isinstance(store.delete(["a"])["a"], StoreRefused)
+        assert len(server.requests) < 30
         store.close()
 
 

@@ -93,6 +93,7 @@ MAY_BE_DONE = "tierctl-may-be-done"
 def wait_when_throttled(events: Any) -> None:
     """Make a client with these events wait for a server that is throttling; call it once per client."""
     events.register_first("needs-retry.s3", _delay_s)
+    events.register_first("needs-retry.s3.HeadBucket", _end_redirects)
 
 
 def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_event: object) -> float | None:
@@ -112,6 +113,20 @@ def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_e
         return None
     longest_s = min(_FIRST_S * 2.0 ** min(attempts, 30), _LAST_S)
     return random.uniform(longest_s / 2, longest_s)
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def _end_redirects(*, response: Any, request_dict: dict[str, Any], **_event: object) -> None:
+    """Mark a redirected question for the region of a bucket as answered, unless the response names a region.
+
+    botocore asks it when a request is redirected, and asks again for ever when the question is, too.
+    """
+    metadata = {} if response is None else response[1].get("ResponseMetadata", {})
+    is_redirected = metadata.get("HTTPStatusCode") in _REDIRECTS
+    if is_redirected and "x-amz-bucket-region" not in metadata.get("HTTPHeaders", {}):
+        request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -152,6 +167,10 @@ _TRANSIENT = frozenset(
 )
 """Error codes with one of these statuses that come from the transfer or the load, not from the request."""
 
+_REDIRECT_HINT = (
+    "set AWS_ENDPOINT_URL_S3, with https:// if the server wants it, and AWS_REGION to those of the bucket: "
+    "tierctl follows no redirect"
+)
 _CHECKSUM_HINT = (
     "if the store does not know checksum headers, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and "
     "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required (request_checksum_calculation and "
@@ -239,20 +258,27 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
     status = status_of(error)
     if code in REFUSED or (status == 403 and code not in _TRANSIENT):
         return AuthenticationError(message, hint=RIGHTS_HINT)
-    if code in NOT_DONE_HERE or (status in _PERMANENT and code not in _TRANSIENT):
-        return StoreRefused(message, hint=_refusal_hint(message))
+    if code in NOT_DONE_HERE or status in _REDIRECTS or (status in _PERMANENT and code not in _TRANSIENT):
+        return _refusal(message, error)
     return RemoteStorageError(message)
+
+
+def _refusal(message: str, error: ClientError) -> StoreRefused:
+    if status_of(error) in _REDIRECTS:
+        metadata: Any = error.response["ResponseMetadata"]
+        to = urlsplit(metadata.get("HTTPHeaders", {}).get("location", ""))
+        # The rest of the URL may have secrets.
+        server = f" to {to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else ""
+        return StoreRefused(f"{message}: the server redirects{server}", hint=_REDIRECT_HINT)
+    if names_checksums(message):
+        return StoreRefused(message, hint=_CHECKSUM_HINT)
+    advice = "no retry helps; tierctl doctor --probe-writes finds what the store lacks"
+    return StoreRefused(message, hint=f"{advice}; {_CHECKSUM_HINT}")
 
 
 def names_checksums(message: str) -> bool:
     """Return whether a server refuses a request because it does not know its checksums."""
     return any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
-
-
-def _refusal_hint(message: str) -> str:
-    if names_checksums(message):
-        return _CHECKSUM_HINT
-    return f"no retry helps; tierctl doctor --probe-writes finds what the store lacks; {_CHECKSUM_HINT}"
 
 
 _BLOCK_BYTES = 1 << 20
