@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from tierctl.errors import (
     AuthenticationError,
     NotFoundError,
@@ -399,6 +400,22 @@ def test_a_redirect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(store.delete(["a"])["a"], StoreRefused)
         assert len(server.requests) < 30
         store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("AccessDenied", "check the rights"),
+        ("SignatureDoesNotMatch", "give credentials"),
+        ("ExpiredToken", "give credentials"),
+        ("RequestTimeTooSkewed", "set the clock"),
+    ],
+)
+def test_each_reason_of_a_403_has_its_remedy(code: str, hint: str) -> None:
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+    with pytest.raises(AuthenticationError) as caught, client.translated("reading"):
+        raise ClientError(answer, "GetObject")
+    assert (caught.value.hint or "").startswith(hint)
 
 
 def test_a_page_that_names_no_next_one_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,12 @@ REFUSED = frozenset(
 )
 RIGHTS_HINT = "check the rights of this identity on the bucket and prefix"
 CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
+_HINTS = {
+    "RequestTimeTooSkewed": "set the clock of this machine: S3 refuses requests of another time",
+    **dict.fromkeys(
+        ("ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), CREDENTIALS_HINT
+    ),
+}
 NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 """Error codes of servers that do not implement an operation."""
 
@@ -257,7 +263,7 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
         )
     status = status_of(error)
     if code in REFUSED or (status == 403 and code not in _TRANSIENT):
-        return AuthenticationError(message, hint=RIGHTS_HINT)
+        return AuthenticationError(message, hint=_HINTS.get(code, RIGHTS_HINT))
     if code in NOT_DONE_HERE or status in _REDIRECTS or (status in _PERMANENT and code not in _TRANSIENT):
         return _refusal(message, error)
     return RemoteStorageError(message)
