@@ -78,7 +78,7 @@ class LackingStore(HttpServer):
 
     `archived` is a part of the keys whose objects are in the class `archive`; they can be read only if they
     are `restored`. `forbidden` is a part of the keys whose objects may not be read. The first `slow`
-    requests are answered with SlowDown. If there is a `page`, it answers every request for no object, as a
+    requests are answered with `slow_code`. If there is a `page`, it answers every request for no object, as a
     proxy does, or a server that does not know the request. `is_careless` stores logs with a wrong last byte.
     """
 
@@ -91,6 +91,7 @@ class LackingStore(HttpServer):
         self.restored = False
         self.forbidden = ""
         self.slow = slow
+        self.slow_code = "SlowDown"
         self.page: bytes | None = None
         self.is_careless = is_careless
         self.objects: dict[str, _Object] = {}
@@ -168,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.owner.lock:
             self.owner.requests.append(f"{self.command} {self.path}")
             if len(self.owner.requests) <= self.owner.slow:
-                self._error(503, "SlowDown", "Please reduce your request rate.")
+                self._error(503, self.owner.slow_code, "Please reduce your request rate.")
             elif self.owner.page is not None and not key:
                 self._answer(200, self.owner.page, {})
             elif lack := self.owner.refusal(self.command, key, query, headers):

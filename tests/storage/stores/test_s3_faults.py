@@ -402,6 +402,22 @@ def test_a_redirect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         store.close()
 
 
+@pytest.mark.parametrize("code", ["SlowDown", "ServiceUnavailable", "SlowDownWrite"])
+def test_a_busy_server_is_waited_for_under_each_of_its_codes(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "WAIT_MAX_S", 60)
+    monkeypatch.setattr(client, "_LAST_S", 0.02)
+    with LackingStore(slow=12) as server:
+        server.found(monkeypatch)
+        server.slow_code = code
+        store = S3Store(s3_client(), BUCKET)
+        store.put_all({"a": b"x"})
+        server.slow = len(server.requests) + 12
+        assert store.sizes_bytes(["a"]) == {"a": 1}
+        store.close()
+
+
 @pytest.mark.parametrize(
     ("code", "hint"),
     [

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
 from html import unescape
+from http import HTTPStatus
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -86,6 +87,12 @@ _CODES = frozenset(
 )
 """Error codes for too many requests; responses to HEAD have no body, and so only a status."""
 
+_BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Statuses for too many requests, also with other codes: ServiceUnavailable, or SlowDownWrite of MinIO.
+
+With such a code the request may have taken effect in part of the server.
+"""
+
 MAY_BE_DONE = "tierctl-may-be-done"
 """The field of a response's metadata which states that an earlier attempt may have taken effect."""
 
@@ -104,12 +111,13 @@ def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_e
     context, now_s = request_dict["context"], time.monotonic()
     parsed = {} if response is None else response[1]
     status = parsed.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    is_throttled = parsed.get("Error", {}).get("Code") in _CODES
+    is_untried = parsed.get("Error", {}).get("Code") in _CODES
     if context.get(MAY_BE_DONE):
         parsed.setdefault("ResponseMetadata", {})[MAY_BE_DONE] = True
-    if (not status or status >= 500) and not is_throttled:
+    if (not status or status >= 500) and not is_untried:
         context[MAY_BE_DONE] = True
-    if not is_throttled or now_s >= context.setdefault("tierctl-wait-until", now_s + WAIT_MAX_S):
+    is_busy = is_untried or status in _BUSY
+    if not is_busy or now_s >= context.setdefault("tierctl-wait-until", now_s + WAIT_MAX_S):
         return None
     longest_s = min(_FIRST_S * 2.0 ** min(attempts, 30), _LAST_S)
     return random.uniform(longest_s / 2, longest_s)
