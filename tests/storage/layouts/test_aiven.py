@@ -256,24 +256,27 @@ class TestKeys:
 
 
 class TestCustomMetadata:
-    def test_says_where_the_objects_are(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("old", "new"), [("old/", "new/"), ("old", "new/"), ("", "new/"), ("new/", "old/new/"), ("new/", "")]
+    )
+    def test_says_where_the_objects_are(self, tmp_path: Path, old: str, new: str) -> None:
         settings = AivenSettings(
-            key_prefix="old/",
+            key_prefix=old,
             custom_metadata_fields=frozenset({"REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"}),
         )
         store = MemoryStore()
         metadata, data = metadata_of(), data_in(tmp_path)
-        custom = RemoteStorageManager(store, AivenLayout(settings, key_prefix="old/")).copy_log_segment_data(
+        custom = RemoteStorageManager(store, AivenLayout(settings, key_prefix=old)).copy_log_segment_data(
             metadata, data
         )
         assert read_custom_metadata(custom) == AivenCustomMetadata(
             remote_size=sum(map(len, store.objects.values())),
-            object_prefix="old/",
+            object_prefix=old,
             object_key=main_path(metadata),
         )
-        assert all(key.startswith("old/") for key in store.objects)
+        assert all(key.startswith(old + metadata.topic) for key in store.objects)
         # The settings of the plugin have changed, and the segment is still found.
-        moved = RemoteStorageManager(store, AivenLayout(key_prefix="new/"))
+        moved = RemoteStorageManager(store, AivenLayout(key_prefix=new))
         assert moved.objects_of(metadata) == []
         named = replace(metadata, custom_metadata=custom)
         assert len(moved.objects_of(named)) == 3

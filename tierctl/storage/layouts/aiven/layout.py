@@ -307,7 +307,10 @@ class AivenLayout:
         return _layout, (self._settings, self.base, self._root)
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Implement `SegmentLayout.keys_of`: custom metadata take precedence, as in the plugin."""
+        """Implement `SegmentLayout.keys_of`: custom metadata take precedence.
+
+        So the plugin reads logs and indexes. It reads manifests and deletes objects by its present settings.
+        """
         stem = self._stem(metadata)
         return tuple(stem + suffix for suffix in SUFFIXES)
 
@@ -485,9 +488,13 @@ class AivenLayout:
         return self._prefix(custom.object_prefix) + main
 
     def _prefix(self, named: str | None) -> str:
-        """Return the prefix `named` in custom metadata, from the bucket on, relative to the store."""
+        """Return the prefix `named` in custom metadata, from the bucket on, relative to the store.
+
+        The store may begin in a folder that the plugin counts to its prefix, or not, as a `storage.root`.
+        """
         whole = self._root + self.base
-        if named is None or named in (self.base, whole) or whole.endswith(f"/{named}"):
+        begins_above = len(named or "") > len(self.base) and whole.endswith(f"/{named}")
+        if named is None or named in (self.base, whole) or begins_above:
             return self.base
         return _legal_prefix(named.removeprefix(self._root) if named.startswith(self._root) else named)
 
