@@ -266,6 +266,20 @@ def test_every_truncation_of_the_active_segment(tmp_path: Path) -> None:
         assert log.high_watermark == min(50, log.log_end_offset)
 
 
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_zeros_that_a_broker_allocated_ahead_do_not_count(tmp_path: Path, is_clean: bool) -> None:
+    """With `preallocate`, a running broker's active file has segment.bytes; what is written counts."""
+    folder = write_log(tmp_path, three_segments())
+    if is_clean:
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    whole = _one(tmp_path)
+    os.truncate(folder / "00000000000000000040.log", 1 << 30)
+    assert [s.size_bytes for s in _one(tmp_path).segments] == [s.size_bytes for s in whole.segments]
+    (folder / "00000000000000000060.log").touch()
+    os.truncate(folder / "00000000000000000060.log", 1 << 30)
+    assert _one(tmp_path).segments[-1].size_bytes == 0
+
+
 # An index entry at a position where no batch begins.
 _NOWHERE = bytes.fromhex("000000010000000100000002000000337fffffff7fffffff")
 _DAMAGES: dict[str, Callable[[bytes], bytes]] = {
