@@ -199,3 +199,18 @@ def test_the_transaction_at_a_leaders_last_stable_offset(tmp_path: Path) -> None
     assert with_open_transaction(replace(ahead, last_stable_offset=6)).open_transaction is None
     shutil.rmtree(folder)
     assert with_open_transaction(ahead).open_transaction is None
+
+
+def test_a_transaction_with_log_append_time_is_open_since_the_brokers_time(tmp_path: Path) -> None:
+    """The producer's clock may be wrong: by a time in the future, no transaction would seem to hang."""
+    opened = encode_batch(
+        [Record(1, TIME_MS + 10**12, None, b"v")],
+        max_timestamp_ms=TIME_MS,
+        log_append_time=True,
+        producer_id=3,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    write_log(tmp_path, [[batch(0), opened]])
+    assert _read(tmp_path).open_transaction == OpenTransaction(producer_id=3, since_ms=TIME_MS)

@@ -254,7 +254,8 @@ def open_transaction_at(
         return None
     for _, item in items_between(segments, stable_offset, stable_offset + 1):
         if isinstance(item, BatchHead) and item.is_transactional and item.base_offset == stable_offset:
-            since_ms = item.base_timestamp_ms
+            # With log-append time, the base timestamp is still the producer's (DefaultRecord.readFrom).
+            since_ms = item.max_timestamp_ms if item.is_log_append_time else item.base_timestamp_ms
             return OpenTransaction(producer_id=item.producer_id, since_ms=since_ms if since_ms >= 0 else None)
     return None
 
