@@ -293,7 +293,11 @@ def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.M
     assert (severity(DoctorCheck.LOG_DIR_ACCESS), severity(DoctorCheck.LOG_SNAPSHOTS)) == (OK, OK)
     (logs / "notes-3").symlink_to(tmp_path / "unmounted")
     assert examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[logs]).found == "is a link that leads nowhere"
-    (logs / "notes-3").unlink()
+    (logs / "notes-3").rename(logs / "__notes-3")
+    assert severity(DoctorCheck.LOG_DIR_ACCESS) is PROBLEM
+    (logs / "__notes-3").rename(logs / "__consumer_offsets-3")
+    assert severity(DoctorCheck.LOG_DIR_ACCESS) is OK
+    (logs / "__consumer_offsets-3").unlink()
     snapshots = sorted(logs.glob("ledger-0/*.snapshot"))
     snapshots[0].unlink()
     assert severity(DoctorCheck.LOG_SNAPSHOTS) is PROBLEM

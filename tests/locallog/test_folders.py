@@ -42,7 +42,8 @@ UNIQUE = "5bdc1fcf2ea94c4aa0b0b1a8"
         ("made.x-future-0", None, None),
         ("nodash.x-future", None, None),
         (f"made-01.{UNIQUE}-future", None, None),
-        (f"__internal-0.{UNIQUE}-future", None, None),
+        (f"__audit-0.{UNIQUE}-stray", TopicPartition("__audit", 0), FolderKind.STRAY),
+        (f"__consumer_offsets-0.{UNIQUE}-future", None, None),
     ],
 )
 def test_left_out_folders(

@@ -133,6 +133,15 @@ def test_internal_topics_only_when_asked_for(capture: Tree) -> None:
     assert [str(log.topic_partition) for log in internal] == [f"__remote_log_metadata-{n}" for n in range(5)]
 
 
+def test_a_users_topic_may_have_a_name_like_internal_ones(tmp_path: Path) -> None:
+    """Brokers tier every topic that is none of Kafka's own, as __CruiseControlMetrics."""
+    users, internal = TopicPartition("__CruiseControlMetrics", 0), TopicPartition("__share_group_state", 0)
+    write_log(tmp_path, [[batch(0)]], partition=internal)
+    write_log(tmp_path, [[batch(0)], [batch(1)]], partition=users)
+    assert [log.topic_partition for log in read_log_dirs([tmp_path])] == [users]
+    assert [each.topic_partition for each in list_partitions([tmp_path])] == [users]
+
+
 def test_foreign_files_and_folders_on_their_way_are_none_of_ours(tmp_path: Path) -> None:
     folder = write_log(tmp_path, [[batch(0)], [batch(1)]])
     for name in (

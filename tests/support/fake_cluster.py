@@ -7,6 +7,7 @@ from typing import Any
 
 from tierctl.errors import AuthenticationError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.state.lineage import Lineage
 
@@ -18,7 +19,9 @@ def topic_facts(name: str, topic_id: Uuid, leaders: Sequence[int | None]) -> Top
         for n, leader in enumerate(leaders)
         for own in [() if leader is None else (leader,)]
     )
-    return TopicFacts(topic=name, topic_id=topic_id, partitions=partitions, is_internal=name[:2] == "__")
+    return TopicFacts(
+        topic=name, topic_id=topic_id, partitions=partitions, is_internal=name in INTERNAL_TOPICS
+    )
 
 
 def cluster_log(partition: TopicIdPartition, leader: int = 1, **more: Any) -> ClusterLog:

@@ -26,7 +26,7 @@ from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import is_file_for_brokers, list_log_files, parse_partition_folder
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
-from tierctl.model.events import writer_text
+from tierctl.model.events import INTERNAL_TOPICS, writer_text
 from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
@@ -368,9 +368,6 @@ def check_state_dir_space(folder: Path) -> Iterator[Result]:
         yield ok(DoctorCheck.STATE_DIR_SPACE, subject, found)
 
 
-_INTERNAL = "__"
-
-
 @dataclass(slots=True)
 class _Seen:
     partitions: int = 0
@@ -388,7 +385,7 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
     seen, is_readable, is_good = _Seen(), True, True
     for partition in sorted(folder.iterdir()):
         name = parse_partition_folder(partition.name)
-        if name is None or name.topic.startswith(_INTERNAL) or not select(name):
+        if name is None or name.topic in INTERNAL_TOPICS or not select(name):
             continue
         if is_file_for_brokers(partition):
             continue

@@ -17,7 +17,13 @@ from pathlib import Path
 from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.model.events import PARTITION_MAX, TopicIdPartition, TopicPartition, is_legal_topic_name
+from tierctl.model.events import (
+    INTERNAL_TOPICS,
+    PARTITION_MAX,
+    TopicIdPartition,
+    TopicPartition,
+    is_legal_topic_name,
+)
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.wire.batches.batch_head import Buffer
@@ -184,7 +190,7 @@ def left_out_folders(
     for directory in distinct_dirs(dirs):
         for path in directory.iterdir() if directory.is_dir() else ():
             folder = parse_left_out_folder(path)
-            if folder is None or folder.partition.topic.startswith("__"):
+            if folder is None or folder.partition.topic in INTERNAL_TOPICS:
                 continue
             if select is None or select(folder.partition):
                 found.append(folder)

@@ -35,7 +35,7 @@ from tierctl.locallog.folders import (
     without_duplicates,
 )
 from tierctl.model import OpenTransaction
-from tierctl.model.events import TopicIdPartition, TopicPartition
+from tierctl.model.events import INTERNAL_TOPICS, TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.batches.batch_head import HEAD_SIZE, BatchHead, Buffer
@@ -452,7 +452,7 @@ def read_log_dirs(
     """Return the log of every partition in these directories, by partition, then by directory as given.
 
     A partition in the directories of two brokers has two logs; two folders of one broker are an error, as for
-    the broker. Internal topics (`__…`) are left out without `include_internal`; folders that a broker is
+    the broker. INTERNAL_TOPICS are left out without `include_internal`; folders that a broker is
     deleting or moving are always left out (`left_out_folders`). Only partitions for which `select` returns
     True are read.
 
@@ -512,7 +512,7 @@ def _partition_folders(
         partition = parse_partition_folder(folder.name)
         if partition is None:
             continue
-        if partition.topic.startswith("__") and not include_internal:
+        if partition.topic in INTERNAL_TOPICS and not include_internal:
             continue
         if (select is None or select(partition)) and not is_file_for_brokers(folder):
             found.append((partition, folder))

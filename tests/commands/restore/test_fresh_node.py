@@ -288,6 +288,9 @@ REFUSALS = {
     "a folder that can't be read": refused(
         "folder bills-0 already", lambda s: (s.node / "bills-0").symlink_to(s.node / "unmounted")
     ),
+    "a folder named like Kafka's own": refused(
+        "folder __bills-0 already", lambda s: (s.node / "__bills-0").symlink_to(s.node / "unmounted")
+    ),
     "a folder of another log": refused("other files than the log", folder_of("sensors-0")),
     "a hole": refused("--after-hole begins the log", lose_a_segment),
     "a partition too many": refused(

@@ -525,7 +525,7 @@ class Restore(Change[RestoreIntoRequest]):
             folders = [
                 name
                 for topic, name in facts.unreadable_topics.items()
-                if not topic.startswith("__") and parse_partition_folder(name) is not None
+                if topic not in INTERNAL_TOPICS and parse_partition_folder(name) is not None
             ]
             if folders:
                 raise SafetyRefusal(
