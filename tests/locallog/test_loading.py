@@ -282,10 +282,10 @@ def test_zeros_that_a_broker_allocated_ahead_do_not_count(tmp_path: Path, is_cle
     if is_clean:
         (tmp_path / ".kafka_cleanshutdown").touch()
     whole = _one(tmp_path)
-    os.truncate(folder / "00000000000000000040.log", 1 << 30)
+    os.truncate(folder / "00000000000000000040.log", 1 << 26)
     assert [s.size_bytes for s in _one(tmp_path).segments] == [s.size_bytes for s in whole.segments]
     (folder / "00000000000000000060.log").touch()
-    os.truncate(folder / "00000000000000000060.log", 1 << 30)
+    os.truncate(folder / "00000000000000000060.log", 1 << 26)
     assert _one(tmp_path).segments[-1].size_bytes == 0
 
 

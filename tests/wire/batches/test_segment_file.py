@@ -11,7 +11,7 @@ from tierctl.wire.batches import scan
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.batches.scan import scan_heads
-from tierctl.wire.batches.segment_file import scan_windows, skip_to
+from tierctl.wire.batches.segment_file import ZEROS_BYTES, scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
 
@@ -57,6 +57,40 @@ def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, wi
     for batch, at, bit in flips:
         data[positions[batch] + at] ^= 1 << bit
     _assert_windows_find_the_same(bytes(data[: len(data) - cut]), window_bytes)
+
+
+@pytest.mark.parametrize("window_bytes", [10, 300, 100_000])
+@pytest.mark.parametrize("after", [0, 1])
+def test_zeros_at_the_end_and_in_the_middle(after: int, window_bytes: int) -> None:
+    whole = one_record_log(60)
+    positions = scan_heads(whole).positions.tolist()
+    _assert_windows_find_the_same(
+        whole[: positions[30]] + bytes(5000) + after * whole[positions[30] :], window_bytes
+    )
+
+
+class _Allocated(Bytes):
+    """A file in which a gigabyte was allocated ahead; notes the largest read."""
+
+    largest_bytes = 0
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, 1 << 30)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        self.largest_bytes = max(self.largest_bytes, size_bytes)
+        size_bytes = min(size_bytes, self.size_bytes - position)
+        return super().read(position, size_bytes).ljust(size_bytes, b"\0")
+
+
+def test_zeros_that_were_allocated_ahead_are_not_read_into_memory() -> None:
+    data = one_record_log(60)
+    file = _Allocated(data)
+    *_, last = scan_windows(file, 0, 0)
+    assert file.largest_bytes == ZEROS_BYTES
+    assert last.heads.torn is not None
+    assert last.position + last.heads.torn.position == len(data)
+    assert last.heads.torn.size_bytes == file.size_bytes - len(data)
 
 
 @examples(60)

@@ -32,6 +32,7 @@ from tierctl.metadata.topic.base import (
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
+from tierctl.wire.batches.segment_file import is_zero_from
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,
@@ -207,7 +208,8 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
     drop_indexes(path, fs=fs)
     if keeps:
         with closing(FileBytes(path)) as file:
-            rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00")
+            has_rest = not is_zero_from(file, size_bytes)
+            rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00") if has_rest else b""
         if rest:
             kept = path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}")
             write_durably(kept, [rest], like=path, fs=fs)

@@ -110,8 +110,10 @@ def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool
             found = _check_gap(buf, found, expected)
         if isinstance(found, BatchHead):
             return found
-    following = _search(buf, position, expected)
-    if following is None and _is_torn(buf, position, expected):
+    # First: a broker may have allocated a gigabyte ahead, in which nothing is to be searched.
+    is_unwritten = not any(buf[position : position + HEAD_SIZE]) and _is_zero(buf, position)
+    following = None if is_unwritten else _search(buf, position, expected)
+    if following is None and (is_unwritten or _is_torn(buf, position, expected)):
         return TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
     return BadRange(
         position=position,

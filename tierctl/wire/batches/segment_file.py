@@ -15,12 +15,14 @@ from tierctl.kernel import prepare
 from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.batch_head import HEAD_SIZE
 from tierctl.wire.batches.records import ValueColumns, read_values
-from tierctl.wire.batches.scan import BadRange, HeadColumns, Int64s, scan_heads
+from tierctl.wire.batches.scan import BadRange, HeadColumns, Int64s, TornTail, scan_heads
 
 # The columns of a window take several times its bytes.
 WINDOW_BYTES = 2 << 20
 # A length that is wrong makes no window larger than this.
 _FIRST_BYTES_MAX = 16 << 20
+# Zeros are read in larger pieces: in a store, each piece is a request.
+ZEROS_BYTES = 16 << 20
 # The batches that are scanned one by one in the time of an item that is announced to `prepare`.
 _BATCHES_OF_AN_ITEM = 25
 
@@ -113,9 +115,10 @@ def scan_windows(
 ) -> Iterator[Window]:
     """Yield the file from the batch at `position` to the end, each byte in exactly one window.
 
-    A window has `window_bytes`, or more if a batch or a damaged range is larger. A file that is cut meanwhile
-    ends there. Batches that begin above `highest_offset_of(segment_base)` are damage. Raises the errors of
-    `file`.
+    A window has `window_bytes`, or more if a batch or a damaged range is larger; of zeros up to the end of
+    the file, which may be a gigabyte that a broker allocated ahead (`preallocate`), it has the first ones. A
+    file that is cut meanwhile ends there. Batches that begin above `highest_offset_of(segment_base)` are
+    damage. Raises the errors of `file`.
     """
     size = file.size_bytes
     span = window_bytes
@@ -136,9 +139,13 @@ def scan_windows(
         settled = len(data)
         if data and is_window:
             heads, settled = without_edge(heads, len(data))
-            if settled == 0:
+            is_zero = settled == 0 and data.count(0) == len(data)
+            if settled == 0 and not (is_zero and is_zero_from(file, position + len(data))):
                 span *= 2
                 continue
+            if is_zero:
+                unwritten = TornTail(position=0, size_bytes=size - position, next_offset=expected_offset)
+                heads, settled = replace(heads, torn=unwritten), size - position
         window = Window(data, position, heads, expected_offset)
         yield window
         if not data:
@@ -146,6 +153,15 @@ def scan_windows(
         expected_offset = window.next_offset
         position += settled
         span = window_bytes
+
+
+def is_zero_from(file: LogBytes, position: int) -> bool:
+    """Return whether the file has no other bytes than zeros from `position` on."""
+    while data := file.read(position, ZEROS_BYTES):
+        if data.count(0) != len(data):
+            return False
+        position += len(data)
+    return True
 
 
 def _first_size(data: bytes) -> int:
