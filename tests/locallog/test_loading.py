@@ -348,6 +348,22 @@ def test_a_broken_unflushed_segment_ends_the_log(tmp_path: Path) -> None:
     assert (log.log_end_offset, log.high_watermark) == (26, 26)
 
 
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_a_broker_recovers_the_whole_segment_of_the_recovery_point(
+    tmp_path: Path, has_snapshot: bool
+) -> None:
+    """It reads from the segment's start, and cuts the log before damage below the recovery point, too."""
+    folder = write_log(
+        tmp_path, three_segments(), recovery_point=50, snapshots={50: []} if has_snapshot else {}
+    )
+    _break(folder, 40, 1)
+    log = _one(tmp_path)
+    assert (log.log_end_offset, log.high_watermark) == (42, 42)
+    assert log.damaged_end is not None
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    assert _one(tmp_path).log_end_offset == 60
+
+
 @pytest.mark.parametrize("how", ["recovery point", "clean shutdown"])
 def test_flushed_segments_are_not_read_again(tmp_path: Path, how: str) -> None:
     """Segments below the recovery point are trusted as in a broker; a copy checks every byte anyway."""

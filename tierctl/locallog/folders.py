@@ -47,6 +47,8 @@ _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LISTINGS_MAX = 10
 _OFFSET_MAX = (1 << 63) - 1
+NO_RECOVERY = _OFFSET_MAX
+"""The recovery point of a log of which a broker that starts checks no batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,8 +396,11 @@ class Checkpoints:
     """Whether no batch can be damaged: the broker was shut down cleanly, or it is running."""
 
     def recovery_point_of(self, partition: TopicPartition) -> int:
-        """Return the offset from which a broker that starts reads the batches of the partition's log."""
-        return _OFFSET_MAX if self.is_whole else self.recovery_point.get(partition, 0)
+        """Return the offset from which on batches of the partition's log may not have reached the disk.
+
+        A broker that starts reads them, and with them the whole segment that contains the offset.
+        """
+        return NO_RECOVERY if self.is_whole else self.recovery_point.get(partition, 0)
 
 
 def read_checkpoints(directory: Path) -> Checkpoints:

@@ -18,6 +18,7 @@ from typing import Self, TypeVar
 from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.files import FileBytes, read_regular
 from tierctl.locallog.folders import (
+    NO_RECOVERY,
     Checkpoints,
     FolderKind,
     LogFiles,
@@ -311,12 +312,16 @@ def read_log_end(
 ) -> LogEnd:
     """Read the batches from `recovery_point` on, up to the first damaged one, which ends the log.
 
-    Segments after a damaged one are left out, since a broker deletes them at start-up. Open transactions are
-    determined from the newest valid one of the producer `snapshots` (their offsets) at or below
-    `high_watermark`, and from the batches after it. A batch that can't be decoded may hold the marker of any
-    transaction, so its offset limits the stable offset, too. Batches are read once. `segments` must not be
-    empty.
+    Of the segment with the recovery point, all batches are read, as by a broker (LogSegments.values); none is
+    if that is NO_RECOVERY. Segments after a damaged one are left out, since a broker deletes them at
+    start-up. Open transactions are determined from the newest valid one of the producer `snapshots` (their
+    offsets) at or below `high_watermark`, and from the batches after it. A batch that can't be decoded may
+    hold the marker of any transaction, so its offset limits the stable offset, too. Batches are read once.
+    `segments` must not be empty.
     """
+    if recovery_point < NO_RECOVERY:
+        begun = [segment.base_offset for segment in segments if segment.base_offset <= recovery_point]
+        recovery_point = max(begun, default=recovery_point)
     start, producers = _load(segments, snapshots, log_start_offset, high_watermark)
     newest = _last_timestamp(segments[-1], active=True) or TimestampOffset(-1, segments[-1].base_offset)
     tail = _Tail(recovery_point, start, high_watermark, producers)
