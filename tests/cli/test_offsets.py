@@ -157,6 +157,15 @@ def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
     assert (tmp_path / NAME).read_text() == "0\n1\n2 30\n"
 
 
+@pytest.mark.parametrize("content", [snapshot.write_snapshot(2, 10, []), b"\0\0\0"])
+def test_a_snapshot_of_a_deleted_partition_says_nothing(content: bytes, tmp_path: Path) -> None:
+    """A broker that was killed leaves its folder, and ignores it: the snapshot stays as it was."""
+    write_snapshots(tmp_path, snapshot.write_snapshot(2, 40, []), content)
+    (tmp_path / "orders-1").rename(tmp_path / "orders-1.5bdc1fcf2ea94c4aa0b0b1a8-delete")
+    (tmp_path / NAME).write_text("0\n1\n2 35\n")
+    assert offsets("check", "--log-dir", tmp_path) == []
+
+
 def test_a_cache_with_a_damaged_entry_holds_no_event_for_sure(after: Path, caches: Path) -> None:
     """Its header states the offset before which it had all events, but some of them are lost."""
     flat = max(caches.glob("orders-*.rlmcache"), key=lambda path: path.stat().st_size)

@@ -20,6 +20,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from tierctl.locallog.folders import parse_left_out_folder
 from tierctl.metadata.cache_files import SNAPSHOT_NAME, SUFFIX, CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
@@ -392,8 +393,13 @@ def _find_missing(resources: Resources) -> FindMissing | None:
 
 
 def _caches(resources: Resources, dirs: Sequence[Path]) -> tuple[list[CacheCoverage], list[Path]]:
-    """Read the caches in the log directories; report and return those that can't be read."""
-    paths = [path for folder in dirs for path in cache_files(folder)]
+    """Read the caches in the log directories; report and return those that can't be read.
+
+    A snapshot of Kafka 3 in the folder of a deleted or moved partition is left out: its broker did not write
+    it any more when it wrote the offsets (ConsumerTask), and does not read it again.
+    """
+    found_in = (path for folder in dirs for path in cache_files(folder))
+    paths = [path for path in found_in if parse_left_out_folder(path.parent) is None]
     caches, unreadable = [], []
     read = each_file(resources, "reading caches", coverage_of, paths)
     for path, found in zip(paths, read, strict=True):
