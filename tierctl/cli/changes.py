@@ -275,8 +275,9 @@ def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     node (kafka-storage format), do not start it, and run this command as the user of its broker;
     --broker-config states the number of metadata partitions. If something is wrong, brokers delete every
     object within seconds: configure the store to deny deletes, or copy the objects first. The restored topics
-    have one replica, and copying is disabled. If the run is killed, run it again: the topics are written
-    last. The cluster starts with one controller and one broker.
+    have one replica, and copying is disabled. A setting with a value that the node's Kafka refuses ends the
+    run, and settings that it does not have any more are left out. If the run is killed, run it again: the
+    topics are written last. The cluster starts with one controller and one broker.
 
     With --engine spark, executors list the tier and read its objects. This process writes the files: run it
     on the node.

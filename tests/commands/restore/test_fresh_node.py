@@ -252,6 +252,10 @@ def other_topic_of_the_name(scene: Scene) -> None:
     change_saved(scene, partitions=9)
 
 
+def own_setting(name: str, value: str) -> Callable[[Scene], None]:
+    return lambda scene: change_saved(scene, settings={"retention.ms": "-1", name: value})
+
+
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NO_PROOF = {"deletes_are_denied": False}
 Refusal = tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]
@@ -301,6 +305,12 @@ REFUSALS = {
     ),
     "settings that nobody knows": refused(
         "settings of audit are unknown", lambda s: setattr(s, "saved", SavedTopics(topics={}))
+    ),
+    "a value that no Kafka reads": refused(
+        "topic sensors: max.message.bytes='1 MB' is not", own_setting("max.message.bytes", "1 MB"), UsageError
+    ),
+    "a value that this Kafka refuses": refused(
+        "segment.bytes=500 is below 1048576", own_setting("segment.bytes", "500"), UsageError
     ),
     "the same topic with other partitions": refused(
         "other partitions or settings", other_topic_of_the_name, topic=("sensors",)
@@ -418,6 +428,41 @@ def test_the_directory_of_a_partition_is_in_its_record(scene: Scene) -> None:
     assert [value[-17:-1] for value in partitions] == [directory] * 2
     # The epoch is above those of the records, so that no batch is truncated at the next election.
     assert [int.from_bytes(value[-26:-22], "big") for value in partitions] == [epochs[-1].epoch + 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("version", "stated", "told"),
+    [
+        ("4.4.0", "message.format.version=2.8", "Kafka 4.4 has no message.format.version: left out"),
+        ("3.9.1", "message.format.version=2.8", None),
+        ("3.9.1", "segment.bytes=500", None),
+        ("3.9.1", "remote.copy.lag.ms=-1", "no Kafka up to 3.9"),
+        ("4.4.0", "remote.copy.lag.ms=-1", None),
+        ("4.4.0", "retention.mss=-1", "has retention.mss: brokers that do not know a setting"),
+    ],
+)
+def test_settings_that_the_nodes_kafka_does_not_have(
+    version: str, stated: str, told: str | None, scene_of: SceneOf
+) -> None:
+    """Kafka validates the names of all settings of a topic when one of them is changed."""
+    scene, (name, _, value) = scene_of("aiven-plain", version), stated.partition("=")
+    own_setting(name, value)(scene)
+    progress = SilentProgress()
+    scene.restore(progress)
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    is_left_out = told is not None and told.endswith("left out")
+    assert (config_record("sensors", name, value) not in values) == is_left_out
+    found = [text for text in (*progress.notes, *progress.lines) if text.startswith("sensors: ")]
+    assert [told in text for text in found] == [True] if told else not found, found
+
+
+def test_topic_configs_correct_a_value_of_the_file(scene: Scene, tmp_path: Path) -> None:
+    own_setting("segment.bytes", "500")(scene)
+    configs = tmp_path / "topics.properties"
+    configs.write_text("sensors.segment.bytes=1048576\n")
+    scene.restore(topic_configs=configs)
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    assert config_record("sensors", "segment.bytes", "1048576") in values
 
 
 def test_a_topic_that_was_never_tiered_stays_so(scene: Scene) -> None:

@@ -44,15 +44,16 @@ from tierctl.model.checked_values import read_named
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
+from tierctl.model.selection import names_text
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.scopes import SettingSource
+from tierctl.model.settings.scopes import KafkaVersion, SettingSource, StatedSettings
 from tierctl.plan.decisions import Limits
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.partition_view import distinct_bytes
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
-from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of
+from tierctl.wire.kraft import METADATA_VERSION, next_producer_id, producer_ids_record, topic_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +232,11 @@ def breaches(chain: Sequence[RemoteLogSegmentMetadata], config: TopicConfig, now
 
 _NO_SETTINGS = (
     "name the file that tierctl backup-config wrote (--topics-file), or a file of settings (--topic-configs)"
+)
+
+
+_WRONG_VALUE = (
+    "the node's brokers would not start: state another value in --topic-configs, which takes precedence"
 )
 
 
@@ -432,9 +438,7 @@ class Restore(Change[RestoreIntoRequest]):
         saved, config = self._saved_topics.get(name), self._configs.get(name)
         if saved is None and config is None:
             raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
-        settings = dict(saved.settings) if saved is not None else {}
-        stated = () if config is None else config.stated.values()
-        settings |= {each.name: each.value for each in stated if each.source is SettingSource.FILE}
+        settings = self._settings(name, saved, config)
         return TopicSource(
             topic=name,
             topic_id=topic_id,
@@ -442,6 +446,34 @@ class Restore(Change[RestoreIntoRequest]):
             settings=settings,
             partitions=own,
         )
+
+    def _settings(self, name: str, saved: SavedTopic | None, config: TopicConfig | None) -> dict[str, str]:
+        """Return the topic's settings, without those that the node's Kafka does not have any more.
+
+        Raise UsageError for a value with which its brokers do not start.
+        """
+        given = [] if config is None else config.stated.values()
+        own = {each.name: each for each in given if each.source is SettingSource.FILE}
+        origins = {each.name: each.origin for each in own.values() if each.origin is not None}
+        stated = StatedSettings({} if saved is None else saved.settings, {})
+        stated |= StatedSettings({each.name: each.value for each in own.values()}, origins)
+        version = KafkaVersion.of_feature_level(self._node.metadata_version)
+        try:
+            topic.require_values(stated, version, f"--topics-file {self.request.topics_file}: topic {name}")
+        except UsageError as e:
+            raise UsageError(e.message, hint=_WRONG_VALUE) from None
+        rows = {setting: topic.TABLE.rows.get(setting) for setting in stated}
+        ended = {setting for setting, row in rows.items() if row and not version.includes("0", row.until)}
+        if ended:
+            self.run.progress.note(f"{name}: Kafka {version} has no {names_text(ended)}: left out")
+        later = {setting for setting, row in rows.items() if row is None or not version.includes(row.since)}
+        if later:
+            self.run.progress.warn(
+                f"{name}: no Kafka up to {version}, of the node's {METADATA_VERSION}, has "
+                f"{names_text(later)}: brokers that do not know a setting refuse every change of the topic's "
+                "settings until it is deleted (kafka-configs.sh --delete-config)"
+            )
+        return {setting: value for setting, value in stated.items() if setting not in ended}
 
     def _partition_count(self, name: str, saved: SavedTopic | None, own: Mapping[int, object]) -> int:
         in_tier = max(own, default=-1) + 1

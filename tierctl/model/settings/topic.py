@@ -18,6 +18,7 @@ from tierctl.model.settings.scopes import (
     StatedSettings,
     Table,
     Type,
+    place_of,
 )
 
 TABLE = Table(Scope.TOPIC)
@@ -61,6 +62,8 @@ LOCAL_RETENTION_BYTES = TABLE.whole(
     acted_on="copy uses it if remote.copy.lag.bytes is -1; -2 means the value of retention.bytes",
 )
 SEGMENT_BYTES = TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
+_RAISED_LEAST = KafkaVersion(4, 0), 1 << 20
+"""The version that raised the least value of segment.bytes, and that value (KIP-1030)."""
 REMOTE_STORAGE_ENABLE = TABLE.flag(
     "remote.storage.enable",
     False,
@@ -298,6 +301,22 @@ def _lag(
         )
     value = local if value < 0 else value
     return None if value < 0 else value
+
+
+def require_values(settings: Mapping[str, str], version: KafkaVersion, source: str) -> None:
+    """Raise UsageError, with `source`, for a value in a topic's `settings` that brokers of `version` refuse.
+
+    A broker validates the settings of all topics when it loads logs, and ends if one is wrong (LogConfig).
+    """
+    for row in TABLE:
+        row.given(settings, source)
+    since, least = _RAISED_LEAST
+    own = SEGMENT_BYTES.value(settings)
+    if version >= since and own < least:
+        where = place_of(settings, SEGMENT_BYTES.name, source)
+        raise UsageError(
+            f"{where}: {SEGMENT_BYTES.name}={own} is below {least}, the least from Kafka {since} on"
+        )
 
 
 def require_local_retention(stated: Mapping[str, str]) -> None:
