@@ -312,6 +312,13 @@ REFUSALS = {
     "a value that this Kafka refuses": refused(
         "segment.bytes=500 is below 1048576", own_setting("segment.bytes", "500"), UsageError
     ),
+    "a compacted topic": refused(
+        "sensors-0: its settings have cleanup.policy=compact", own_setting("cleanup.policy", "compact")
+    ),
+    "a topic whose tiering was disabled": refused(
+        "sensors-0: its settings have remote.storage.enable=false",
+        own_setting("remote.storage.enable", "false"),
+    ),
     "the same topic with other partitions": refused(
         "other partitions or settings", other_topic_of_the_name, topic=("sensors",)
     ),
@@ -456,13 +463,29 @@ def test_settings_that_the_nodes_kafka_does_not_have(
     assert [told in text for text in found] == [True] if told else not found, found
 
 
-def test_topic_configs_correct_a_value_of_the_file(scene: Scene, tmp_path: Path) -> None:
-    own_setting("segment.bytes", "500")(scene)
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("segment.bytes", "500", "1048576"),
+        ("cleanup.policy", "compact,delete", "delete"),
+        ("remote.storage.enable", "false", "true"),
+    ],
+)
+def test_topic_configs_correct_a_value_of_the_file(
+    name: str, wrong: str, right: str, scene: Scene, tmp_path: Path
+) -> None:
+    own_setting(name, wrong)(scene)
     configs = tmp_path / "topics.properties"
-    configs.write_text("sensors.segment.bytes=1048576\n")
+    configs.write_text(f"sensors.{name}={right}\n")
     scene.restore(topic_configs=configs)
     values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
-    assert config_record("sensors", "segment.bytes", "1048576") in values
+    assert config_record("sensors", name, right) in values
+
+
+def test_the_brokers_own_cleanup_policy_counts(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("log.cleanup.policy=compact\n")
+    with pytest.raises(SafetyRefusal, match="audit-0: its settings have cleanup"):
+        scene.restore(broker_config=tmp_path / "server.properties")
 
 
 def test_a_topic_that_was_never_tiered_stays_so(scene: Scene) -> None:

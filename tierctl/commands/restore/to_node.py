@@ -50,6 +50,7 @@ from tierctl.model.settings.scopes import KafkaVersion, SettingSource, StatedSet
 from tierctl.plan.decisions import Limits
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.partition_view import distinct_bytes
+from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
@@ -58,13 +59,17 @@ from tierctl.wire.kraft import METADATA_VERSION, next_producer_id, producer_ids_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """A topic to restore, with its own settings; `partitions` are those with objects in the tier."""
+    """A topic to restore, with its own settings; `partitions` are those with objects in the tier.
+
+    `why_never_tiered` is the setting because of which brokers would not serve these objects.
+    """
 
     topic: str
     topic_id: Uuid
     partition_count: int
     settings: Mapping[str, str]
     partitions: Mapping[int, PartitionSource]
+    why_never_tiered: str | None = None
 
     @property
     def is_tiered(self) -> bool:
@@ -122,7 +127,7 @@ class RestorePlanner:
             settings=settings,
             leader_epochs=[epoch_after(logs.get(number)) for number in range(source.partition_count)],
         )
-        problem = self._conflict(new)
+        problem = self._conflict(new) or _why_not_served(source)
         if problem is not None:
             self._refuse(source.partition(0), problem)
         elif self._is_present(new):
@@ -190,6 +195,21 @@ class RestorePlanner:
         stated = [found for found in map(next_producer_id, self.present) if found is not None]
         following = max(known, default=-1) + 1
         return [producer_ids_record(following)] if following > max(stated, default=0) else []
+
+
+def _why_not_served(source: TopicSource) -> str | None:
+    """Return why brokers would serve no object of the topic, or none that it still had; None if they would.
+
+    Brokers take a compacted topic for one without a tier, whose log begins with its first local segment
+    (UnifiedLog.isRemoteLogEnabled); where tiering was disabled, they deleted the log in the tier (KIP-950).
+    """
+    if source.why_never_tiered is None or not source.is_tiered:
+        return None
+    return (
+        f"its settings have {source.why_never_tiered}, and brokers would not serve what the tier has of it: "
+        f"if the topic was tiered to the end, state {source.topic}.{topic.REMOTE_STORAGE_ENABLE.name}=true "
+        f"and {source.topic}.{topic.CLEANUP_POLICY.name}=delete in --topic-configs"
+    )
 
 
 def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
@@ -439,12 +459,18 @@ class Restore(Change[RestoreIntoRequest]):
         if saved is None and config is None:
             raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
         settings = self._settings(name, saved, config)
+        in_force = self.run.resources.broker_defaults().in_force(settings)
+        tiering = TopicConfig(
+            cleanup_policy=frozenset(topic.CLEANUP_POLICY.value(in_force)),
+            remote_storage_enable=topic.REMOTE_STORAGE_ENABLE.given(settings),
+        )
         return TopicSource(
             topic=name,
             topic_id=topic_id,
             partition_count=self._partition_count(name, saved, own),
             settings=settings,
             partitions=own,
+            why_never_tiered=why_never_tiered(name, {name: tiering}),
         )
 
     def _settings(self, name: str, saved: SavedTopic | None, config: TopicConfig | None) -> dict[str, str]:
