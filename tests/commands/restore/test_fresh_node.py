@@ -256,6 +256,15 @@ def own_setting(name: str, value: str) -> Callable[[Scene], None]:
     return lambda scene: change_saved(scene, settings={"retention.ms": "-1", name: value})
 
 
+def one_id_for_all(scene: Scene) -> None:
+    """Leave the objects of one topic, and give the other one its id, as in a file that was edited."""
+    for folder in scene.remote.rglob("audit-*"):
+        shutil.rmtree(folder)
+    topic_id = scene.saved.topics["sensors"].topic_id
+    twin = replace(scene.saved.topics["audit"], topic_id=topic_id, settings={"remote.storage.enable": "true"})
+    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "audit": twin})
+
+
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NO_PROOF = {"deletes_are_denied": False}
 Refusal = tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]
@@ -303,6 +312,7 @@ REFUSALS = {
     "a topic that was created again": refused(
         "the topic was created again", lambda s: change_saved(s, topic_id=OTHER_ID)
     ),
+    "two topics of one id": refused("audit and sensors have the same id", one_id_for_all),
     "settings that nobody knows": refused(
         "settings of audit are unknown", lambda s: setattr(s, "saved", SavedTopics(topics={}))
     ),

@@ -449,7 +449,16 @@ class Restore(Change[RestoreIntoRequest]):
             )
         if not ids:
             raise NotFoundError("no selected topic is tiered")
-        return {name: next(iter(found)) for name, found in ids.items()}
+        names: dict[Uuid, str] = {}
+        for name, found in sorted(ids.items()):
+            other = names.setdefault(next(iter(found)), name)
+            if other != name:
+                raise SafetyRefusal(
+                    f"topics {other} and {name} have the same id, {next(iter(found))}",
+                    hint="each topic of a cluster has its own: correct it in the file of --topics-file, or "
+                    "leave one of them out with --topic",
+                )
+        return {name: topic_id for topic_id, name in names.items()}
 
     def _topic(
         self, name: str, topic_id: Uuid, sources: Mapping[TopicIdPartition, PartitionSource]
