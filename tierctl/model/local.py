@@ -384,8 +384,9 @@ class ObjectSet:
     `has_gaps` states that offsets within the log have no record, which only compaction causes. `log_end` is
     None where a manifest or the metadata state the end, and where the log can't be read; a set without
     `segment` has it if another object than its log is missing. `damaged_indexes` names indexes that can't be
-    decoded, although the log is whole. `is_sealed` states that the set is encrypted and its key is not given:
-    its manifest alone states what it has.
+    decoded, although the log is whole. `stated_end_offset` is the last offset that a set states which is not
+    understood. `is_sealed` states that the set is encrypted and its key is not given: its manifest alone
+    states what it has.
     """
 
     listed: ListedSet
@@ -397,6 +398,7 @@ class ObjectSet:
     why_not_understood: str | None = None
     lacks_rights: bool = False
     damaged_indexes: tuple[str, ...] = ()
+    stated_end_offset: int | None = None
     is_sealed: bool = False
 
     @property
@@ -404,4 +406,6 @@ class ObjectSet:
         """The last offset that the objects show; the start offset if they show none."""
         if self.segment is not None:
             return self.segment.end_offset
+        if self.stated_end_offset is not None:
+            return self.stated_end_offset
         return self.listed.start_offset if self.log_end is None else self.log_end.offset

@@ -128,7 +128,7 @@ def without_unproven(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[
     reasons = [_why_unproven(each, lineage) for each in sets]
     kept = [each for each, reason in zip(sets, reasons, strict=True) if reason is None]
     return kept, [
-        replace(each, segment=None, why_not_understood=reason)
+        replace(each, segment=None, why_not_understood=reason, stated_end_offset=each.shown_end_offset)
         for each, reason in zip(sets, reasons, strict=True)
         if reason is not None
     ]
@@ -248,12 +248,24 @@ def joined(needed: Reason | None, other: str | None) -> str | None:
 def why_end_unknown(choice: Choice) -> Reason | None:
     """Return which set that is not understood may have records where a new log would continue the chain."""
     last = choice.chain[-1].start_offset if choice.chain else -1
-    above = [each for each, _ in choice.left if each.why_not_understood and each.listed.start_offset >= last]
+    above = [
+        each
+        for each, _ in choice.left
+        if each.why_not_understood and (each.listed.start_offset >= last or reaches_above(choice, each))
+    ]
     if not above:
         return None
     return Reason(
         ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets="; ".join(_texts(above[:_SHOWN_MAX])))
     )
+
+
+def reaches_above(choice: Choice, each: ObjectSet) -> bool:
+    """Return whether a set has offsets after those that the chain serves, as far as its objects show.
+
+    Replicas roll at different offsets, so that a set may begin below other segments and end above them.
+    """
+    return (choice.next_offset or 0) <= each.shown_end_offset < LARGEST_OFFSET
 
 
 def _is_needed(

@@ -208,6 +208,24 @@ def test_a_restored_log_ends_in_a_hole(world: Path, log_dir: Path, end: int) -> 
     assert (again.code, "has the records already" in again.err) == (0, True), again.err
 
 
+def test_a_set_that_begins_below_others_may_have_the_last_record(world: Path, log_dir: Path) -> None:
+    """It lacks an index, and no other set has offset 3600: the log ends there only if the option says so."""
+    everything = records("--remote", world / "remote", "--rebuild")
+    logs = [log_of(world, start) for start in (2261, 2941, 3600)]
+    whole = logs[0].with_name(f"{2261:020d}-{NEW_ID}.log")
+    whole.write_bytes(b"".join(log.read_bytes() for log in logs))
+    for part in logs[-1].parent.glob(f"{3600:020d}-*"):
+        part.unlink()
+    remote = ("--remote", world / "remote", "--topic", "mid")
+    command = ("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID, "--apply")
+    ran = tierctl(*command)
+    assert (ran.code, "--until mid-0=3600 restores the records below that" in ran.err) == (4, True), ran.err
+    assert not (log_dir / "new-0").exists()
+    # The set is reported, so that the exit code is that of what is not understood.
+    assert tierctl(*command, "--until", "mid-0=3600").code == 7
+    assert restored(log_dir, "new", "read_committed") == [each for each in everything if each[1] < 3600]
+
+
 def test_a_log_without_a_record_is_not_restored(world: Path, log_dir: Path) -> None:
     for each in (world / "remote").rglob(f"{0:020d}-*"):
         each.unlink()

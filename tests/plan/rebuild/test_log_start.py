@@ -8,7 +8,8 @@ import pytest
 from tierctl.commands.restore.inventory import DecidingLogs, inputs_of, problems_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
-from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState
+from tierctl.model import LocalLog, LogEnd, ObjectSet, RemoteLogSegmentState
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.plan.partition_choice import (
     AskedLogStart,
     PartitionDecision,
@@ -170,6 +171,31 @@ def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understo
     found = decided([FIVE[0], second, *FIVE[2:]], None)
     assert "its leader epochs do not reach down to offset 100" in (found.refused or "")
     assert found.choice.discarded == ()
+
+
+@pytest.mark.parametrize("end", [350, 399, 400, 450])
+@pytest.mark.parametrize("is_half", [False, True])
+def test_a_set_that_begins_below_others_may_have_the_end_of_the_log(is_half: bool, end: int) -> None:
+    """Another leader, which had rolled elsewhere, copied it: a restored log would go on below its end."""
+    last = object_set(9, 250, end, ((2, 280), (4, 300)))
+    if is_half:
+        named = {"segment": None, "why_not_understood": "it has no .index"}
+        last = replace(last, **named, log_end=LogEnd(offset=end))
+    found = decided([*FIVE[:4], last], None)
+    assert (starts(found), found.choice.next_offset) == ([0, 100, 200, 300], 400)
+    reason = why_refused(found, after_hole=True)
+    assert (reason is None) == (end < 400)
+    assert reason is None or str(last.listed.segment_id) in reason
+
+
+def test_a_copy_of_which_no_end_is_known_may_be_one_that_failed() -> None:
+    failed = replace(
+        object_set(9, 250, 0, LOG, half=True),
+        why_incomplete=None,
+        why_not_understood="it has no .rsm-manifest",
+        log_end=LogEnd(offset=LARGEST_OFFSET),
+    )
+    assert why_refused(decided([*FIVE, failed], None), after_hole=False) is None
 
 
 def test_a_set_that_is_being_deleted_serves_nothing() -> None:

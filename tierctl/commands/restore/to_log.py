@@ -51,6 +51,7 @@ from tierctl.plan.choose_sets import Choice
 from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
+    reaches_above,
     unused_of,
     why_holed,
     why_undecided,
@@ -655,11 +656,12 @@ def _incomplete_above(partition: TopicIdPartition, choice: Choice, end: int | No
     first, following = choice.first_offset or 0, choice.next_offset or 0
     for each, _ in choice.left:
         start = each.listed.start_offset
-        if each.segment is None and start >= following and (end is None or end > start):
+        is_above = start >= following or reaches_above(choice, each)
+        if each.segment is None and is_above and (end is None or end > max(start, following)):
             why = each.why_not_understood or each.why_incomplete
             reason = (
                 f"the set of objects from offset {start} on is not complete ({why}): --until "
-                f"{partition.topic_partition}={max(following, first)} restores the records below it"
+                f"{partition.topic_partition}={max(following, first)} restores the records below that"
             )
             if each.why_not_understood is None:
                 return reason

@@ -434,7 +434,7 @@ class KafkaLayout:
         epochs = written.lineage.entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs:
             why = "its leader-epoch index has no entry for its offsets"
-            return ObjectSet(listed=listed, why_not_understood=why)
+            return ObjectSet(listed=listed, why_not_understood=why, stated_end_offset=log.end_offset)
         # Without timestamps a broker uses the modification time of the file (LogSegment.largestTimestamp).
         timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms
         segment = replace(

@@ -425,7 +425,8 @@ class AivenLayout:
             # The log start may have been raised within the segment; only its leader-epoch index can prove it.
             reason = f"its manifest has leader epochs from offset {first} on, and its key is not given"
         if reason is not None:
-            return ObjectSet(listed=listed, why_not_understood=reason)
+            end = segment.end_offset
+            return ObjectSet(listed=listed, why_not_understood=reason, stated_end_offset=end)
         segment = replace(segment, custom_metadata=custom)
         return ObjectSet(listed=listed, segment=segment, lineage=lineage, is_sealed=is_sealed)
 
