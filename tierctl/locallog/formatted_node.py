@@ -218,6 +218,8 @@ def _bootstrap_with_level(data: bytes) -> BootstrapFile | None:
 # latest changes, but no older ones.
 
 _SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint\Z")
+_LOG_SUFFIX = ".log"
+_PARTIAL = "if it was copied, copy the whole folder again while the node is stopped"
 
 
 def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
@@ -238,25 +240,39 @@ def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
             expected=f"a snapshot that reaches to offset {int(logs[0].stem)}",
             found=f"one to offset {begin}" if snapshots else "no snapshot",
         )
-    found.next_offset, count = begin, 0
-    for path, first in [*((path, 0) for path in snapshots[-1:]), *((path, begin) for path in logs)]:
+    found.next_offset = begin
+    count, end = 0, None
+    for path in [*snapshots[-1:], *logs]:
+        is_log = path.suffix == _LOG_SUFFIX
+        if is_log and end is not None and int(path.stem) != end:
+            raise CorruptInputError(
+                f"cluster metadata in {folder}",
+                expected=f"a segment from offset {end} on",
+                found=path.name,
+                hint=_PARTIAL,
+            )
         try:
-            for offset, value in _values(path, first):
-                found.replay(value)
-                found.next_offset = max(found.next_offset, offset + 1)
-                count += 1
+            replayed, last = _replay(found, path, begin if is_log else 0)
         except CorruptInputError as e:
             raise e.within(str(path)) from None
+        count += replayed
+        if is_log:
+            end = int(path.stem) if last is None else last.head.next_offset
     # A controller-to-be has an empty folder: it says nothing about topics.
     return found if count else None
 
 
-def _values(path: Path, first_offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and value of the records in a file from `first_offset` on."""
+def _replay(found: TopicRegistration, path: Path, first_offset: int) -> tuple[int, RecordBatch | None]:
+    """Replay the records of a file from `first_offset` on; return their number and the last batch."""
+    count, last = 0, None
     with opened(path) as data:
-        for batch in batches(data):
-            if batch.head.is_control:
-                continue
-            for record in batch.records():
+        for last in batches(data):
+            for record in () if last.head.is_control else last.records():
                 if record.offset >= first_offset and record.value is not None:
-                    yield record.offset, record.value
+                    found.replay(record.value)
+                    found.next_offset = max(found.next_offset, record.offset + 1)
+                    count += 1
+    is_whole = last is not None and _first_control(last) is ControlType.SNAPSHOT_FOOTER
+    if path.suffix != _LOG_SUFFIX and not is_whole:
+        raise CorruptInputError("snapshot", expected="a footer at its end", found="none", hint=_PARTIAL)
+    return count, last
