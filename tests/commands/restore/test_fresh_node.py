@@ -498,6 +498,18 @@ def test_the_brokers_own_cleanup_policy_counts(scene: Scene, tmp_path: Path) -> 
         scene.restore(broker_config=tmp_path / "server.properties")
 
 
+def test_a_tiered_topic_without_an_object_is_restored(scene: Scene) -> None:
+    """Kafka reads true in any case of letters."""
+    empty = SavedTopic(
+        topic="empty", topic_id=Uuid(OTHER_ID), partitions=1, settings={"remote.storage.enable": "True"}
+    )
+    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "empty": empty})
+    scene.restore()
+    assert scene.topics()["empty"] == OTHER_ID
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    assert config_record("empty", "remote.log.copy.disable", "true") in values
+
+
 def test_a_topic_that_was_never_tiered_stays_so(scene: Scene) -> None:
     local = SavedTopic(
         topic="local", topic_id=Uuid(OTHER_ID), partitions=1, settings={"cleanup.policy": "compact"}

@@ -74,7 +74,7 @@ class TopicSource:
     @property
     def is_tiered(self) -> bool:
         """Return whether the topic has objects in the tier, or has remote.storage.enable=true."""
-        return bool(self.partitions) or self.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
+        return bool(self.partitions) or topic.REMOTE_STORAGE_ENABLE.value(self.settings)
 
     def partition(self, number: int) -> TopicIdPartition:
         """Return the topic's partition with this number."""
@@ -428,9 +428,10 @@ class Restore(Change[RestoreIntoRequest]):
                 ids.setdefault(partition.topic, set()).add(partition.topic_id)
         for saved in self._saved_topics.values():
             is_named = saved.topic in resources.selection_request.topics
-            is_tiered = saved.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
             if TopicIdPartition(saved.topic_id, saved.topic, 0) in resources.selection and (
-                is_named or is_tiered or saved.topic in ids
+                is_named
+                or saved.topic in ids
+                or topic.REMOTE_STORAGE_ENABLE.value(saved.settings, self._place_of(saved.topic))
             ):
                 others = ids.get(saved.topic, set()) - {saved.topic_id}
                 if others and saved.topic_id not in ids[saved.topic]:
@@ -482,6 +483,9 @@ class Restore(Change[RestoreIntoRequest]):
             why_never_tiered=why_never_tiered(name, {name: tiering}),
         )
 
+    def _place_of(self, name: str) -> str:
+        return f"--topics-file {self.request.topics_file}: topic {name}"
+
     def _settings(self, name: str, saved: SavedTopic | None, config: TopicConfig | None) -> dict[str, str]:
         """Return the topic's settings, without those that the node's Kafka does not have any more.
 
@@ -494,7 +498,7 @@ class Restore(Change[RestoreIntoRequest]):
         stated |= StatedSettings({each.name: each.value for each in own.values()}, origins)
         version = KafkaVersion.of_feature_level(self._node.metadata_version)
         try:
-            topic.require_values(stated, version, f"--topics-file {self.request.topics_file}: topic {name}")
+            topic.require_values(stated, version, self._place_of(name))
         except UsageError as e:
             raise UsageError(e.message, hint=_WRONG_VALUE) from None
         rows = {setting: topic.TABLE.rows.get(setting) for setting in stated}
