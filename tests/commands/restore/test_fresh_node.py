@@ -265,6 +265,13 @@ def one_id_for_all(scene: Scene) -> None:
     scene.saved = replace(scene.saved, topics={**scene.saved.topics, "audit": twin})
 
 
+def with_metadata_topic(scene: Scene) -> None:
+    """Add the metadata topic of the lost cluster, of whose name a controller accepts one topic only."""
+    name = "__remote_log_metadata"
+    lost = SavedTopic(topic=name, topic_id=Uuid(OTHER_ID), partitions=50, settings={})
+    scene.saved = replace(scene.saved, topics={**scene.saved.topics, name: lost})
+
+
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 NO_PROOF = {"deletes_are_denied": False}
 Refusal = tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]
@@ -313,6 +320,9 @@ REFUSALS = {
         "the topic was created again", lambda s: change_saved(s, topic_id=OTHER_ID)
     ),
     "two topics of one id": refused("audit and sensors have the same id", one_id_for_all),
+    "an internal topic": refused(
+        "__remote_log_metadata is an internal topic", with_metadata_topic, topic=("__remote_log_metadata",)
+    ),
     "settings that nobody knows": refused(
         "settings of audit are unknown", lambda s: setattr(s, "saved", SavedTopics(topics={}))
     ),

@@ -433,6 +433,10 @@ class Restore(Change[RestoreIntoRequest]):
                 or saved.topic in ids
                 or topic.REMOTE_STORAGE_ENABLE.value(saved.settings, self._place_of(saved.topic))
             ):
+                if saved.topic in INTERNAL_TOPICS:
+                    raise SafetyRefusal(
+                        f"{saved.topic} is an internal topic", hint="leave it out: the node makes its own"
+                    )
                 others = ids.get(saved.topic, set()) - {saved.topic_id}
                 if others and saved.topic_id not in ids[saved.topic]:
                     raise SafetyRefusal(
