@@ -212,6 +212,28 @@ def cron_command(text: str) -> str:
     return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")
 
 
+def test_a_command_that_cron_would_cut_is_refused() -> None:
+    """Cron reads 999 bytes of a command; the rest may be the options that limit a deletion."""
+    words = ["sweep", "--metadata", "/m", "--remote", "/t", "--apply"]
+
+    def printed(*more: str) -> tuple[int, str, str]:
+        ran = tierctl("schedule", "--no-check", "--cron", *words, *more)
+        return ran.code, ran.out, ran.err
+
+    code, text, _ = printed("--topic", "x")
+    room = 998 - len(text.splitlines()[-1].split(maxsplit=6)[-1])
+    # An escaped percent sign and a letter of two bytes count as cron reads them; quotes are about them.
+    longest = "x" * (room - 5) + "%é"
+    code, text, _ = printed("--topic", longest)
+    assert (code, len(text.splitlines()[-1].split(maxsplit=6)[-1].encode())) == (0, 998)
+    code, text, told = printed("--topic", f"x{longest}")
+    assert (code, text) == (2, "")
+    assert "the command has 999 bytes, and cron drops what is beyond 998" in told
+    assert "a profile of tierctl.toml" in told
+    ran = tierctl("schedule", "--no-check", "--systemd", "--cron", *words, "--topic", f"x{longest}")
+    assert (ran.code, ran.out) == (2, "")
+
+
 @pytest.fixture
 def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
     """Return the shell command of a cron line for a sweep of a captured tier."""

@@ -56,6 +56,9 @@ class Every(StrEnum):
 _WITHOUT_METADATA = frozenset({"doctor", "restore", "offsets"})
 """Commands that can do something without the metadata topic."""
 
+_CRON_BYTES_MAX = 998
+"""The longest command in a line of cron: its C programs read it into 1000 bytes, and drop what follows."""
+
 _CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEKLY: "17 3 * * 0"}
 
 _Words = Annotated[
@@ -109,10 +112,10 @@ def schedule(
         )
     _require_user(user)
     scheduled = _checked(ctx, command or [], check=not no_check)
-    if systemd:
-        typer.echo(_units(scheduled, every, user), nl=False)
+    texts = [_units(scheduled, every, user)] if systemd else []
     if cron:
-        typer.echo(_cron_file(scheduled, every, user), nl=False)
+        texts.append(_cron_file(scheduled, every, user))
+    typer.echo("".join(texts), nl=False)
     summarize(ctx, f"runs {every}: tierctl {shlex.join(scheduled.path)}")
     return ExitCode.OK
 
@@ -311,6 +314,7 @@ def _local_paths(value: Any) -> list[str]:
 def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
     """Return a file for cron.d; cron takes an unescaped % for the end of the line.
 
+    Raise UsageError for a command that is too long: cron would run its beginning without the last options.
     Findings are rows on stdout, which are not kept, so a line on stderr states the exit code. 6 is a lock,
     and 9 a plan that has something to do.
     """
@@ -324,8 +328,14 @@ def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
     failed = f"{{ c=$?; [ $c = 6 ] || [ $c = 9 ] || {told}; exit $c; }}"
     if scheduled.folder is not None:
         line = f"cd {shlex.quote(str(scheduled.folder))} && {line}"
-    run = f"{_CRON_TIMES[every]} {user} {line} </dev/null >/dev/null || {failed}".replace("%", "\\%")
-    return "\n".join([f"# /etc/cron.d/{scheduled.name}", *settings, run, ""])
+    run = f"{line} </dev/null >/dev/null || {failed}".replace("%", "\\%")
+    length = len(run.encode())
+    if length > _CRON_BYTES_MAX:
+        raise UsageError(
+            f"--cron: the command has {length} bytes, and cron drops what is beyond {_CRON_BYTES_MAX}",
+            hint="write options into a profile of tierctl.toml and name it with --profile, or use --systemd",
+        )
+    return "\n".join([f"# /etc/cron.d/{scheduled.name}", *settings, f"{_CRON_TIMES[every]} {user} {run}", ""])
 
 
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
