@@ -212,6 +212,27 @@ def cron_command(text: str) -> str:
     return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")
 
 
+@pytest.mark.parametrize("doubled", ["%", "%\\"])
+@pytest.mark.parametrize("topic", ["a\\%b", "a\\\\b", "\\\\\\", "a\\%\\\\%%'\\", "%\\%", "a\\b$c"])
+def test_every_cron_gives_the_shell_the_same_words(topic: str, doubled: str, tmp_path: Path) -> None:
+    """All crons take a backslash before a percent sign away, and some also one of two."""
+    folder = tmp_path / topic
+    folder.mkdir()
+    ran = tierctl(
+        "schedule", "--no-check", "--cron", "status", "--metadata", "m", "--topic", topic, cwd=folder
+    )
+    raw = ran.out.splitlines()[-1].split(maxsplit=6)[-1]
+    read, at = "", 0
+    while at < len(raw) and raw[at] != "%":
+        is_escape = raw[at] == "\\" and at + 1 < len(raw)
+        read += raw[at + 1] if is_escape and raw[at + 1] in doubled else raw[at : at + 1 + is_escape]
+        at += 1 + is_escape
+    words = shlex.split(read)
+    assert words[words.index("--topic") + 1] == topic
+    assert words[:3] == ["cd", str(folder), "&&"]
+    assert words[-1] == "}"
+
+
 def test_a_command_that_cron_would_cut_is_refused() -> None:
     """Cron reads 999 bytes of a command; the rest may be the options that limit a deletion."""
     words = ["sweep", "--metadata", "/m", "--remote", "/t", "--apply"]

@@ -328,6 +328,9 @@ def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
     failed = f"{{ c=$?; [ $c = 6 ] || [ $c = 9 ] || {told}; exit $c; }}"
     if scheduled.folder is not None:
         line = f"cd {shlex.quote(str(scheduled.folder))} && {line}"
+    # A backslash before another one, or before a percent sign, escapes it in some crons. In the shell all
+    # stand between quotes, which end and begin again between the two.
+    line = re.sub(r"\\(?=[\\%])", r"\\''", line)
     run = f"{line} </dev/null >/dev/null || {failed}".replace("%", "\\%")
     length = len(run.encode())
     if length > _CRON_BYTES_MAX:
