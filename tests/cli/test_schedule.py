@@ -164,6 +164,50 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs(tm
         assert setting(text, "ReadWritePaths") == folders, words
 
 
+SUBMIT = ("submit", "--run", "--master", "yarn")
+
+
+def test_a_unit_may_write_what_the_command_after_submit_names() -> None:
+    """The driver runs in the unit's sandbox, and submit writes its files there before."""
+    where = ("--metadata", "/m", "--remote", "/t", "--state-dir", "/s", "--metrics-file", "/p/t.prom")
+    submit = (*SUBMIT, "--submit-dir", "/u", "--")
+    for words, folders in (
+        ((*submit, "sweep", *where), "-/p -/s -/u"),
+        ((*submit, "sweep", *where, "--apply"), "-/m -/p -/s -/t -/u"),
+        ((*submit, "pipeline", "run", "--metadata", "/m", "--warehouse", "/w"), "-/u -/w"),
+    ):
+        text = tierctl("schedule", "--no-check", "--systemd", *words).out
+        assert setting(text, "ReadWritePaths") == folders, words
+    relative = tierctl(
+        "schedule", "--no-check", "--systemd", *submit, "verify", *where[:4], "--state-dir", "s"
+    )
+    assert setting(relative.out, "WorkingDirectory") == str(Path.cwd())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cron", *SUBMIT), "no command"),
+        (("--cron", *SUBMIT, "--", "sweeep"), 'did you mean "sweep"?'),
+        (("--cron", *SUBMIT, "--", "sweep", "--aply"), "No such option"),
+        (("--cron", *SUBMIT, "--", *SWEEP, "--now", "+1d"), "must not have --now"),
+        (("--cron", "--no-check", "submit", "--master", "yarn", "--", *SWEEP), "without --run runs nothing"),
+        (("--systemd", "--no-check", *SUBMIT, "--", *SWEEP), "--submit-dir /var/lib/tierctl/submit"),
+    ],
+)
+def test_a_command_after_submit_that_would_fail_is_refused_now(words: tuple[str, ...], message: str) -> None:
+    ran = tierctl("schedule", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_names_in_a_command_after_submit_are_checked(capture: Callable[[str], Path]) -> None:
+    where = ("--metadata", capture("tiered-cluster") / "before", "--remote", "/absent")
+    ran = tierctl("schedule", "--cron", *SUBMIT, "--", "verify", *where)
+    assert (ran.code, ran.out) == (5, "")
+    assert "there is no tier at" in ran.err
+
+
 def test_a_run_has_the_folder_and_the_tierctl_toml_of_the_command(tmp_path: Path) -> None:
     """systemd starts a unit in /, and cron starts a command in the home folder of its user."""
     (tmp_path / "tierctl.toml").write_text('[profiles.default]\nmetadata = "meta"\n')

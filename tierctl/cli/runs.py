@@ -34,7 +34,7 @@ group("pipeline", "Write the metadata topic to Delta tables.")
 
 _SHARE = files("tierctl").joinpath("share")
 
-_WRITTEN_FOLDERS = ("state_dir", "warehouse")
+_WRITTEN_FOLDERS = ("state_dir", "warehouse", "submit_dir")
 
 _CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir", "file", "files", "into", "left_out")
 """Options and arguments whose folders only a run that changes a tier, a log or a cache writes."""
@@ -94,7 +94,8 @@ def schedule(
 
     schedule checks the options of the command, its profile, and the names of topics, settings, tiers and
     files, unless --no-check is given. If the metadata topic can't be read here, topics and tiers are not
-    checked, and a note says so. schedule installs and runs nothing.
+    checked, and a note says so. A command after submit is checked in the same way. schedule installs and runs
+    nothing.
 
     The scheduled run uses the same tierctl.toml, and relative paths are relative to the current folder. The
     systemd service runs in a sandbox: the command may write only to the folders that its options name, which
@@ -112,6 +113,11 @@ def schedule(
         )
     _require_user(user)
     scheduled = _checked(ctx, command or [], check=not no_check)
+    if systemd and "submit_dir" in scheduled.params and scheduled.params["submit_dir"] is None:
+        raise UsageError(
+            "--systemd: in the sandbox, submit can't write its files into the home folder",
+            hint="add --submit-dir /var/lib/tierctl/submit to submit, which the unit may write",
+        )
     texts = [_units(scheduled, every, user)] if systemd else []
     if cron:
         texts.append(_cron_file(scheduled, every, user))
@@ -183,7 +189,8 @@ class _Scheduled(NamedTuple):
 def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Scheduled:
     """Return the command line; raise UsageError for an unknown command and for wrong options.
 
-    With `check`, also raise the errors of `check_names`.
+    With `check`, also raise the errors of `check_names`. The options of a command after submit belong to the
+    result, because its driver writes what they name.
     """
     command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
@@ -195,16 +202,22 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
     chosen = choosing_profile(arguments, file=settings.file, profile=settings.profile)
     words = [*path, *chosen, *arguments]
     params = given.params | given.meta
+    if path == ["submit"]:
+        own = _on_spark(ctx, params["command"] or [], is_printed=True, check=check)
+        params = {**own.params, "run": params["run"], "submit_dir": params["submit_dir"]}
     if params.get("apply") and params.get("now_ms") is not None:
         raise UsageError(
             "a scheduled run with --apply must not have --now: each run decides as of its own time",
             hint="leave --now out",
         )
     _note_missing(ctx, path, params)
-    check_names(given, params, path[0], console_of(ctx), is_asked=check)
+    if path != ["submit"]:
+        check_names(given, params, path[0], console_of(ctx), is_asked=check)
     for text in (*words, *_written(params), str(Path.cwd())):
         _require_no_controls(text)
     _require_legal_for_spark(words)
+    if not params.get("run", True):
+        raise UsageError("a scheduled submit without --run runs nothing", hint="add --run to submit")
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 
@@ -359,8 +372,9 @@ def submit(ctx: typer.Context, request: commands.SubmitRequest, no_check: NoChec
     The command lines for a standalone cluster and for YARN are tested on small clusters. Those for Kubernetes
     are tested up to the point where spark-submit connects to the cluster.
     """
-    words, is_mutating = _on_spark(ctx, request.command or [], is_printed=not request.run, check=not no_check)
-    request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
+    own = _on_spark(ctx, request.command or [], is_printed=not request.run, check=not no_check)
+    words = own.words
+    request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating="apply" in own.params)
     line = commands.submit(request, console_of(ctx))
     typer.echo(_shell_text(line.words, line.words.index(line.script)))
     _, arguments = named_command(words)
@@ -368,10 +382,15 @@ def submit(ctx: typer.Context, request: commands.SubmitRequest, no_check: NoChec
     return ExitCode.OK
 
 
-def _on_spark(
-    ctx: typer.Context, words: Sequence[str], *, is_printed: bool, check: bool
-) -> tuple[list[str], bool]:
-    """Return the command with `--engine spark`, and whether it may change a tier.
+class _OnSpark(NamedTuple):
+    """A command with `--engine spark`: its words, and the values of its options."""
+
+    words: list[str]
+    params: Mapping[str, Any]
+
+
+def _on_spark(ctx: typer.Context, words: Sequence[str], *, is_printed: bool, check: bool) -> _OnSpark:
+    """Return the command with `--engine spark`.
 
     Raise UsageError for a command without the option `--engine`, and for wrong options of the command. If the
     line `is_printed`, also call `check_names`; `check` is whether names are checked.
@@ -402,7 +421,7 @@ def _on_spark(
         )
     if is_printed:
         check_names(given, params, path[0], console_of(ctx), is_asked=check)
-    return [*path, *arguments], "apply" in names
+    return _OnSpark([*path, *arguments], params | given.meta)
 
 
 def _shell_text(words: Sequence[str], script_at: int) -> str:
