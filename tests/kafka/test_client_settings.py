@@ -142,6 +142,54 @@ class TestClientSettings:
         with pytest.raises(UsageError, match=reason):
             _ = ClientSettings.from_properties({**SASL, **more})
 
+    @pytest.mark.parametrize(
+        ("given", "taken"),
+        [
+            # Java closes no connection; kafka-python would look for idle ones without a pause.
+            ({"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "2147483647"}),
+            ({"connections.max.idle.ms": "9" * 18}, {"connections.max.idle.ms": "2147483647"}),
+            ({"metadata.max.age.ms": "0"}, {"metadata.max.age.ms": "1"}),
+            ({"metadata.max.age.ms": "604800000"}, {"metadata.max.age.ms": "86400000"}),
+            ({"metadata.max.age.ms": "+5000"}, {"metadata.max.age.ms": "5000"}),
+            ({"retry.backoff.ms": "0"}, {"retry.backoff.ms": "1"}),
+            ({"retry.backoff.max.ms": "600000"}, {"retry.backoff.max.ms": "300000"}),
+            ({"socket.connection.setup.timeout.ms": "500"}, {"socket.connection.setup.timeout.ms": "1000"}),
+            # CommonClientConfigs.warnDisablingExponentialBackoff: the same wait each time.
+            (
+                {"reconnect.backoff.ms": "2000"},
+                {"reconnect.backoff.ms": "2000", "reconnect.backoff.max.ms": "2000"},
+            ),
+            (
+                {"reconnect.backoff.ms": "2000", "reconnect.backoff.max.ms": "500"},
+                {"reconnect.backoff.ms": "2000", "reconnect.backoff.max.ms": "2000"},
+            ),
+            # Without a wait, librdkafka would connect to a broker that is down thousands of times a second.
+            (
+                {"reconnect.backoff.ms": "0"},
+                {"reconnect.backoff.ms": "0", "reconnect.backoff.max.ms": "1000"},
+            ),
+            (
+                {"reconnect.backoff.ms": "100", "reconnect.backoff.max.ms": "86400000"},
+                {"reconnect.backoff.ms": "100", "reconnect.backoff.max.ms": "3600000"},
+            ),
+        ],
+    )
+    def test_numbers_that_only_javas_clients_take(self, given: dict[str, str], taken: dict[str, str]) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        settings = ClientSettings.from_properties({"bootstrap.servers": "127.0.0.1:1", **given})
+        assert settings.more == taken
+        librdkafka.make_client(AdminClient, settings)
+        config = leader_log.configuration(settings)
+        for name in taken.keys() & {"connections.max.idle.ms", "retry.backoff.ms", "reconnect.backoff.ms"}:
+            assert config[name.replace(".", "_")] == int(taken[name])
+
+    def test_a_number_that_is_none_names_its_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "client.properties"
+        path.write_text("bootstrap.servers=a:1\nretry.backoff.ms=100L\n")
+        with pytest.raises(UsageError, match=r"properties, line 2: retry.backoff.ms='100L' is not a whole"):
+            ClientSettings.of("", path)
+
     def test_unknown_settings_are_ignored(self) -> None:
         given = {
             "bootstrap.servers": "a:1",

@@ -321,7 +321,7 @@ class ClientSettings:
 
     `request_timeout_ms` limits the wait for one response,
     `delivery_timeout_ms` the wait for acknowledgements, `stall_timeout_ms` the time that reading makes no
-    progress. `more` are settings that librdkafka takes unchanged.
+    progress. `more` are settings that both client libraries take unchanged.
     """
 
     bootstrap_servers: tuple[str, ...] = ()
@@ -375,7 +375,7 @@ class ClientSettings:
             request_timeout_ms=clients.REQUEST_TIMEOUT_MS.value(given, source),
             delivery_timeout_ms=clients.DELIVERY_TIMEOUT_MS.value(given, source),
             stall_timeout_ms=clients.DEFAULT_API_TIMEOUT_MS.value(given, source),
-            more={key: given[key] for key in clients.PASSED_ON if key in given},
+            more=_passed_on(given, source),
         )
 
 
@@ -396,6 +396,39 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
         if not (colon and host and natural_number(port, PORT_MAX)):
             raise UsageError(f"{source}: {server!r} is no host:port")
     return servers
+
+
+_INT_MAX = (1 << 31) - 1
+_RANGES = (
+    (clients.CONNECTIONS_MAX_IDLE_MS, 0, _INT_MAX),
+    (clients.METADATA_MAX_AGE_MS, 1, 86_400_000),
+    (clients.RECONNECT_BACKOFF_MS, 0, 3_600_000),
+    (clients.RECONNECT_BACKOFF_MAX_MS, 0, 3_600_000),
+    (clients.RETRY_BACKOFF_MS, 1, 300_000),
+    (clients.RETRY_BACKOFF_MAX_MS, 1, 300_000),
+    (clients.SOCKET_SETUP_TIMEOUT_MS, 1000, _INT_MAX),
+)
+"""The values that librdkafka takes of settings in which Java's clients take more (its CONFIGURATION.md)."""
+
+
+def _passed_on(given: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the settings for the client libraries, each number as the nearest one that librdkafka takes.
+
+    As in Java's clients, connections without a limit are never idle, and a longest wait that is below the
+    first one does not count. UsageError for what is no number.
+    """
+    found = {key: given[key] for key in clients.PASSED_ON if key in given}
+    for row, least, most in _RANGES:
+        value = row.given(given, source)
+        if value is not None:
+            found[row.name] = str(max(least, min(value, most)))
+    if found.get(clients.CONNECTIONS_MAX_IDLE_MS.name) == "0":
+        # For librdkafka 0 is no limit, too; kafka-python would look for idle connections without a pause.
+        found[clients.CONNECTIONS_MAX_IDLE_MS.name] = str(_INT_MAX)
+    first, longest = clients.RECONNECT_BACKOFF_MS, clients.RECONNECT_BACKOFF_MAX_MS
+    if first.name in found:
+        found[longest.name] = str(max(int(first.text(found)), int(longest.text(found))))
+    return found
 
 
 def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:

@@ -78,7 +78,7 @@ def configuration(settings: ClientSettings) -> dict[str, Any]:
         "bootstrap_timeout_ms": settings.request_timeout_ms,
         "reconnect_backoff_max_ms": 1000,
     }
-    config |= {name: _number(settings, key) for key, name in _NUMBERS.items() if key in settings.more}
+    config |= {name: int(settings.more[key]) for key, name in _NUMBERS.items() if key in settings.more}
     if settings.tls is not None:
         config["ssl_context"] = tls_context(settings.tls)
     match settings.login:
@@ -90,13 +90,6 @@ def configuration(settings: ClientSettings) -> dict[str, Any]:
         case None:
             pass
     return config
-
-
-def _number(settings: ClientSettings, key: str) -> int:
-    try:
-        return int(settings.more[key])
-    except ValueError:
-        raise UsageError(f"{key}={settings.more[key]!r} is no whole number") from None
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
