@@ -89,6 +89,17 @@ class TestClientSettings:
         with pytest.raises(UsageError, match="no bootstrap servers"):
             _ = ClientSettings().bootstrap
 
+    @pytest.mark.parametrize("before", ["SASL_SSL://", "PLAINTEXT://", "EXTERNAL_2://", "my-listener.x://"])
+    def test_a_listener_before_an_address_is_left_out(self, before: str, tmp_path: Path) -> None:
+        """As printed by consoles of managed clusters, and as in advertised.listeners."""
+        (path := tmp_path / "client.properties").write_text(
+            f"bootstrap.servers={before}a:1, {before}[::1]:2\n"
+        )
+        assert ClientSettings.of("", path).bootstrap == "a:1,[::1]:2"
+        assert ClientSettings.of(f"b:3,{before}c:4").bootstrap == "b:3,c:4"
+        with pytest.raises(UsageError, match="'a' is no host:port"):
+            ClientSettings.of(f"{before}a")
+
     @pytest.mark.parametrize(
         ("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)]
     )

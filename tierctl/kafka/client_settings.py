@@ -384,13 +384,21 @@ def option_of(bootstrap: str) -> str:
     return METADATA if bootstrap.startswith("kafka://") else BOOTSTRAP_SERVER
 
 
+_LISTENER = re.compile(r"^[0-9A-Za-z%._-]*://")
+
+
 def split_servers(text: str, source: str) -> tuple[str, ...]:
-    """Split `host:port,…`; raise UsageError for an address that is no host:port."""
+    """Split `host:port,…`; raise UsageError for an address that is no host:port.
+
+    The name of a listener or a protocol before an address, as in SASL_SSL://host:port, is left out: Java's
+    clients ignore it (Utils.getHost); librdkafka ignores an address with another protocol than its own.
+    """
     if "@" in text:
         raise UsageError(
             f"{source}: the address contains a user name", hint="put the user name into --command-config"
         )
-    servers = tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    servers = tuple(_LISTENER.sub("", part) for part in parts)
     for server in servers:
         host, colon, port = server.rpartition(":")
         if not (colon and host and natural_number(port, PORT_MAX)):
