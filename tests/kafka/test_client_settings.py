@@ -80,6 +80,14 @@ class TestJaas:
         assert SECRET not in caught.value.message + str(caught.value.hint)
 
 
+BEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+BEARER = {
+    **SASL,
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://id/token",
+}
+
+
 class TestClientSettings:
     def test_nothing_is_plaintext(self) -> None:
         settings = ClientSettings.from_properties({"bootstrap.servers": "a:1, b:2"})
@@ -129,6 +137,64 @@ class TestClientSettings:
         assert config["sasl.oauthbearer.client.secret"] == SECRET
         assert (config["sasl.oauthbearer.method"], config["sasl.oauthbearer.scope"]) == ("oidc", "s")
         assert SECRET not in repr(settings)
+
+    def test_bearer_by_the_settings_of_kafka_4_1(self) -> None:
+        """KIP-1139: the settings count before the options of JAAS, which need not be there (ConfigOrJaas)."""
+        prefix = "sasl.oauthbearer.client.credentials.client"
+        given = {
+            **BEARER,
+            "sasl.jaas.config": f"{BEARER_MODULE};",
+            f"{prefix}.id": "my client",
+            f"{prefix}.secret": f"{SECRET}+/%",
+            "sasl.oauthbearer.scope": "read write",
+        }
+        settings = ClientSettings.from_properties(given)
+        expected = BearerLogin(
+            token_endpoint_url="https://id/token",
+            client_id="my client",
+            client_secret=f"{SECRET}+/%",
+            scope="read write",
+        )
+        assert settings.login == expected
+        assert SECRET not in repr(settings)
+        old = f'{BEARER_MODULE} clientId="old" clientSecret="old" scope="old";'
+        assert ClientSettings.from_properties(given | {"sasl.jaas.config": old}).login == expected
+        encoded = ClientSettings.from_properties(given | {"sasl.oauthbearer.header.urlencode": "true"})
+        config = librdkafka.configuration(encoded, Path())
+        assert config["sasl.oauthbearer.client.id"] == "my+client"
+        assert config["sasl.oauthbearer.client.secret"] == f"{SECRET}%2B%2F%25"
+
+    @pytest.mark.parametrize("login", ['clientId="c" clientSecret="s"', "unsecuredLoginStringClaim_sub=me"])
+    def test_texts_for_the_broker_beside_the_token(self, login: str) -> None:
+        """Options extension_…, which Java's login handlers send, and both client libraries (KIP-342)."""
+        jaas = f'{BEARER_MODULE} {login} extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2";'
+        settings = ClientSettings.from_properties({**BEARER, "sasl.jaas.config": jaas})
+        config = librdkafka.configuration(settings, Path())
+        if "clientId" in login:
+            assert config["sasl.oauthbearer.extensions"] == "logicalCluster=lkc-1,identityPoolId=pool-2"
+        else:
+            assert config["sasl.oauthbearer.config"] == (
+                "principal=me extension_logicalCluster=lkc-1 extension_identityPoolId=pool-2"
+            )
+        provider = leader_log.configuration(settings)["sasl_oauth_token_provider"]
+        assert provider.extensions() == {"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("sasl.oauthbearer.token.endpoint.url", "file:///run/token"),
+            ("sasl.oauthbearer.jwt.retriever.class", "org.example.JwtBearerJwtRetriever"),
+            ("sasl.oauthbearer.assertion.file", "/run/assertion"),
+            ("sasl.oauthbearer.assertion.claim.iss", "me"),
+        ],
+    )
+    def test_another_way_to_a_token_is_refused(self, name: str, value: str, tmp_path: Path) -> None:
+        """Not as a lack of clientId, which such a login does not need, or as one by id and secret."""
+        for jaas in (f"{BEARER_MODULE};", f'{BEARER_MODULE} clientId="c" clientSecret="s";'):
+            given = {**BEARER, "sasl.jaas.config": jaas, name: value}
+            (path := tmp_path / "c.properties").write_text("\n".join(f"{k}={v}" for k, v in given.items()))
+            with pytest.raises(UsageError, match=rf"line \d: this {name} is not supported: expected an endp"):
+                ClientSettings.of("", path)
 
     @pytest.mark.parametrize(
         ("more", "reason"),

@@ -13,14 +13,14 @@ from enum import StrEnum
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 from tierctl import kafka as sdk
 from tierctl.errors import UsageError
 from tierctl.model.checked_values import PORT_MAX, natural_number, read_named
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
 from tierctl.model.settings import clients
-from tierctl.model.settings.scopes import StatedSettings
+from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
@@ -262,6 +262,8 @@ _PASSWORD_LOGINS = {
     "SCRAM-SHA-512": "ScramLoginModule",
 }
 _SUBJECT = "unsecuredLoginStringClaim_sub"
+_EXTENSION = "extension_"
+_RETRIEVERS = frozenset({"DefaultJwtRetriever", "ClientCredentialsJwtRetriever"})
 
 
 class SecurityProtocol(StrEnum):
@@ -301,6 +303,8 @@ class BearerLogin:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """Texts for the broker beside the token (KIP-342), which managed clusters ask for."""
 
 
 Login = PasswordLogin | BearerLogin
@@ -479,20 +483,46 @@ def _login(given: Mapping[str, str], source: str) -> Login:
 
 
 def _bearer(given: Mapping[str, str], options: Mapping[str, str], source: str) -> BearerLogin:
+    """Return the login; as in Java's ConfigOrJaas, the settings (Kafka 4.1) count before the JAAS options."""
+    extensions = {
+        key.removeprefix(_EXTENSION): value for key, value in options.items() if key.startswith(_EXTENSION)
+    }
     if _SUBJECT in options:
-        return BearerLogin(subject=options[_SUBJECT])
+        return BearerLogin(subject=options[_SUBJECT], extensions=extensions)
     url = given.get(clients.SASL_TOKEN_ENDPOINT_URL.name)
     if url is None:
         raise UsageError(
             f"{source}: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url",
             hint=f"or {_SUBJECT} for unsigned tokens",
         )
+    _refuse_other_tokens(given, url, source)
+    client_id = given.get(clients.SASL_CLIENT_ID.name) or _required(options, "clientId", source)
+    secret = given.get(clients.SASL_CLIENT_SECRET.name) or _required(options, "clientSecret", source)
+    if clients.SASL_HEADER_URLENCODE.value(given, source):
+        client_id, secret = quote_plus(client_id), quote_plus(secret)
     return BearerLogin(
         token_endpoint_url=url,
-        client_id=_required(options, "clientId", source),
-        client_secret=_required(options, "clientSecret", source),
-        scope=options.get("scope"),
+        client_id=client_id,
+        client_secret=secret,
+        scope=given.get(clients.SASL_SCOPE.name) or options.get("scope"),
+        extensions=extensions,
     )
+
+
+def _refuse_other_tokens(given: Mapping[str, str], url: str, source: str) -> None:
+    """Raise UsageError for a login that gets its token without a client's id and secret."""
+    found = [name for name in clients.SASL_ASSERTIONS if name in given]
+    if urlsplit(url).scheme.lower() not in {"http", "https"}:
+        found = [clients.SASL_TOKEN_ENDPOINT_URL.name]
+    retriever = clients.SASL_JWT_RETRIEVER.text(given).rpartition(".")[2]
+    if retriever not in _RETRIEVERS:
+        found = [clients.SASL_JWT_RETRIEVER.name]
+    if found:
+        raise UsageError(
+            f"{place_of(given, found[0], source)}: this {found[0]} is not supported: expected an endpoint "
+            "for tokens with an http(s) address, and the id and secret of a client",
+            hint="give tierctl a file of its own with such a login",
+        )
 
 
 def _required(options: Mapping[str, str], key: str, source: str) -> str:

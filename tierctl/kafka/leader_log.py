@@ -115,6 +115,9 @@ def _token_provider(bearer: BearerLogin) -> Any:
         def token(self) -> str:
             return fetch_token(bearer, now_s=time.time())
 
+        def extensions(self) -> dict[str, str]:
+            return dict(bearer.extensions)
+
     return Tokens()
 
 

@@ -213,20 +213,24 @@ def _login(settings: ClientSettings) -> dict[str, Any]:
 
 
 def _bearer(bearer: BearerLogin) -> dict[str, Any]:
+    found: dict[str, Any] = {"sasl.mechanism": "OAUTHBEARER"}
     if bearer.subject is not None:
-        return {
-            "sasl.mechanism": "OAUTHBEARER",
+        words = [f"principal={bearer.subject}", *(f"extension_{k}={v}" for k, v in bearer.extensions.items())]
+        return found | {
             "enable.sasl.oauthbearer.unsecure.jwt": True,
-            "sasl.oauthbearer.config": f"principal={bearer.subject}",
+            "sasl.oauthbearer.config": " ".join(words),
         }
-    found: dict[str, Any] = {
-        "sasl.mechanism": "OAUTHBEARER",
+    found |= {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": bearer.token_endpoint_url,
         "sasl.oauthbearer.client.id": bearer.client_id,
         "sasl.oauthbearer.client.secret": bearer.client_secret,
     }
-    return found if bearer.scope is None else {**found, "sasl.oauthbearer.scope": bearer.scope}
+    if bearer.scope is not None:
+        found["sasl.oauthbearer.scope"] = bearer.scope
+    if bearer.extensions:
+        found["sasl.oauthbearer.extensions"] = ",".join(f"{k}={v}" for k, v in bearer.extensions.items())
+    return found
 
 
 def until_heard(ask: Callable[[], R], *, waits: bool = True) -> R:

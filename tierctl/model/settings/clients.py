@@ -31,6 +31,27 @@ SECURITY_PROTOCOL = CLIENTS.text(
 SASL_MECHANISM = CLIENTS.text("sasl.mechanism", "GSSAPI", acted_on=_SECURITY)
 SASL_JAAS_CONFIG = CLIENTS.text("sasl.jaas.config", type=Type.PASSWORD, acted_on=_SECURITY)
 SASL_TOKEN_ENDPOINT_URL = CLIENTS.text("sasl.oauthbearer.token.endpoint.url", since="3.1", acted_on=_SECURITY)
+SASL_CLIENT_ID = CLIENTS.text(
+    "sasl.oauthbearer.client.credentials.client.id", since="4.1", acted_on=_SECURITY
+)
+SASL_CLIENT_SECRET = CLIENTS.text(
+    "sasl.oauthbearer.client.credentials.client.secret", type=Type.PASSWORD, since="4.1", acted_on=_SECURITY
+)
+SASL_SCOPE = CLIENTS.text("sasl.oauthbearer.scope", since="4.1", acted_on=_SECURITY)
+SASL_HEADER_URLENCODE = CLIENTS.flag(
+    "sasl.oauthbearer.header.urlencode", False, since="3.9", acted_on=_SECURITY
+)
+_REFUSED = "tierctl refuses a login that gets its token in another way than by a client's id and secret"
+SASL_JWT_RETRIEVER = CLIENTS.text(
+    "sasl.oauthbearer.jwt.retriever.class",
+    "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+    since="4.1",
+    acted_on=_REFUSED,
+)
+SASL_ASSERTIONS = tuple(
+    CLIENTS.text(name, since="4.1", acted_on=_REFUSED).name
+    for name in ("sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.claim.iss")
+)
 SSL_ENDPOINT_ALGORITHM = CLIENTS.text("ssl.endpoint.identification.algorithm", "https", acted_on=_SECURITY)
 SSL_KEY_PASSWORD = CLIENTS.text("ssl.key.password", type=Type.PASSWORD, acted_on=_SECURITY)
 SSL_KEYSTORE_CHAIN = CLIENTS.text(
