@@ -205,10 +205,22 @@ class TestClientSettings:
             (PLAIN_BY, "sasl.jaas.config is missing"),
             (PLAIN_BY | {"sasl.jaas.config": SCRAM}, "PLAIN needs PlainLoginModule, not Scram"),
             (PLAIN_BY | {"sasl.jaas.config": "PlainLoginModule required username=a;"}, "no password"),
+            (
+                # KIP-48: the broker would look for a user with the name of the token.
+                {
+                    "sasl.mechanism": "SCRAM-SHA-256",
+                    "sasl.jaas.config": SCRAM.replace(";", " tokenauth=True;"),
+                },
+                r"a delegation token \(tokenauth\), which is not supported",
+            ),
             ({"bootstrap.servers": "broker"}, "'broker' is no host:port"),
             ({"bootstrap.servers": "broker:99999"}, "is no host:port"),
             (TLS | {"request.timeout.ms": "soon"}, "request.timeout.ms=.soon. is not a whole number"),
             ({"config.providers": "file", "sasl.jaas.config": "${file:/x:y}"}, "config provider"),
+            (
+                {"config.providers": "env", "security.protocol": "${env:P}"},
+                "protocol refers to a config prov",
+            ),
             (TLS | {"ssl.truststore.type": "BCFKS"}, "BCFKS is not supported"),
             (TLS | {"ssl.endpoint.identification.algorithm": "ldaps"}, "neither https nor"),
             (TLS | {"ssl.truststore.location": "/none"}, "/none can't be read"),

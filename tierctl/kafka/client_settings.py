@@ -263,6 +263,7 @@ _PASSWORD_LOGINS = {
 }
 _SUBJECT = "unsecuredLoginStringClaim_sub"
 _EXTENSION = "extension_"
+_DELEGATION_TOKEN = "tokenauth"
 _RETRIEVERS = frozenset({"DefaultJwtRetriever", "ClientCredentialsJwtRetriever"})
 
 
@@ -368,8 +369,8 @@ class ClientSettings:
         Raises UsageError for an invalid or unsupported value. Unknown settings are ignored.
         """
         given = StatedSettings.of(settings).stripped()
-        protocol = _protocol(given, source)
         _refuse_references(given, source)
+        protocol = _protocol(given, source)
         return cls(
             bootstrap_servers=split_servers(given.get(clients.BOOTSTRAP_SERVERS.name, ""), source),
             servers_from=f"{clients.BOOTSTRAP_SERVERS.name} in {source}",
@@ -478,6 +479,12 @@ def _login(given: Mapping[str, str], source: str) -> Login:
         raise UsageError(f"{source}: sasl.mechanism={mechanism} needs {wanted}, not {module.short_name}")
     if mechanism == "OAUTHBEARER":
         return _bearer(given, module.options, source)
+    if module.options.get(_DELEGATION_TOKEN, "").lower() == "true" and mechanism != "PLAIN":
+        raise UsageError(
+            f"{source}: sasl.jaas.config logs in with a delegation token ({_DELEGATION_TOKEN}), which is not "
+            "supported: expected the name and the password of a user",
+            hint="give tierctl a file of its own with such a login",
+        )
     username, password = (_required(module.options, key, source) for key in ("username", "password"))
     return PasswordLogin(mechanism=mechanism, username=username, password=password)
 
