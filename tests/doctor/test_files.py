@@ -154,6 +154,36 @@ def test_faults_of_releases(version: str, faults: list[str], unknown: list[str])
 
 
 @pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("log.retention.ms=${env:X}", True),
+        ("rlmm.config.remote.log.metadata.topic.num.partitions=${env:X}", True),
+        ("rlmm.config.remote.log.metadata.common.client.ssl.key.password=${env:X}", True),
+        ("rsm.config.chunk.size=${env:X}", True),
+        ("rsm.config.key.prefix=${env:X}/", True),
+        # tierctl does not act on these, or only where no option states the address.
+        ("log.retention.check.interval.ms=${env:X}", False),
+        ("log.dirs=${env:X}", False),
+        ("advertised.listeners=PLAINTEXT://${env:X}:1", False),
+    ],
+)
+def test_a_reference_to_a_config_provider(line: str, refused: bool, folder: Path) -> None:
+    """Brokers accept it: the message is not that they do not start, and names what tierctl lacks."""
+    text = f"listeners=PLAINTEXT://:1\nremote.log.metadata.manager.listener.name=PLAINTEXT\nconfig.providers=env\n{line}\n"
+    file = written(folder / "server.properties", text, 0o600)
+    found = [
+        each
+        for each in doctor(DoctorRequest(broker_config=file)).results
+        if each.check is DoctorCheck.BROKER_FILE and each.severity is PROBLEM
+    ]
+    assert len(found) == refused
+    for each in found:
+        assert (
+            f"{line.partition('=')[0].removeprefix('rlmm.config.')} refers to a config provider" in each.found
+        )
+
+
+@pytest.mark.parametrize(
     ("mode", "text", "severity"),
     [
         (0o600, "sasl.jaas.config=password\n", OK),

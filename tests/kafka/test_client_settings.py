@@ -19,7 +19,7 @@ from tierctl.kafka.client_settings import (
     SecurityProtocol,
     parse_jaas,
 )
-from tierctl.metadata.server_properties import ServerSettings
+from tierctl.metadata.server_properties import ServerSettings, cluster_client, metadata_clients
 from tierctl.wire.files.properties import read_client_file
 
 from tests.support.certificates import Certificates, make_certificates
@@ -449,6 +449,34 @@ class TestServerSettings:
             {"remote.log.metadata.manager.impl.prefix": "x.", f"x.{count}": "5", f"rlmm.config.{count}": "4"}
         )
         assert other.expected_partitions == 5
+
+    def test_a_login_of_a_config_provider_is_refused_where_it_is_used(self, tmp_path: Path) -> None:
+        """It is no password. With --command-config, the file needs no login of its own."""
+        common = f"rlmm.config.{self.COMMON}"
+        for jaas in (PLAIN.replace(SECRET, "${env:PW}"), "${file:/run/secrets:jaas}"):
+            (broker := tmp_path / "server.properties").write_text(
+                "config.providers=env,file\nremote.log.metadata.manager.listener.name=RLM\n"
+                "listeners=RLM://here:1\nlistener.security.protocol.map=RLM:SASL_PLAINTEXT\n"
+                f"{common}sasl.mechanism=PLAIN\n{common}sasl.jaas.config={jaas}\n"
+            )
+            server = ServerSettings.read(broker)
+            for read in (
+                lambda server=server: metadata_clients("", None, server, option="--metadata"),
+                lambda broker=broker: cluster_client("b:1", broker_config=broker),
+            ):
+                with pytest.raises(
+                    UsageError, match=r"line 6: .*sasl.jaas.config refers to a config provider"
+                ):
+                    read()
+            (own := tmp_path / "client.properties").write_text("request.timeout.ms=5\n")
+            found = metadata_clients("", own, server, option="--metadata").admin
+            assert (found.bootstrap, found.request_timeout_ms) == ("here:1", 5)
+            # Without providers, brokers take the text as it is.
+            broker.write_text(broker.read_text().replace("config.providers", "#"))
+            if jaas.startswith("org"):
+                login = ServerSettings.read(broker).clients.readable().admin.login
+                assert isinstance(login, PasswordLogin)
+                assert login.password == "${env:PW}"
 
     def test_own_servers_before_the_listener_and_advertised_before_bound(self) -> None:
         given = {

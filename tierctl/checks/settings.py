@@ -10,7 +10,7 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.metadata.server_properties import ServerSettings
+from tierctl.metadata.server_properties import MetadataClients, ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import Severity
 from tierctl.model.conflicts import (
@@ -25,10 +25,14 @@ from tierctl.model.events import is_legal_topic_name
 from tierctl.model.local import TopicFacts
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.known import (
+    NO_PROVIDERS,
+    PROVIDERS_HINT,
     FileKind,
     ProblemKind,
     SettingProblem,
+    decides,
     did_you_mean,
+    refers,
     require_kind,
     unknown_client_names,
     unknown_name_text,
@@ -91,7 +95,12 @@ class PropertiesFile:
         )
 
     def wrong_value(self, key: str, row: Setting[object]) -> SettingProblem | None:
-        """Return the problem of the value of `key`, a setting of `row`; None if Kafka accepts it."""
+        """Return the problem of the value of `key`, a setting of `row`; None for a value that is accepted."""
+        if refers(self.settings, key):
+            refused = ProblemKind.REFUSED
+            return (
+                self.problem(refused, key, f"{key} {NO_PROVIDERS}", PROVIDERS_HINT) if decides(row) else None
+            )
         try:
             row.parse(self.settings[key])
         except UsageError as e:
@@ -206,14 +215,18 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     yield from found
     yield from _superseded(file)
     yield from _key_files(file, clients.KEY_PAIR_PREFIX, clients.PRIVATE_KEY_SUFFIX)
-    if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
+    if not any(each.kind in {ProblemKind.WRONG_VALUE, ProblemKind.REFUSED} for each in found):
         stated_by = BrokerDefaults(settings=settings).stated_by
         by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
         conflicts = list(broker_conflicts(settings, brokers.version))
         yield from _contradictions(file, conflicts, by_topic_setting)
         if ConflictKind.METADATA_CLIENTS_WITHOUT_LOGIN not in {each.kind for each in conflicts}:
-            yield from _refused(file, lambda: ServerSettings.from_properties(settings, str(path)))
+            yield from _refused(file, lambda: _clients_of(settings, path))
         yield from _refused(file, lambda: AivenSettings.from_settings(settings))
+
+
+def _clients_of(settings: StatedSettings, path: Path) -> MetadataClients:
+    return ServerSettings.from_properties(settings, str(path)).clients.readable()
 
 
 def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingProblem]:
@@ -231,7 +244,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     found = list(_rows(file, clients.CLIENTS, "", brokers))
     yield from found
     yield from _key_files(file, clients.SSL_KEYSTORE_LOCATION.name, "")
-    if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
+    if not any(each.kind in {ProblemKind.WRONG_VALUE, ProblemKind.REFUSED} for each in found):
         yield from _refused(file, lambda: ClientSettings.from_properties(file.settings, str(path)))
 
 

@@ -20,6 +20,7 @@ from tierctl.errors import UsageError
 from tierctl.model.checked_values import PORT_MAX, natural_number, read_named
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
 from tierctl.model.settings import clients
+from tierctl.model.settings.known import require_no_references
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.wire.files.properties import read_client_file
 
@@ -369,7 +370,7 @@ class ClientSettings:
         Raises UsageError for an invalid or unsupported value. Unknown settings are ignored.
         """
         given = StatedSettings.of(settings).stripped()
-        _refuse_references(given, source)
+        require_no_references(given, clients.UNDERSTOOD, source)
         protocol = _protocol(given, source)
         return cls(
             bootstrap_servers=split_servers(given.get(clients.BOOTSTRAP_SERVERS.name, ""), source),
@@ -449,17 +450,6 @@ def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
     if text not in set(SecurityProtocol):
         raise UsageError(f"{source}: security.protocol={text} is none of {', '.join(SecurityProtocol)}")
     return SecurityProtocol(text)
-
-
-def _refuse_references(given: Mapping[str, str], source: str) -> None:
-    """Raise UsageError for values that refer to Kafka's config providers (KIP-297)."""
-    if clients.CONFIG_PROVIDERS.name in given:
-        for key in sorted(clients.UNDERSTOOD & given.keys()):
-            if "${" in given[key]:
-                raise UsageError(
-                    f"{source}: {key} refers to a config provider; tierctl supports none",
-                    hint="write the value into a file that only you may read",
-                )
 
 
 def _login(given: Mapping[str, str], source: str) -> Login:

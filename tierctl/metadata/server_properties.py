@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from tierctl.errors import UsageError
 from tierctl.kafka.client_settings import ClientSettings, option_of, split_servers
 from tierctl.model.settings import broker, clients
 from tierctl.model.settings import clients as manager
+from tierctl.model.settings.known import require_no_references
 from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.wire.files.properties import read_client_file, read_properties
 
@@ -33,6 +35,14 @@ class MetadataClients:
     admin: ClientSettings
     producer: ClientSettings
     consumer: ClientSettings
+    refused: UsageError | None = None
+    """Why the clients have only servers: their settings refer to Kafka's config providers."""
+
+    def readable(self) -> Self:
+        """Return the clients; raise UsageError if their settings were not read."""
+        if self.refused is not None:
+            raise self.refused
+        return self
 
     @classmethod
     def same(cls, settings: ClientSettings) -> Self:
@@ -42,7 +52,8 @@ class MetadataClients:
     def at(self, servers: str, source: str) -> Self:
         """Return the same clients of the servers `host:port,…`; UsageError, with `source`, if malformed."""
         addresses = split_servers(servers, source)
-        return type(self)(
+        return replace(
+            self,
             admin=replace(self.admin, bootstrap_servers=addresses, servers_from=source),
             producer=replace(self.producer, bootstrap_servers=addresses, servers_from=source),
             consumer=replace(self.consumer, bootstrap_servers=addresses, servers_from=source),
@@ -70,6 +81,7 @@ class ServerSettings:
     def from_properties(cls, settings: Mapping[str, str], source: str = "server.properties") -> Self:
         """Return the settings among Kafka's names and values; `source` names their file in errors."""
         given = manager_settings(StatedSettings.of(settings).stripped())
+        require_no_references(given, (row.name for row in manager.METADATA_MANAGERS if row.acted_on), source)
         topic = MetadataTopicSettings(
             num_partitions=manager.TOPIC_PARTITIONS.value(given, source),
             replication_factor=manager.TOPIC_REPLICATION_FACTOR.value(given, source),
@@ -104,14 +116,34 @@ def manager_settings(given: StatedSettings) -> StatedSettings:
 def _clients(given: StatedSettings, source: str) -> MetadataClients:
     common = _below(given, manager.COMMON_CLIENT_PREFIX)
 
+    refused = _reference(given, source)
+
     def of(prefix: str) -> ClientSettings:
-        return ClientSettings.from_properties(common | _below(given, prefix), source)
+        stated = common | _below(given, prefix)
+        own = {name: name for name in stated if refused is None or name == clients.BOOTSTRAP_SERVERS.name}
+        return ClientSettings.from_properties(stated.only(own), source)
 
     return MetadataClients(
+        refused=refused,
         admin=of(manager.ADMIN_PREFIX),
         producer=of(manager.PRODUCER_PREFIX),
         consumer=of(manager.CONSUMER_PREFIX),
     )
+
+
+def _reference(given: StatedSettings, source: str) -> UsageError | None:
+    """Return the error for the first setting of the clients that refers to a config provider, or None.
+
+    It is no error yet: --command-config may state other clients. Servers may be named by an option.
+    """
+    prefixes = (manager.COMMON_CLIENT_PREFIX, manager.ADMIN_PREFIX, manager.PRODUCER_PREFIX)
+    understood = clients.UNDERSTOOD - {clients.BOOTSTRAP_SERVERS.name}
+    names = [f"{prefix}{name}" for prefix in (*prefixes, manager.CONSUMER_PREFIX) for name in understood]
+    try:
+        require_no_references(given, names, source)
+    except UsageError as e:
+        return e
+    return None
 
 
 def _below(given: StatedSettings, prefix: str) -> StatedSettings:
@@ -133,7 +165,7 @@ def metadata_clients(
         found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
         source = own.servers_from if own.bootstrap_servers else clients.admin.servers_from
         clients = MetadataClients.same(own).at(found, source)
-    return clients.at(servers, option) if servers else clients
+    return (clients.at(servers, option) if servers else clients).readable()
 
 
 def cluster_client(
@@ -151,5 +183,5 @@ def cluster_client(
     if command_config is None and broker_config is not None:
         clients = ServerSettings.read(broker_config).clients
         servers = bootstrap.removeprefix("kafka://").rstrip("/")
-        return (clients.at(servers, option or option_of(bootstrap)) if servers else clients).admin
+        return (clients.at(servers, option or option_of(bootstrap)) if servers else clients).readable().admin
     return ClientSettings.of(bootstrap, command_config, option)

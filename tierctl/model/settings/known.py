@@ -254,9 +254,33 @@ def unknown_name_text(found: UnknownName) -> str:
 
 
 def require_bounds(settings: Mapping[str, str], source: str) -> None:
-    """Raise UsageError, with `source`, for a value in a broker's `settings` that Kafka refuses."""
+    """Raise UsageError, with `source`, for a value in a broker's `settings` that Kafka or tierctl refuses."""
+    require_no_references(settings, (row.name for row in broker.TABLE if decides(row)), source)
     for row in broker.TABLE:
-        row.given(settings, source)
+        if not refers(settings, row.name):
+            row.given(settings, source)
+
+
+NO_PROVIDERS = "refers to a config provider; tierctl supports none"
+PROVIDERS_HINT = "write the value into a file that only you may read"
+
+
+def refers(settings: Mapping[str, str], name: str) -> bool:
+    """Return whether the value of a setting refers to one of Kafka's config providers (KIP-297)."""
+    return clients.CONFIG_PROVIDERS.name in settings and "${" in settings.get(name, "")
+
+
+def decides(row: Setting[object]) -> bool:
+    """Return whether tierctl acts on the value of a setting in every run; it may not need an address."""
+    return row.acted_on and row.type not in {Type.STRING, Type.LIST}
+
+
+def require_no_references(settings: Mapping[str, str], names: Iterable[str], source: str) -> None:
+    """Raise UsageError, with `source`, for the first of `names` whose value refers to a config provider."""
+    for name in sorted(names):
+        if refers(settings, name):
+            place = place_of(settings, name, source)
+            raise UsageError(f"{place}: {name} {NO_PROVIDERS}", hint=PROVIDERS_HINT)
 
 
 # Problems in files of settings: the table of kinds, and one problem with its position.

@@ -39,6 +39,7 @@ from tierctl.model import (
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
 from tierctl.model.settings import clients
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
+from tierctl.model.settings.known import require_no_references
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
@@ -97,9 +98,13 @@ class AivenSettings:
     def from_settings(cls, broker: Mapping[str, str]) -> Self:
         """Return the plugin's settings in a broker's settings.
 
-        Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.
+        Raise UsageError for invalid values and for references to a config provider, and
+        UnsupportedFormatError for segment.format=iceberg.
         """
         prefix = STORAGE_MANAGER_PREFIX.value(broker)
+        acted_on = [f"{prefix}{row.name}" for row in clients.PLUGINS if row.acted_on]
+        keys = [name for name in broker if name.startswith(f"{prefix}{clients.KEY_PAIR_PREFIX}")]
+        require_no_references(broker, [*acted_on, *keys], "--broker-config")
         own = StatedSettings.of(broker).below(prefix)
         if clients.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
             raise iceberg(f"{prefix}{clients.SEGMENT_FORMAT.name}")
