@@ -164,6 +164,28 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs(tm
         assert setting(text, "ReadWritePaths") == folders, words
 
 
+def test_systemd_takes_the_folders_of_paths_with_dots(tmp_path: Path) -> None:
+    """It ignores a path with `..`, so that the folder could not be written."""
+    (folder := tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    where = (
+        "--metadata",
+        "../m",
+        "--remote",
+        "file:///t/../r",
+        "--log-dir",
+        "../../link/../l",
+        "--state-dir",
+        "..",
+    )
+    words = ("sweep", *where, "--metrics-file", "../../p/t.prom", "--apply")
+    ran = tierctl("schedule", "--no-check", "--systemd", "--user", "root", *words, cwd=folder)
+    named = (tmp_path / "a", tmp_path / "a" / "l", tmp_path / "a" / "m", tmp_path / "p", "/r")
+    assert setting(ran.out, "ReadWritePaths") == " ".join(sorted(f"-{each}" for each in named))
+    service, _ = units(ran.out, tmp_path)
+    analyze("verify", "--man=no", unit=service)
+
+
 SUBMIT = ("submit", "--run", "--master", "yarn")
 
 

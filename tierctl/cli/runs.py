@@ -304,11 +304,16 @@ def _written(params: Mapping[str, Any]) -> list[str]:
     """
     changes = any(params.get(name) for name in _CHANGING)
     names = (*_WRITTEN_FOLDERS, *(_CHANGED_FOLDERS if changes else ()))
-    named = {Path(path) for name in names for path in _local_paths(params.get(name))}
+    named = {_whole(path) for name in names for path in _local_paths(params.get(name))}
     folders = {path.parent if path.is_file() else path for path in named}
-    files = {Path(path).absolute() for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
+    files = {_whole(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
     parents = {path if path.parent == Path("/") else path.parent for path in files}
-    return sorted(str(path.absolute()) for path in folders | parents)
+    return sorted(map(str, folders | parents))
+
+
+def _whole(path: str) -> Path:
+    """Return an absolute path without `..`: systemd ignores a folder that is named with it."""
+    return Path(path).resolve() if ".." in Path(path).parts else Path(path).absolute()
 
 
 def _local_paths(value: Any) -> list[str]:
