@@ -478,6 +478,32 @@ class TestServerSettings:
                 assert isinstance(login, PasswordLogin)
                 assert login.password == "${env:PW}"
 
+    @pytest.mark.parametrize(
+        ("given", "bootstrap", "protocol"),
+        [
+            # Brokers without the setting listen here.
+            ({"manager": "PLAINTEXT"}, "localhost:9092", "PLAINTEXT"),
+            (
+                {"manager": "rlm_x", "listeners": "RLM_X://:1", "map": "A:SSL , rlm_x : ssl"},
+                "localhost:1",
+                "SSL",
+            ),
+            ({"manager": "RLM", "listeners": "RLM://[::1]:1", "map": "RLM:SSL"}, "[::1]:1", "SSL"),
+        ],
+    )
+    def test_the_listener_as_brokers_read_it(
+        self, given: dict[str, str], bootstrap: str, protocol: str
+    ) -> None:
+        """The map of protocols may have blanks around its colons (Csv.parseCsvMap)."""
+        names = {
+            "manager": "remote.log.metadata.manager.listener.name",
+            "listeners": "listeners",
+            "map": "listener.security.protocol.map",
+        }
+        settings = ServerSettings.from_properties({names[key]: value for key, value in given.items()})
+        assert settings.clients.admin.bootstrap == bootstrap
+        assert settings.clients.admin.security_protocol == protocol
+
     def test_own_servers_before_the_listener_and_advertised_before_bound(self) -> None:
         given = {
             "remote.log.metadata.manager.listener.name": "PLAINTEXT",

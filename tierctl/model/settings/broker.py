@@ -253,13 +253,10 @@ def metadata_listener(settings: Mapping[str, str]) -> tuple[str, str] | None:
     RemoteLogManager.configureRLMM.
     """
     name = settings.get(METADATA_MANAGER_LISTENER.name, "").strip().upper()
-    protocols = dict(
-        part.strip().upper().split(":", 1)
-        for part in settings.get(LISTENER_SECURITY_PROTOCOL_MAP.name, "").split(",")
-        if ":" in part
-    )
-    for setting in (ADVERTISED_LISTENERS, LISTENERS):
-        for listener in settings.get(setting.name, "").split(","):
+    pairs = [each.upper().rpartition(":") for each in LISTENER_SECURITY_PROTOCOL_MAP.given(settings) or ()]
+    protocols = {of.strip(): protocol.strip() for of, colon, protocol in pairs if colon}
+    for listeners in (ADVERTISED_LISTENERS.given(settings) or (), LISTENERS.value(settings)):
+        for listener in listeners:
             its_name, _, address = listener.strip().partition("://")
             if name and its_name.upper() == name:
                 host, _, port = address.rpartition(":")
