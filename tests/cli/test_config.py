@@ -46,6 +46,18 @@ def rows(*args: object, code: int = 0, **options: Any) -> dict[tuple[str, str], 
     return {(r["scope"], r["setting"]): (r["value"], r["source"], r["place"]) for r in ran.json}
 
 
+def test_a_setting_of_the_metadata_manager_needs_its_prefix(tmp_path: Path) -> None:
+    """Brokers do not use it otherwise: it is no setting in force, and no option sets it."""
+    name = "remote.log.metadata.topic.num.partitions"
+    (file := tmp_path / "server.properties").write_text(f"{name}=7\n")
+    assert rows("--broker-config", file)["metadata manager", name] == ("50", "default", None)
+    ran = tierctl("config", "show", "--override", f"{name}=7")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--override rlmm.config.{name}=7" in ran.err
+    found = rows("--override", f"rlmm.config.{name}=7")
+    assert found["metadata manager", name] == ("7", "option", "--override")
+
+
 def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
     env = environment(TIERCTL_METADATA="/m", TIERCTL_THREADS="5")
     found = rows("--override", "remote.log.manager.task.retry.jitter=0.1", cwd=folder, env=env)

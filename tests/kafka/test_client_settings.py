@@ -441,8 +441,12 @@ class TestServerSettings:
 
     def test_prefixes(self) -> None:
         count = "remote.log.metadata.topic.num.partitions"
+        # As in KIP-405: brokers do not pass them on, and make the metadata topic with 50 partitions.
         as_kip = ServerSettings.from_properties({count: "3", f"{self.COMMON}bootstrap.servers": "kip:1"})
-        assert (as_kip.expected_partitions, as_kip.clients.admin.bootstrap) == (3, "kip:1")
+        assert (as_kip.expected_partitions, as_kip.clients.admin.bootstrap_servers) == (None, ())
+        assert as_kip.topic.num_partitions == 50
+        no_prefix = {"remote.log.metadata.manager.impl.prefix": "", count: "3"}
+        assert ServerSettings.from_properties(no_prefix).expected_partitions == 3
         both = ServerSettings.from_properties({count: "3", f"rlmm.config.{count}": "4"})
         assert both.expected_partitions == 4
         other = ServerSettings.from_properties(

@@ -45,6 +45,7 @@ from tierctl.model.settings.known import (
     UnknownName,
     did_you_mean,
     require_bounds,
+    require_manager_prefix,
     unknown_client_names,
     unknown_name_text,
     unknown_names,
@@ -97,7 +98,7 @@ def resolve_broker_settings(request: Request, progress: Progress) -> StatedSetti
     for unknown in unknown_names(stated):
         text = f"{place_of(stated, unknown.name)}: {unknown_name_text(unknown)}"
         _report_unknown(request, progress, unknown, text)
-    settings = stated | _overrides(request.override) | _of_options(request)
+    settings = stated | _overrides(request.override, stated) | _of_options(request)
     require_bounds(settings, str(request.broker_config or "--override"))
     if request.is_mutating:
         _require_no_conflict(settings, broker_conflicts(settings))
@@ -163,9 +164,10 @@ def _of_options(request: Request) -> StatedSettings:
     return found
 
 
-def _overrides(texts: Sequence[str]) -> StatedSettings:
-    """Return the settings in `texts`, NAME=VALUE each; UsageError for one that no broker has."""
+def _overrides(texts: Sequence[str], in_file: Mapping[str, str]) -> StatedSettings:
+    """Return the settings in `texts`, NAME=VALUE each; UsageError for one that no broker has, or uses."""
     values = dict(_parted(text) for text in texts)
+    require_manager_prefix(values, in_file)
     for unknown in unknown_names(values):
         hint = did_you_mean(unknown.nearest, "expected the name of a broker's setting")
         raise UsageError(f'--override: unknown setting "{unknown.name}"', hint=hint)

@@ -1,7 +1,7 @@
 """The settings of remote log metadata in a broker's server.properties (`--broker-config server.properties`).
 
-Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. A setting with the prefix
-of `remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) overrides the same one without it.
+Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. Only settings with the
+prefix of `remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) reach the metadata manager.
 """
 
 from collections.abc import Mapping
@@ -101,7 +101,10 @@ def broker_file(path: Path) -> StatedSettings:
 
 
 def manager_settings(given: StatedSettings) -> StatedSettings:
-    """Return all settings, those with the metadata manager's prefix also without the prefix."""
+    """Return all settings, with those of the metadata manager without its prefix, as it receives them.
+
+    A broker gives it no setting without the prefix, which doctor reports.
+    """
     prefix = broker.METADATA_MANAGER_PREFIX.value(given)
     found = broker.metadata_listener(given)
     names = (clients.BOOTSTRAP_SERVERS.name, clients.SECURITY_PROTOCOL.name)
@@ -109,8 +112,12 @@ def manager_settings(given: StatedSettings) -> StatedSettings:
         f"{manager.COMMON_CLIENT_PREFIX}{name}": value
         for name, value in zip(names, found or (), strict=False)
     }
-    stated = StatedSettings.of(endpoint) | given
-    return stated | given.below(prefix) if prefix else stated
+    others = {name: name for name in given if not (prefix and _is_of_manager(name))}
+    return StatedSettings.of(endpoint) | given.only(others) | (given.below(prefix) if prefix else {})
+
+
+def _is_of_manager(name: str) -> bool:
+    return name in manager.METADATA_MANAGERS or name.startswith(manager.CLIENT_PREFIXES)
 
 
 def _clients(given: StatedSettings, source: str) -> MetadataClients:
@@ -136,9 +143,8 @@ def _reference(given: StatedSettings, source: str) -> UsageError | None:
 
     It is no error yet: --command-config may state other clients. Servers may be named by an option.
     """
-    prefixes = (manager.COMMON_CLIENT_PREFIX, manager.ADMIN_PREFIX, manager.PRODUCER_PREFIX)
     understood = clients.UNDERSTOOD - {clients.BOOTSTRAP_SERVERS.name}
-    names = [f"{prefix}{name}" for prefix in (*prefixes, manager.CONSUMER_PREFIX) for name in understood]
+    names = [f"{prefix}{name}" for prefix in manager.CLIENT_PREFIXES for name in understood]
     try:
         require_no_references(given, names, source)
     except UsageError as e:

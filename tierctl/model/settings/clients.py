@@ -145,6 +145,7 @@ COMMON_CLIENT_PREFIX = "remote.log.metadata.common.client."
 PRODUCER_PREFIX = "remote.log.metadata.producer."
 CONSUMER_PREFIX = "remote.log.metadata.consumer."
 ADMIN_PREFIX = "remote.log.metadata.admin."
+CLIENT_PREFIXES = (COMMON_CLIENT_PREFIX, PRODUCER_PREFIX, CONSUMER_PREFIX, ADMIN_PREFIX)
 
 
 PLUGINS = Table(Scope.PLUGIN)

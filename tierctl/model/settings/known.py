@@ -69,19 +69,13 @@ def holds_secret(name: str, value: str) -> bool:
 # configurations of producers, consumers and admin clients (known_clients.txt) in Kafka 3.9, 4.3 and 4.4, and
 # those that two plugins for stores have had so far (known_plugins.txt).
 
-_CLIENT_PREFIXES = (
-    clients.COMMON_CLIENT_PREFIX,
-    clients.PRODUCER_PREFIX,
-    clients.CONSUMER_PREFIX,
-    clients.ADMIN_PREFIX,
-)
 _PREFIXES = (
     "listener.name.",
     "config.providers.",
     "client.quota.callback.",
     "kafka.metrics.",
     "kafka.csv.metrics.",
-    *_CLIENT_PREFIXES,
+    *clients.CLIENT_PREFIXES,
 )
 """Prefixes of settings of listeners, plugins and clients, which may have any name."""
 _TIERING = "remote.log."
@@ -217,14 +211,14 @@ def _nearest_of_plugin(name: str, settings: Mapping[str, str]) -> str | None:
 
 def _nearest_of_metadata_manager(name: str) -> str | None:
     """Return the name that was meant by an unknown setting of the metadata manager, without its prefix."""
-    for prefix in _CLIENT_PREFIXES:
+    for prefix in clients.CLIENT_PREFIXES:
         if name.startswith(prefix):
             found = _nearest_of_client(name.removeprefix(prefix))
             return None if found is None else f"{prefix}{found}"
     known = [row.name for row in clients.METADATA_MANAGERS]
     if name in known:
         return None
-    of_clients = (f"{prefix}{each}" for prefix in _CLIENT_PREFIXES for each in _client_names())
+    of_clients = (f"{prefix}{each}" for prefix in clients.CLIENT_PREFIXES for each in _client_names())
     return _nearest(name, known) or _nearest(name, of_clients)
 
 
@@ -259,6 +253,17 @@ def require_bounds(settings: Mapping[str, str], source: str) -> None:
     for row in broker.TABLE:
         if not refers(settings, row.name):
             row.given(settings, source)
+
+
+def require_manager_prefix(overrides: Mapping[str, str], in_file: Mapping[str, str]) -> None:
+    """Raise UsageError for a setting of the metadata manager in `overrides` without its prefix."""
+    prefix = broker.METADATA_MANAGER_PREFIX.value({**in_file, **overrides})
+    for name in overrides:
+        if prefix and name in clients.METADATA_MANAGERS:
+            raise UsageError(
+                f"--override {name}: brokers give their metadata manager only settings with its prefix",
+                hint=f"--override {prefix}{name}={overrides[name]}",
+            )
 
 
 NO_PROVIDERS = "refers to a config provider; tierctl supports none"
