@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl import kafka as sdk
 from tierctl.errors import UsageError
 from tierctl.kafka import leader_log, librdkafka
 from tierctl.kafka.client_settings import (
@@ -118,6 +119,24 @@ class TestClientSettings:
         assert SECRET not in repr(settings)
         assert leader_log.configuration(settings)["sasl_plain_password"] == SECRET
         assert librdkafka.configuration(settings, Path())["sasl.password"] == SECRET
+
+    def test_a_name_with_signs_of_scram(self) -> None:
+        """As of a certificate's subject. librdkafka escapes it by itself (RFC 5802, saslname)."""
+        assert (
+            sdk.kafka_python is not None
+        )  # It imports the others, without the warning of one of its modules.
+        from kafka.net.sasl.scram import SaslMechanismScram
+
+        def configs(mechanism: str, jaas: str) -> tuple[dict[str, Any], dict[str, Any]]:
+            named = jaas.replace('"a"', '"CN=app,OU=x"')
+            given = {**SASL, "sasl.mechanism": mechanism, "sasl.jaas.config": named}
+            settings = ClientSettings.from_properties(given)
+            return leader_log.configuration(settings), librdkafka.configuration(settings, Path())
+
+        ours, of_librdkafka = configs("SCRAM-SHA-256", SCRAM)
+        assert SaslMechanismScram(**ours).auth_bytes().startswith(b"n,,n=CN=3Dapp=2COU=3Dx,r=")
+        assert of_librdkafka["sasl.username"] == "CN=app,OU=x"
+        assert configs("PLAIN", PLAIN)[0]["sasl_plain_username"] == "CN=app,OU=x"
 
     def test_bearer(self) -> None:
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

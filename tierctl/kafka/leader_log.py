@@ -84,6 +84,9 @@ def configuration(settings: ClientSettings) -> dict[str, Any]:
     match settings.login:
         case PasswordLogin(mechanism=mechanism, username=username, password=password):
             config["sasl_mechanism"] = mechanism
+            if mechanism != "PLAIN":
+                # kafka-python does not write the name as RFC 5802 has it, and the broker refuses the request.
+                username = username.replace("=", "=3D").replace(",", "=2C")
             config |= {"sasl_plain_username": username, "sasl_plain_password": password}
         case BearerLogin() as bearer:
             config |= {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": _token_provider(bearer)}
