@@ -292,6 +292,13 @@ class TestClientSettings:
         for name in taken.keys() & {"connections.max.idle.ms", "retry.backoff.ms", "reconnect.backoff.ms"}:
             assert config[name.replace(".", "_")] == int(taken[name])
 
+    def test_both_libraries_resolve_names_as_the_file_states(self) -> None:
+        """With the canonical names, an alias of all brokers need not stand in their certificates."""
+        name, value = "client.dns.lookup", "resolve_canonical_bootstrap_servers_only"
+        settings = ClientSettings.from_properties({"bootstrap.servers": "a:1", name: value})
+        assert leader_log.configuration(settings)["client_dns_lookup"] == value
+        assert librdkafka.configuration(settings, Path())[name] == value
+
     def test_a_number_that_is_none_names_its_line(self, tmp_path: Path) -> None:
         path = tmp_path / "client.properties"
         path.write_text("bootstrap.servers=a:1\nretry.backoff.ms=100L\n")

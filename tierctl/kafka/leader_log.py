@@ -34,6 +34,7 @@ from tierctl.kafka.client_settings import (
 )
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.model.progress import WAITS
+from tierctl.model.settings import clients
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import (
     DamagedRange,
@@ -79,6 +80,8 @@ def configuration(settings: ClientSettings) -> dict[str, Any]:
         "reconnect_backoff_max_ms": 1000,
     }
     config |= {name: int(settings.more[key]) for key, name in _NUMBERS.items() if key in settings.more}
+    if clients.CLIENT_DNS_LOOKUP.name in settings.more:
+        config["client_dns_lookup"] = settings.more[clients.CLIENT_DNS_LOOKUP.name]
     if settings.tls is not None:
         config["ssl_context"] = tls_context(settings.tls)
     match settings.login:
