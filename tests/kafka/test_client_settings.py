@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import shlex
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -424,6 +425,22 @@ class TestStores:
         settings = ClientSettings(bootstrap_servers=("a:1",), tls=tls)
         config = librdkafka.configuration(settings, Path())
         assert config["ssl.endpoint.identification.algorithm"] == ("https" if verifies else "none")
+
+    def test_certificates_without_all_extensions(
+        self, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As Python 3.13 makes a context; Java and librdkafka take what it refuses."""
+
+        def strict(**given: Any) -> ssl.SSLContext:
+            context = made(**given)
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
+            return context
+
+        made = ssl.create_default_context
+        monkeypatch.setattr(ssl, "create_default_context", strict)
+        context = leader_log.tls_context(self.tls(certificates))
+        assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+        assert context.verify_mode is ssl.CERT_REQUIRED
 
 
 def counts(settings: ServerSettings) -> tuple[object, ...]:
