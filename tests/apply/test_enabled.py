@@ -316,3 +316,12 @@ def test_a_gap_between_tier_and_log_is_warned_of(logs: Path, tmp_path: Path, log
     ran = tierctl("copy", *where).ok()
     warning = "bills-0: offsets 600 to 1199 are neither in the tier nor in the log"
     assert (warning in ran.err) == (log_start is None), ran.err
+
+
+def test_a_plugin_that_encrypts_is_refused_before_the_first_event(copy: Copy, tmp_path: Path) -> None:
+    """Attempts that fail would look like copies that a broker fails to make."""
+    ran = copy(on("bills"), "--layout", "aiven", broker="rsm.config.encryption.enabled=true\n")
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert "encryption.enabled=true: tierctl reads encrypted segments, but writes none" in ran.err
+    assert [path for path in tmp_path.rglob("*.log") if path.stat().st_size] == []
+    assert not (tmp_path / "tier").exists()

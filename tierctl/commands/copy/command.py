@@ -573,6 +573,9 @@ class Copy(Change[CopyRequest]):
         self._limit_bytes = custom_metadata_limit(run, request.custom_metadata_max_bytes)
         plan = without_breaches(run, self._copies.plan, self._limit_bytes)
         self.is_held_back = len(plan.steps) < len(self._copies.plan.steps)
+        if any(step.action is Action.COPY_SEGMENT for step in plan.steps):
+            # Before the first event: each failed attempt would leave events that look like a failing broker.
+            run.remote.layout.require_writable()
         return plan
 
     def require_topics(self) -> None:

@@ -110,6 +110,10 @@ class SegmentLayout(Protocol):
         """Return `keys_of`; raise SafetyRefusal if the metadata name the objects of another segment."""
         ...
 
+    def require_writable(self) -> None:
+        """Raise UsageError if the settings ask for segments that tierctl can't write."""
+        ...
+
     def encoded(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> AbstractContextManager[Encoded]:
@@ -378,6 +382,9 @@ class KafkaLayout:
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_to_delete`; all keys contain the segment's own id."""
         return keys_of(metadata)
+
+    def require_writable(self) -> None:
+        """Implement `SegmentLayout.require_writable`: the layout has no settings."""
 
     @contextmanager
     def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:

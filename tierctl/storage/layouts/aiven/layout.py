@@ -340,14 +340,18 @@ class AivenLayout:
         self._drop_cached(self._stem(metadata))
         return self.keys_of(metadata)
 
-    @contextmanager
-    def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:
-        """Implement `SegmentLayout.encoded`; a compressed log is a file in TMPDIR until the block ends."""
+    def require_writable(self) -> None:
+        """Implement `SegmentLayout.require_writable`: tierctl can't encrypt."""
         if self._settings.encryption:
             raise UsageError(
                 "encryption.enabled=true: tierctl reads encrypted segments, but writes none",
                 hint="let the plugin copy this topic, or disable encryption for tierctl's copies",
             )
+
+    @contextmanager
+    def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:
+        """Implement `SegmentLayout.encoded`; a compressed log is a file in TMPDIR until the block ends."""
+        self.require_writable()
         stem = self.base + main_path(metadata)
         self._drop_cached(stem)
         with self._encoded_log(data.log_segment) as (log, chunk_index, compressed):
