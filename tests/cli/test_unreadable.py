@@ -131,3 +131,24 @@ def test_a_missing_right_ends_with_one_code(
     assert ran.code == 11, ran.err
     assert "may not" in ran.err or "Permission denied" in ran.err
     assert "\nhint: " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing", "No such file or directory"),
+        ("folder", "it is no regular file"),
+        ("closed/key.pem", "Permission denied"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "doctor"])
+def test_a_private_key_that_cannot_be_opened_is_a_wrong_setting(
+    command: str, name: str, reason: str, root: Path, tmp_path: Path
+) -> None:
+    for folder, mode in (("folder", 0o700), ("closed", 0)):
+        (tmp_path / folder).mkdir(mode=mode)
+    where = ("--metadata", root / "before", "--remote", root / "before-remote")
+    ran = bound(command, *where, "--aiven-private-key", f"key1={tmp_path / name}")
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert f"error: --aiven-private-key {tmp_path / name} can't be read: {reason}\n" in ran.err
+    assert "hint: name a file with an RSA private key" in ran.err

@@ -34,7 +34,7 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
-from tierctl.model.checked_values import require_no_file
+from tierctl.model.checked_values import require_file, require_no_file
 from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tierctl.state.tier_state import TierState
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
+_KEY_HINT = "name a file with an RSA private key in PEM that this user may read, as [ID=]FILE"
 _OPTIONS = (
     ("throttle_copy", broker.COPY_MAX_BYTES_PER_SECOND),
     ("throttle_fetch", broker.FETCH_MAX_BYTES_PER_SECOND),
@@ -183,7 +184,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 
 def require_named_files(request: Request) -> None:
-    """Raise NotFoundError or UsageError for a directory or a key that can't be read.
+    """Raise UsageError or, for a missing log directory, NotFoundError for what can't be read.
 
     Those that its command would not read are included: a mistyped name is an error everywhere.
     """
@@ -192,8 +193,7 @@ def require_named_files(request: Request) -> None:
     if request.state_dir is not None:
         require_no_file("--state-dir", request.state_dir)
     for file in private_keys_of(request.aiven_private_key).values():
-        if not file.is_file():
-            raise NotFoundError(f"--aiven-private-key {file}: no such file")
+        require_file("--aiven-private-key", file, hint=_KEY_HINT)
 
 
 def cluster_location(request: Request) -> TopicLocation | None:

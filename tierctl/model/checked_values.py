@@ -7,6 +7,7 @@ import os
 import select
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from tierctl.errors import UsageError
@@ -58,6 +59,16 @@ def require_no_file(option: str, folder: Path) -> None:
             f"{option} {folder}: expected a folder, found the file {there}",
             hint=f"name a folder with {option}, or move the file away",
         )
+
+
+def require_file(option: str, path: Path, *, hint: str) -> None:
+    """Raise UsageError with `hint` if the regular file that `option` names is missing or not reachable."""
+    try:
+        reason = None if S_ISREG(path.stat().st_mode) else "it is no regular file"
+    except OSError as e:
+        reason = e.strerror or str(e)
+    if reason is not None:
+        raise UsageError(f"{option} {path} can't be read: {reason}", hint=hint)
 
 
 def read_named(path: Path, size_bytes: int = -1) -> bytes:
