@@ -1,5 +1,6 @@
 """`tierctl segments` as a command, compared with brokers' tools and captured buckets."""
 
+import csv
 import re
 import shutil
 from collections.abc import Callable, Collection
@@ -240,6 +241,14 @@ def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path
     found = [r for r in checked if r["check"] == "offsets"]
     assert [(r["partition"], r["severity"]) for r in found] == [(0, "error"), (0, "error")]
     assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["found"]
+
+
+def test_csv_has_the_remedy_of_each_finding(capture: Capture) -> None:
+    where = unclean(capture, "after")
+    found = list(csv.DictReader(tierctl(*where, "--check", "-o", "csv").lines))
+    assert [each["fix"] for each in found] == [each["fix"] for each in rows(*where, "--check", code=3)]
+    assert all(each["fix"] for each in found)
+    assert found
 
 
 WRONG = [
