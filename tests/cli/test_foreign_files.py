@@ -168,6 +168,7 @@ def test_the_interval_of_other_commands_does_not_repeat_deletes(is_in_profile: b
 def test_the_manual_lists_these_options() -> None:
     page = (Path(__file__).parents[2] / "man" / "tierctl-settings.7").read_text().replace("\\-", "-")
     assert [name for name in sorted(HARMFUL) if f"--{name}" not in page] == []
+    assert "--help-all" not in page
 
 
 def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> None:

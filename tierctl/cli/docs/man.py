@@ -320,11 +320,11 @@ def _questions(_: str) -> Iterator[str]:
 
 
 def _typed(_: str) -> Iterator[str]:
-    """Yield every option that only the command line gives, with its commands."""
+    """Yield every option that only the command line gives, with its commands; --help-all decides nothing."""
     found: dict[str, list[str]] = {}
     for node in command_tree().walk():
         for option in node.options if not node.children else ():
-            if option.is_typed_only:
+            if option.is_typed_only and "--help-all" not in option.names:
                 found.setdefault(max(option.names, key=len), []).append(" ".join(node.path))
     for name, commands in sorted(found.items()):
         yield f"- **{_plain(name)}**: {', '.join(commands)}."
