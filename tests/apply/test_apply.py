@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tierctl.plan.saved import digest_of
 
-from tests.apply.commands import OTHER_ID, apply, copy, delete, files, sweep
+from tests.apply.commands import OTHER_ID, apply, copy, delete, files, marking, sweep
 from tests.apply.test_delete_partitions import recreated
 from tests.apply.worlds import DAY_MS, LOG, RETENTION, World
 from tests.cli.shell import Ran, tierctl
@@ -180,6 +180,35 @@ def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(
     kept = tmp_path / "copy.json"
     assert tierctl(*copy(empty, "--plan-out", kept)).code == 0
     assert tierctl("apply", kept, *empty.where, "--apply").code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (copy, ["--max-deletes 1", "--max-fraction 0", "--all-log-dirs"]),
+        (sweep, ["--custom-metadata-max-bytes 1", "--from-layout kafka", "--to-metadata other"]),
+        (delete, ["--max-deletes 1", "--max-fraction 0", "--custom-metadata-max-bytes 1"]),
+    ],
+    ids=["copy", "sweep", "delete"],
+)
+def test_an_option_that_would_have_no_effect_on_the_plan_is_refused(
+    command: Callable[..., tuple[object, ...]],
+    options: list[str],
+    empty: World,
+    tiered: World,
+    tmp_path: Path,
+) -> None:
+    """A run must not delete more than a limit that its command line states."""
+    kept, world = tmp_path / "plan.json", empty if command is copy else tiered
+    if command is delete:
+        tierctl(*delete(tiered, *marking(tiered.metadata, "bills"), "--apply")).ok()
+    assert tierctl(*command(world, "--plan-out", kept)).ok().json["steps"]
+    before = files(world)
+    for option in options:
+        ran = tierctl(*apply(world, kept, *option.split(), "--apply"))
+        expected = f"{option.split()[0]} can't be used with a plan of {command.__name__}"
+        assert (ran.code, expected in ran.err, "hint: " in ran.err) == (2, True, True), ran
+    assert files(world) == before
 
 
 TEXTS = [b"", b" \n", b"{}", b"[]", b"[1]", b'"x"', b"null", b"\x00", b"not JSON", b"\xff\xfe\x00"]

@@ -1,7 +1,7 @@
 """`apply`: carry out a plan that was saved, as far as the same command decides it again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,6 +106,7 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     change.require_options(saved.options)
     check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
     _require_inputs(saved, request)
+    _require_taken(change, request)
     if request.i_know_it_is_deleted and not saved.options.get("mark"):
         raise UsageError("--i-know-it-is-deleted needs a plan of delete --mark")
     require_host(saved, request)
@@ -259,6 +260,22 @@ def _require_inputs(saved: SavedPlan, request: ApplyRequest) -> None:
             f"--log-dir is missing: the plan was decided from the logs of {len(saved.log_starts)} partitions",
             hint="name the log directories again, or the cluster with --bootstrap-server",
         )
+
+
+def _require_taken(change: type[Change[Any]], request: ApplyRequest) -> None:
+    """Raise UsageError for an option of some plans that the command of this plan does not have.
+
+    A limit that the run would not keep to, as --max-deletes for a plan of delete, is one of them.
+    """
+    shared = {each.name for each in fields(MutationRequest)} | {"plan", "digest", "max_age_ms"}
+    taken = {each.name for each in fields(change.request_type)}
+    for each in fields(request):
+        if each.name not in shared | taken and getattr(request, each.name) != each.default:
+            option = f"--{each.name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} can't be used with a plan of {change.command}",
+                hint=f"leave {option} out: it does not change what this plan does",
+            )
 
 
 def _known_topic_ids(run: Mutation, state: TierState) -> set[str]:

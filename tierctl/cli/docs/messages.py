@@ -342,6 +342,12 @@ _PLAN = (
     ),
     Message(
         ExitCode.USAGE,
+        "OPTION can't be used with a plan of COMMAND",
+        "The option has no effect on such a plan: --max-deletes and --max-fraction limit plans of sweep and "
+        "verify, and no plan of delete. Leave it out.",
+    ),
+    Message(
+        ExitCode.USAGE,
         "apply can't carry out a plan of ...",
         "The file is a plan of a command that is run by hand only, or no plan.",
     ),
