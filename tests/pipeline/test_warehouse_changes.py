@@ -268,6 +268,70 @@ def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
 
+@pytest.fixture
+def grown(topic: Path, tmp_path: Path) -> Path:
+    """Return a warehouse with two commits, each with files in every table."""
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    write(topic, [*lives(range(60, 62), partitions=9), update(99)])
+    assert run(topic, warehouse) == 2
+    return warehouse
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        *((name, "restored") for name in ("commits", "events", "segments", "partitions", "anomalies")),
+        *((name, "deleted") for name in ("segments", "partitions", "anomalies")),
+        ("events", "emptied"),
+    ],
+)
+def test_rows_that_another_program_changed(table: str, change: str, topic: Path, grown: Path) -> None:
+    """The fold goes on from the rows of the last commit, which a version of the table still has."""
+    opened = delta(grown, table)
+    version = opened.version()
+    if change == "deleted":
+        opened.delete("topic_id IS NOT NULL AND bucket >= 0")
+    else:
+        opened.restore(version - 1 if change == "restored" else 0)
+    write(topic, lives(range(70, 72)))
+    uses: list[Callable[[], object]] = [
+        partial(run, topic, grown),
+        partial(read_warehouse, WarehouseSpec.of(grown.as_uri())),
+    ]
+    # A reader of the state reads no events.
+    for use in uses[: 1 if table == "events" else 2]:
+        with pytest.raises(SafetyRefusal, match=f"table {table}") as e:
+            use()
+        assert "another program" in e.value.message
+        assert "DeltaTable.restore" in str(e.value.hint)
+    delta(grown, table).restore(version)
+    assert run(topic, grown) == 3
+    run(topic, grown.with_name("once"))
+    assert rows_of(grown) == rows_of(grown.with_name("once"))
+
+
+def test_old_events_that_another_program_deleted(topic: Path, grown: Path) -> None:
+    """No fold goes on from them."""
+    delta(grown, "events").delete("metadata_offset < 5")
+    write(topic, lives(range(70, 72)))
+    assert run(topic, grown) == 3
+    run(topic, grown.with_name("once"))
+    rows, expected = rows_of(grown), rows_of(grown.with_name("once"))
+    assert rows.pop("events") == [each for each in expected.pop("events") if each["metadata_offset"] >= 5]
+    assert rows == expected
+
+
+def test_a_change_during_a_run(topic: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    with pipeline(topic, warehouse).opened() as opened:
+        step(opened)
+        delta(warehouse, "segments").delete()
+        write(topic, lives(range(70, 72)))
+        with pytest.raises(SafetyRefusal, match="rows of table segments: version 2, DELETE"):
+            step(opened)
+
+
 def killed(topic: Path, warehouse: Path, step: str) -> None:
     """Run until a step of a commit."""
 

@@ -15,14 +15,16 @@ Of two runs that make the same commit at the same time, Delta lets one pass step
 LockedError before it has changed a table.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -33,6 +35,7 @@ from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
     LockedError,
+    RemoteResourceNotFound,
     RemoteStorageError,
     SafetyRefusal,
     UsageError,
@@ -50,6 +53,7 @@ from tierctl.pipeline.warehouse import (
     Effect,
     TableFile,
     Warehouse,
+    bytes_of,
     stored_file,
     write_rows,
 )
@@ -79,6 +83,56 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
 }
 
+_RESTORE: Final = "RESTORE"
+
+
+def _remedy(table: str) -> str:
+    return (
+        f"restore the last version of {table} that has {NUMBER_KEY} in its history (DeltaTable.restore), and "
+        "run again"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """What a version of a table does to its rows.
+
+    `number` is that of the pipeline's commit, if it is one, and `restored` the version that it restores.
+    """
+
+    operation: str
+    number: int | None
+    restored: int | None
+    changes_rows: bool
+
+    @classmethod
+    def of(cls, log: bytes, source: str) -> Self:
+        """Return what a file of Delta's log says, which has an action in each line.
+
+        Delta's protocol: `dataChange` is false if an action only moves rows from file to file.
+        """
+        try:
+            actions = [json.loads(line) for line in log.splitlines() if line.strip()]
+            info: dict[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+            own = [each["txn"] for each in actions if "txn" in each and each["txn"]["appId"] == APP_ID]
+            files = [each[kind] for each in actions for kind in ("add", "remove") if kind in each]
+            operation, given = str(info.get("operation")), info.get("operationParameters") or {}
+            is_restored = operation == _RESTORE and given.get("version") is not None
+            return cls(
+                operation=operation,
+                number=own[0]["version"] if own else None,
+                restored=int(given["version"]) if is_restored else None,
+                changes_rows=any(file["dataChange"] for file in files),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise CorruptInputError(
+                "log of a table",
+                expected="an action of Delta in each line",
+                found=f"{type(e).__name__}: {e}",
+                source=source,
+                hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
+            ) from e
+
 
 class LakeTable:
     """A Delta table of the warehouse, at the version of the last `refresh` or commit."""
@@ -90,6 +144,7 @@ class LakeTable:
         self._divided_by = [BUCKET.name] if BUCKET in schema else []
         self._options: dict[str, str] = {}
         self._table: DeltaTable | None = None
+        self._checked = -1
 
     def create(self) -> None:
         """Create the table without rows if it does not exist."""
@@ -107,8 +162,17 @@ class LakeTable:
         self._warehouse.synced([self._log_key(0)])
 
     def refresh(self) -> bool:
-        """Read the newest version; return False if the table does not exist."""
+        """Read the newest version; return False if the table does not exist.
 
+        Raise SafetyRefusal if it does not have the rows of the pipeline's last commit: the fold would go on
+        from others.
+        """
+        found = self._refreshed()
+        if found:
+            self._require_rows_of_commit()
+        return found
+
+    def _refreshed(self) -> bool:
         options = self._warehouse.table_options()
         with translated(f"reading table {self.name}"):
             if self._table is not None and options == self._options:
@@ -122,6 +186,49 @@ class LakeTable:
                 return False
         self._options = options
         return True
+
+    def _require_rows_of_commit(self) -> None:
+        newest = self.opened.version()
+        if newest == self._checked:
+            return
+        number, found = self.number(), self._number_of_rows(newest)
+        if found not in {None, number}:
+            raise SafetyRefusal(
+                f"table {self.name} has the rows of commit {found}, and commit {number} was made: another "
+                "program restored an earlier version",
+                hint=_remedy(self.name),
+            )
+        self._checked = newest
+
+    def _number_of_rows(self, newest: int) -> int | None:
+        """Return the number of the commit whose rows the version `newest` has; None if no log tells it.
+
+        A log is kept for KEPT_HOURS. Raise SafetyRefusal if another program changed rows since that commit;
+        it may delete those of `events`, from which no fold goes on.
+        """
+        at = newest
+        while at >= 0:
+            version = self._logged(at)
+            if version is None or version.number is not None:
+                return None if version is None else version.number
+            if version.restored is not None:
+                at = min(version.restored, at - 1)
+                continue
+            if version.changes_rows and (self.name != EVENTS or version.operation == _RESTORE):
+                raise SafetyRefusal(
+                    f"another program changed rows of table {self.name}: version {at}, {version.operation}",
+                    hint=_remedy(self.name),
+                )
+            at -= 1
+        return 0
+
+    def _logged(self, version: int) -> _Version | None:
+        """Return what a version does; None if its log was deleted."""
+        key = self._log_key(version)
+        try:
+            return _Version.of(bytes_of(self._warehouse.store, key), key)
+        except RemoteResourceNotFound:
+            return None
 
     @property
     def opened(self) -> DeltaTable:
@@ -399,8 +506,7 @@ class Commits:
                 raise SafetyRefusal(
                     f"another program replaced files of table {name} before commit {commit.number} was "
                     "complete: each of their rows would be there twice",
-                    hint=f"restore the last version of {name} that has {NUMBER_KEY} in its history "
-                    "(DeltaTable.restore), and run again",
+                    hint=_remedy(name),
                 )
             self._begin(f"warehouse.follow.{name}")
             try:

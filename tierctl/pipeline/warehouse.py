@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -318,15 +318,20 @@ def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 
+def bytes_of(store: ObjectStore, key: str) -> bytes:
+    """Return the bytes of a file; raise errors of the store."""
+    with closing(store.open(key)) as stream:
+        # A read without a size would read 8 KiB at a time.
+        return b"".join(iter(partial(stream.read, _READ_BYTES), b""))
+
+
 def read_file(store: ObjectStore, table: str, path: str, schema: pa.Schema) -> pa.Table:
     """Return the columns `schema` of a file of a table.
 
     Raise CorruptInputError for a damaged file, and errors of the store.
     """
     key = f"{table}/{path}"
-    stream = store.open(key)
-    # A read without a size would read 8 KiB at a time.
-    data = b"".join(iter(partial(stream.read, _READ_BYTES), b""))
+    data = bytes_of(store, key)
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         return file.read(schema.names).select(schema.names).cast(schema)
