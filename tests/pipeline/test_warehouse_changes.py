@@ -1,5 +1,6 @@
 """The warehouse with other writers and readers, and changes of its files from commit to commit."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -309,6 +310,38 @@ def test_rows_that_another_program_changed(table: str, change: str, topic: Path,
     assert run(topic, grown) == 3
     run(topic, grown.with_name("once"))
     assert rows_of(grown) == rows_of(grown.with_name("once"))
+
+
+@pytest.mark.parametrize("table", ["commits", "segments"])
+def test_a_table_that_another_program_made_append_only(table: str, topic: Path, grown: Path) -> None:
+    """No other run has to end first; a commit that was made before is finished."""
+    delta(grown, table).alter.set_table_properties({"delta.appendOnly": "true"})
+    write(topic, lives(range(70, 72)))
+    for _ in range(2):
+        with pytest.raises(RemoteStorageError, match=f"of table {table}: .* append-only") as e:
+            run(topic, grown)
+        assert "delta.appendOnly to false" in str(e.value.hint)
+    delta(grown, table).alter.set_table_properties({"delta.appendOnly": "false"})
+    assert run(topic, grown) == 3
+    run(topic, grown.with_name("once"))
+    assert rows_of(grown) == rows_of(grown.with_name("once"))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [("rowTracking", False), ("inCommitTimestamp", False), ("clustering", False), ("ours", True)],
+)
+def test_a_feature_that_deltalake_does_not_write(name: str, is_read: bool, topic: Path, grown: Path) -> None:
+    features: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [name]}
+    if is_read:
+        features |= {"minReaderVersion": 3, "readerFeatures": [name]}
+    version = delta(grown, "segments").version() + 1
+    log = grown / "segments" / "_delta_log" / f"{version:020d}.json"
+    log.write_text(json.dumps({"protocol": features}))
+    write(topic, lives(range(70, 72)))
+    with pytest.raises(RemoteStorageError, match="Unsupported") as e:
+        run(topic, grown)
+    assert "DROP FEATURE" in str(e.value.hint)
 
 
 def test_old_events_that_another_program_deleted(topic: Path, grown: Path) -> None:

@@ -73,6 +73,10 @@ KEPT_HOURS: Final = 24
 """How long old files and versions of a table stay readable."""
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
+_NOT_WRITABLE: Final = (
+    *("Unsupported table features", "Unsupported: Feature", "Table features must be specified"),
+    *("is append-only", "does not support writer version", "does not support reader version"),
+)
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3|^\s+0: .*", re.MULTILINE | re.DOTALL)
 _OF_A_TABLE: Final = re.compile(rf"(?:{BUCKET.name}=[0-9]+/)?part-[0-9a-z.-]+\.parquet(?:{TEMP_SUFFIX})?")
@@ -348,13 +352,19 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except TableNotFoundError:
         raise
-    except CommitFailedError as e:
-        raise LockedError(
-            f"{doing}: another program changed the table at the same time ({_one_line(e)})",
-            hint="wait for it to end, then run again",
-        ) from e
     except (DeltaError, OSError) as e:
         text = f"{doing}: {_one_line(e)}"
+        if any(words in text for words in _NOT_WRITABLE):
+            raise RemoteStorageError(
+                text,
+                hint="another program set a property or a feature of the table that deltalake does not write "
+                "with: set it back (delta.appendOnly to false, ALTER TABLE ... DROP FEATURE), and run again",
+            ) from e
+        if isinstance(e, CommitFailedError):
+            raise LockedError(
+                f"{doing}: another program changed the table at the same time ({_one_line(e)})",
+                hint="wait for it to end, then run again",
+            ) from e
         if any(word in text for word in _REFUSED):
             raise AuthenticationError(
                 text,
