@@ -29,8 +29,8 @@ from tierctl.model.times import iso_utc
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.expiry import plan_retention
-from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.steps import Action
+from tierctl.plan.views import view_of_log
 from tierctl.read.partition_reader import ReadablePartition, tiered_partitions
 from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.lineage import Lineage, RemoteLogMetadataCache

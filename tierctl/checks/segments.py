@@ -34,9 +34,8 @@ from tierctl.plan.breaches import (
 )
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
-from tierctl.plan.leader_views import LeaderView, view_of_leader
-from tierctl.plan.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.preconditions import why_never_tiered
+from tierctl.plan.views import LeaderView, PartitionView, view_of_leader, view_of_log, view_of_tier
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
     LeaderLogs,

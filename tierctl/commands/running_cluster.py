@@ -20,13 +20,6 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
-from tierctl.plan.leader_views import (
-    ClusterViews,
-    LeaderBytesOf,
-    Leaders,
-    LeaderView,
-    knows_log_start,
-)
 from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import (
     TASK_INTERVALS,
@@ -35,6 +28,13 @@ from tierctl.plan.preconditions import (
     is_known,
     leaders_of,
     require_open,
+)
+from tierctl.plan.views import (
+    ClusterViews,
+    LeaderBytesOf,
+    Leaders,
+    LeaderView,
+    knows_log_start,
 )
 from tierctl.read.readable_log import leader_logs
 from tierctl.state.tier_state import TierState

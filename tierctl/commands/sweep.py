@@ -44,7 +44,6 @@ from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import Setting, SettingSource, without_unit
 from tierctl.model.settings.topic import SettingValue
 from tierctl.plan.expiry import Digest, plan_retention
-from tierctl.plan.leader_views import ClusterViews
 from tierctl.plan.preconditions import (
     CurrentTopics,
     check_limits,
@@ -53,6 +52,7 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
+from tierctl.plan.views import ClusterViews
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

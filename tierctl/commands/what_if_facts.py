@@ -46,10 +46,9 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
-from tierctl.plan.leader_views import ClusterViews, LeaderView
-from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas
 from tierctl.plan.steps import Skip
+from tierctl.plan.views import ClusterViews, LeaderView, view_of_log
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState

@@ -21,9 +21,9 @@ from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
-from tierctl.plan.partition_view import COPY_STARTED, PartitionView
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, cleaned_text, no_age_text
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
+from tierctl.plan.views import COPY_STARTED, PartitionView
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import (
     Covered,

@@ -36,8 +36,6 @@ from tierctl.plan.breaches import (
 )
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.decisions import Decision, DecisionColumns, KeptSegments
-from tierctl.plan.leader_views import ClusterViews, view_of_leader
-from tierctl.plan.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -47,6 +45,7 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step, step_decisions
+from tierctl.plan.views import ClusterViews, PartitionView, view_of_leader, view_of_log, view_of_tier
 from tierctl.state.log_start import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier_state import PartitionState, TierState
 

@@ -33,7 +33,6 @@ from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.plan.choose_sets import merge_lineage
-from tierctl.plan.leader_views import knows_log_start
 from tierctl.plan.preconditions import (
     Evidence,
     decide_histories,
@@ -42,6 +41,7 @@ from tierctl.plan.preconditions import (
     newest_replicas,
     recency,
 )
+from tierctl.plan.views import knows_log_start
 from tierctl.read.segment import (
     UNREADABLE,
     BatchStream,

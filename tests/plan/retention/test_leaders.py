@@ -8,7 +8,8 @@ from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.expiry import plan_retention
-from tierctl.plan.leader_views import (
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.views import (
     ClusterViews,
     LeaderBytes,
     LeaderBytesOf,
@@ -16,7 +17,6 @@ from tierctl.plan.leader_views import (
     LeaderView,
     knows_log_start,
 )
-from tierctl.plan.preconditions import CurrentTopics
 from tierctl.state.log_start import extended_below
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier

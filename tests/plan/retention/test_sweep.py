@@ -19,10 +19,10 @@ from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import NextAction
 from tierctl.plan.expiry import plan_retention
-from tierctl.plan.partition_view import view_of_log
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Plan
+from tierctl.plan.views import view_of_log
 from tierctl.state.tier_state import TierState
 
 from tests.plan.test_partition_deletes import deletion, quarantine

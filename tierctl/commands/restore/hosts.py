@@ -36,12 +36,12 @@ from tierctl.metadata.topic.folder_writer import TopicPlacement
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.plan.choose_sets import merge_lineage
-from tierctl.plan.leader_views import why_diverged
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.recheck import introduces
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
 from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
+from tierctl.plan.views import why_diverged
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import replica_start
 from tierctl.wire.batches.batch_head import Record

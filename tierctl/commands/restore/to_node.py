@@ -49,10 +49,10 @@ from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import KafkaVersion, SettingSource, StatedSettings
 from tierctl.plan.decisions import Limits
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
-from tierctl.plan.partition_view import distinct_bytes
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
+from tierctl.plan.views import distinct_bytes
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import METADATA_VERSION, next_producer_id, producer_ids_record, topic_of
 
