@@ -20,8 +20,8 @@ from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
 from tierctl.model.choices import Severity
 from tierctl.model.location import TopicLocation
+from tierctl.spark.executors.examined import Sources, executor_facts, reach_sources
 from tierctl.spark.executors.task import decoded, dumps
-from tierctl.spark.inspection import Sources, executor_facts, reach_sources
 from tierctl.storage.open_tier import TierSpec
 
 from tests.doctor.cases import OK, PROBLEM, WARNING

@@ -17,7 +17,7 @@ from tierctl.metadata.cache_building import plan_compaction
 from tierctl.metadata.cache_files import entry_rows
 from tierctl.model.choices import ONLY_SPARK, EngineName
 from tierctl.spark import fold
-from tierctl.spark.executors import checked_segments
+from tierctl.spark.executors import examined
 from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, environment, tierctl
@@ -75,8 +75,8 @@ def test_both_engines_print_and_write_the_same(
 
     functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
     if command in RECOVERY:
-        assert checked_segments._list_folder in functions, "executors did not list the tier"
-        assert checked_segments._read_group in functions, "executors read no object"
+        assert examined._list_folder in functions, "executors did not list the tier"
+        assert examined._read_group in functions, "executors read no object"
 
 
 @pytest.mark.matrix

@@ -12,8 +12,8 @@ from tierctl.checks.deep import Candidates, Sample
 from tierctl.checks.objects import StoreAudit, audit_listing
 from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicIdPartition
 from tierctl.model.events import ZERO_UUID
-from tierctl.spark.executors import checked_segments, task
-from tierctl.spark.executors.checked_segments import SparkRunner
+from tierctl.spark.executors import examined, task
+from tierctl.spark.executors.examined import SparkRunner
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 from tierctl.storage.layouts.kafka import SUFFIXES
@@ -142,7 +142,7 @@ def test_folders_add_up(
     counts: list[int] = []
     remote: Any = Listed(listing)
     executors: Any = InThisProcess()
-    with mock.patch.object(checked_segments, "shared_tier", return_value=remote):
+    with mock.patch.object(examined, "shared_tier", return_value=remote):
         spec: Any = None
         runner = SparkRunner(executors=executors, remote=remote, spec=spec, advance=counts.append)
         apart = runner.audit(STATE, ALL)

@@ -81,7 +81,7 @@ from tierctl.model.settings.known import FileKind, SettingProblem
 from tierctl.model.settings.scopes import LATEST, KafkaVersion, SettingSource, StatedSettings
 from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import require_known_names
-from tierctl.spark import inspection
+from tierctl.spark.executors import examined
 from tierctl.spark.fold import newest_events
 from tierctl.spark.session.jvm import SparkSettings, conf_of
 from tierctl.storage.stores.base import store_uri
@@ -529,9 +529,7 @@ def executor_facts(resources: Resources) -> dict[str, list[ExecutorFacts]]:
     deadline_s = time.monotonic() + WAIT_S
     found: dict[str, list[ExecutorFacts]] = {}
     try:
-        probes = executors.probe_each(
-            inspection.executor_facts, stopped=lambda: time.monotonic() > deadline_s
-        )
+        probes = executors.probe_each(examined.executor_facts, stopped=lambda: time.monotonic() > deadline_s)
     except EngineError as e:
         if time.monotonic() <= deadline_s:
             raise
@@ -628,17 +626,15 @@ def check_sources(examination: Examination, resources: Resources) -> None:
             examination.add(not_checked(check, "", f"the driver can't reach it either: {reason}"))
     wanted = [check for check, facts in found.items() if facts]
     if wanted:
-        sources = inspection.Sources(
-            **{name: each for facts in found.values() for name, each in facts.items()}
-        )
+        sources = examined.Sources(**{name: each for facts in found.values() for name, each in facts.items()})
         examination.make(wanted, "", lambda: _reached(resources, sources, wanted))
 
 
 def _reached(
-    resources: Resources, sources: inspection.Sources, wanted: Sequence[DoctorCheck]
+    resources: Resources, sources: examined.Sources, wanted: Sequence[DoctorCheck]
 ) -> Iterator[Result]:
     """Yield the results of the executors about the sources of the checks `wanted`."""
-    probes = resources.executors.probe_each(partial(inspection.reach_sources, sources, uuid4().hex))
+    probes = resources.executors.probe_each(partial(examined.reach_sources, sources, uuid4().hex))
     for check in wanted:
         yield from check_reached(check, ((each.host, _found(each, check)) for each in probes))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.spark import fold
-from tierctl.spark.executors import checked_segments
+from tierctl.spark.executors import examined
 from tierctl.spark.executors import rendered_text as spark_format
 from tierctl.spark.fold import SparkFold
 from tierctl.wire.metadata.values import encode
@@ -83,8 +83,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", 10)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", 20)
-    monkeypatch.setattr(checked_segments, "SEGMENTS_AT_ONCE", 20)
-    monkeypatch.setattr(checked_segments, "_LEAST_US", 1)
+    monkeypatch.setattr(examined, "SEGMENTS_AT_ONCE", 20)
+    monkeypatch.setattr(examined, "_LEAST_US", 1)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicConfig,
 )
-from tierctl.spark.executors.checked_segments import SparkRunner
+from tierctl.spark.executors.examined import SparkRunner
 from tierctl.state.tier_state import TierState
 
 from tests.cli.shell import Ran, tierctl

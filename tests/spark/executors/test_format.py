@@ -10,9 +10,9 @@ from tierctl.checks.deep import ReadCounts, SegmentsTask
 from tierctl.checks.findings import Finding
 from tierctl.metadata.state_dir import read_segments
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataSplit
-from tierctl.spark.executors import checked_segments
+from tierctl.spark.executors import examined
 from tierctl.spark.executors import rendered_text as spark_format
-from tierctl.spark.executors.checked_segments import ReadTasks, Work
+from tierctl.spark.executors.examined import ReadTasks, Work
 
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import (
@@ -131,7 +131,7 @@ def test_a_topic_that_lost_its_oldest_events(writable: Callable[[str], Path]) ->
 
 
 def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_segments, "ReadTasks", Blind)
+    monkeypatch.setattr(examined, "ReadTasks", Blind)
     where = (*_options(capture), "--engine", "spark", "--master", "local[2]")
     said = tierctl("verify", *where, "--deep")
     assert said.code == 5

@@ -12,7 +12,7 @@ from tierctl.commands.restore.inventory import TierSets
 from tierctl.model import ObjectPart, ObjectSet
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import SilentProgress
-from tierctl.spark.executors import checked_segments as spark_tier
+from tierctl.spark.executors import examined as spark_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.stores.base import RemoteObject
 

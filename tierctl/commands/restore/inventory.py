@@ -46,7 +46,7 @@ from tierctl.plan.choose_sets import LocalHole
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition, is_lost_below
 from tierctl.plan.preconditions import WRONG_TIER, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
-from tierctl.spark.executors import checked_segments as spark_tier
+from tierctl.spark.executors import examined as spark_tier
 from tierctl.state.fold import fold_event
 from tierctl.state.log_start import Log
 from tierctl.state.tier_state import TierState

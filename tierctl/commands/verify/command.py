@@ -556,7 +556,7 @@ def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | No
     """Return the executors that list the store and examine segments; None without a tier or executors."""
     if not resources.is_on_spark or resources.request.remote is None:
         return None
-    from tierctl.spark.executors.checked_segments import SparkRunner
+    from tierctl.spark.executors.examined import SparkRunner
 
     remote, executors = resources.remote, resources.executors
     spec = resources.tier_spec().resolved(remote).shared(lambda: executors.slots)

@@ -78,7 +78,7 @@ _PACKAGES = (
     "wire.batches.batch_head",
     "wire.batches.scan",
     "storage.throttle",
-    "spark.executors.checked_segments",
+    "spark.executors.examined",
     "commands.tier_digest",
     "commands.what_if_facts",
     "pipeline.bucket_task",
