@@ -551,6 +551,38 @@ class TestServerSettings:
         assert settings.clients.admin.bootstrap == bootstrap
         assert settings.clients.admin.security_protocol == protocol
 
+    @pytest.mark.parametrize(
+        ("more", "reason"),
+        [
+            # The brokers' login may stand in the file of java.security.auth.login.config.
+            ({}, "sasl.mechanism=GSSAPI is not supported"),
+            ({"sasl.mechanism": "SCRAM-SHA-512"}, "sasl.jaas.config is missing"),
+            ({"security.protocol": "SSL", "ssl.truststore.location": "{jks}"}, "is a JKS store"),
+            ({"security.protocol": "SSL", "ssl.keystore.location": "/none"}, "/none can't be read"),
+            ({"request.timeout.ms": "soon", "security.protocol": "SSL"}, "'soon' is not a whole number"),
+        ],
+    )
+    def test_a_login_that_is_not_understood_is_refused_where_it_is_used(
+        self, more: dict[str, str], reason: str, tmp_path: Path
+    ) -> None:
+        """Not with --command-config, and not where only the number of partitions is asked for."""
+        (jks := tmp_path / "broker.jks").write_bytes(b"\xfe\xed\xfe\xed")
+        (broker := tmp_path / "server.properties").write_text(
+            "remote.log.metadata.manager.listener.name=RLM\nlisteners=RLM://here:1\n"
+            "listener.security.protocol.map=RLM:SASL_SSL\n"
+            "rlmm.config.remote.log.metadata.topic.num.partitions=7\n"
+            + "".join(f"rlmm.config.{self.COMMON}{name}={more[name].format(jks=jks)}\n" for name in more)
+        )
+        server = ServerSettings.read(broker)
+        assert server.expected_partitions == 7
+        with pytest.raises(UsageError, match=reason):
+            metadata_clients("", None, server, option="--metadata")
+        with pytest.raises(UsageError, match=reason):
+            cluster_client("b:1", broker_config=broker)
+        (own := tmp_path / "client.properties").write_text("request.timeout.ms=5\n")
+        found = metadata_clients("", own, server, option="--metadata").admin
+        assert (found.bootstrap, found.request_timeout_ms) == ("here:1", 5)
+
     def test_own_servers_before_the_listener_and_advertised_before_bound(self) -> None:
         given = {
             "remote.log.metadata.manager.listener.name": "PLAINTEXT",

@@ -36,7 +36,7 @@ class MetadataClients:
     producer: ClientSettings
     consumer: ClientSettings
     refused: UsageError | None = None
-    """Why the clients have only servers: their settings refer to Kafka's config providers."""
+    """Why the clients have only servers: a wrong setting, or a login that tierctl does not have."""
 
     def readable(self) -> Self:
         """Return the clients; raise UsageError if their settings were not read."""
@@ -121,35 +121,29 @@ def _is_of_manager(name: str) -> bool:
 
 
 def _clients(given: StatedSettings, source: str) -> MetadataClients:
-    common = _below(given, manager.COMMON_CLIENT_PREFIX)
+    """Return the clients that the settings state; if they can't be read, their servers and the reason.
 
-    refused = _reference(given, source)
-
-    def of(prefix: str) -> ClientSettings:
-        stated = common | _below(given, prefix)
-        own = {name: name for name in stated if refused is None or name == clients.BOOTSTRAP_SERVERS.name}
-        return ClientSettings.from_properties(stated.only(own), source)
-
-    return MetadataClients(
-        refused=refused,
-        admin=of(manager.ADMIN_PREFIX),
-        producer=of(manager.PRODUCER_PREFIX),
-        consumer=of(manager.CONSUMER_PREFIX),
-    )
-
-
-def _reference(given: StatedSettings, source: str) -> UsageError | None:
-    """Return the error for the first setting of the clients that refers to a config provider, or None.
-
-    It is no error yet: --command-config may state other clients. Servers may be named by an option.
+    It is no error yet: with --command-config, the file need not state a login that tierctl has.
     """
+    common = _below(given, manager.COMMON_CLIENT_PREFIX)
     understood = clients.UNDERSTOOD - {clients.BOOTSTRAP_SERVERS.name}
-    names = [f"{prefix}{name}" for prefix in manager.CLIENT_PREFIXES for name in understood]
+    references = [f"{prefix}{name}" for prefix in manager.CLIENT_PREFIXES for name in understood]
+
+    def read(only: Mapping[str, str] | None = None, refused: UsageError | None = None) -> MetadataClients:
+        def of(prefix: str) -> ClientSettings:
+            stated = common | _below(given, prefix)
+            return ClientSettings.from_properties(stated if only is None else stated.only(only), source)
+
+        admin, producer, consumer = map(
+            of, (manager.ADMIN_PREFIX, manager.PRODUCER_PREFIX, manager.CONSUMER_PREFIX)
+        )
+        return MetadataClients(admin=admin, producer=producer, consumer=consumer, refused=refused)
+
     try:
-        require_no_references(given, names, source)
+        require_no_references(given, references, source)
+        return read()
     except UsageError as e:
-        return e
-    return None
+        return read({clients.BOOTSTRAP_SERVERS.name: clients.BOOTSTRAP_SERVERS.name}, e)
 
 
 def _below(given: StatedSettings, prefix: str) -> StatedSettings:
