@@ -651,3 +651,17 @@ def test_a_log_start_that_could_not_be_read_again_is_refused(tmp_path: Path) -> 
     with pytest.raises(CorruptInputError, match=r"log start of .*: expected an offset up to"):
         journal.raise_log_starts({partition: LARGEST_OFFSET + 1})
     assert journal.log_starts() == {partition.key: LARGEST_OFFSET}
+
+
+@pytest.mark.parametrize("content", ["x", "0\n1\norders 0 5\n"])
+def test_damaged_log_starts_say_which_file_has_the_earlier_ones(content: str, tmp_path: Path) -> None:
+    partition = TopicIdPartition(TOPIC_ID, "orders", 0)
+    journal, file = Journal(tmp_path), tmp_path / "log-start-offset-checkpoint"
+    for start in (5, 7):
+        journal.raise_log_starts({partition: start})
+    file.write_text(content)
+    with pytest.raises(CorruptInputError) as damaged:
+        journal.log_starts()
+    assert (damaged.value.hint or "").startswith(f"put {file.name}.bak in its place")
+    file.with_name(f"{file.name}.bak").replace(file)
+    assert journal.log_starts() == {partition.key: 5}

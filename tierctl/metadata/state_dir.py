@@ -565,6 +565,11 @@ class CustomMetadataBreach:
         )
 
 
+_LOG_STARTS_HINT = (
+    f"put {LOG_STARTS_FILE}{BACKUP_SUFFIX} in its place, which has the log starts before the last change"
+)
+
+
 class Journal:
     """Reads and writes these files; the caller holds the lock of the state directory. Raises OSError."""
 
@@ -580,12 +585,18 @@ class Journal:
         """
         path = self._folder / LOG_STARTS_FILE
         require_private(self._folder)
-        found = read_decoded(path, read_offset_checkpoint) or {}
         try:
+            found = read_decoded(path, read_offset_checkpoint) or {}
             return {(Uuid.parse(key.topic), key.partition): offset for key, offset in found.items()}
+        except CorruptInputError as e:
+            raise e.advised(_LOG_STARTS_HINT) from None
         except UsageError as e:
             raise CorruptInputError(
-                "log start offsets", expected="topic ids", found=e.message, source=str(path)
+                "log start offsets",
+                expected="topic ids",
+                found=e.message,
+                source=str(path),
+                hint=_LOG_STARTS_HINT,
             ) from None
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
