@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.messages import Message, Node, command_tree, sections
+from tierctl.metadata import state_dir
 from tierctl.report.formatters.records import Records
+from tierctl.storage.index_cache import FOLDER
+from tierctl.wire.files.checkpoints import LOG_STARTS_FILE
 
 from tests.bench import figures
 from tests.cli.test_docs import generated
@@ -110,6 +113,13 @@ def needed(line: str) -> set[str]:
         "pipeline": ("--warehouse",),
     }
     return {extra for extra, words in marks.items() if any(word in line for word in words)}
+
+
+def test_the_manual_lists_what_is_in_a_state_directory() -> None:
+    (page,) = (each.text.replace("\\", "") for each in DOCUMENTS if each.name == "state.md")
+    files = {state_dir.MANIFEST, state_dir.LAST_RUNS, state_dir.READ_SEGMENTS, state_dir.ORPHAN_SIGHTINGS}
+    files |= {state_dir.CUSTOM_METADATA_BREACHES, LOG_STARTS_FILE, FOLDER, "_tierctl_state-N-OFFSET"}
+    assert set(re.findall(r"^- \*\*(.+)\*\*: ", page.partition("\n## Cache")[0], re.MULTILINE)) == files
 
 
 def test_the_formatter_of_the_manual_prints_records() -> None:
