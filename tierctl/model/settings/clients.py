@@ -213,7 +213,7 @@ PLUGINS.whole(
     type=Type.INT,
     least=1 << 20,
     since=_SINCE,
-    ignored="copy has no quota",
+    ignored="--throttle-copy or remote.log.manager.copy.max.bytes.per.second limits copy",
 )
 PLUGINS.text("fetch.chunk.cache.class", since=_SINCE, ignored=_CACHE)
 PLUGINS.whole("segment.manifest.cache.size", 1000, since=_SINCE, ignored=_CACHE)
