@@ -43,6 +43,11 @@ def test_settings_that_are_read_and_ignored() -> None:
     }
 
 
+def test_settings_that_doctor_or_explain_use_are_not_ignored() -> None:
+    used = (topic.MIN_INSYNC_REPLICAS, topic.SEGMENT_BYTES, topic.SEGMENT_MS)
+    assert all(row.acted_on for row in used)
+
+
 @pytest.mark.parametrize(
     ("row", "text", "value"),
     [

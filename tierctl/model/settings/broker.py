@@ -7,6 +7,7 @@ from tierctl.model.settings.scopes import Scope, Table, Type
 TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1
 _OWN_THREADS = "tierctl has its own number of threads, --threads"
+_TEN_THREADS = f"{_OWN_THREADS}; brokers have 10 by default since Kafka 4.0"
 _OFFLINE = "the value in force of each topic comes from the cluster or from --topic-configs"
 _TOPIC_DEFAULT = "copy uses it as the default of topics for which --topic-configs does not state the setting"
 _LAG_OF_RETENTION = (
@@ -128,7 +129,12 @@ METADATA_MANAGER_CLASS = TABLE.text(
 )
 TABLE.text("remote.log.metadata.manager.class.path", since="3.0", ignored=_CLASS)
 TABLE.whole(
-    "remote.log.manager.thread.pool.size", 10, type=Type.INT, least=1, since="3.0", ignored=_OWN_THREADS
+    "remote.log.manager.thread.pool.size",
+    10,
+    type=Type.INT,
+    least=1,
+    since="3.0",
+    ignored=f"{_OWN_THREADS}; brokers have 2 by default since Kafka 4.0",
 )
 TABLE.whole(
     "remote.log.manager.copier.thread.pool.size",
@@ -136,7 +142,7 @@ TABLE.whole(
     type=Type.INT,
     least=-1,
     since="3.9",
-    ignored=_OWN_THREADS,
+    ignored=_TEN_THREADS,
 )
 TABLE.whole(
     "remote.log.manager.expiration.thread.pool.size",
@@ -144,7 +150,7 @@ TABLE.whole(
     type=Type.INT,
     least=-1,
     since="3.9",
-    ignored=_OWN_THREADS,
+    ignored=_TEN_THREADS,
 )
 TABLE.whole("remote.log.reader.threads", 10, type=Type.INT, least=1, since="3.0", ignored=_OWN_THREADS)
 TABLE.whole(

@@ -28,6 +28,7 @@ _WRITING = "brokers apply it when records are written or fetched"
 _FUTURE = "doctor warns if records may have timestamps further in the future than retention.ms"
 _COMPACTION = "compacted topics have no remote tier"
 _LOCAL = "it applies only to the files on the broker's disk"
+_ROLL = "explain prints it for the active segment, which brokers roll by it; nothing is decided by it"
 
 CLEANUP_POLICY = TABLE.names(
     "cleanup.policy",
@@ -61,7 +62,7 @@ LOCAL_RETENTION_BYTES = TABLE.whole(
     since="3.0",
     acted_on="copy uses it if remote.copy.lag.bytes is -1; -2 means the value of retention.bytes",
 )
-SEGMENT_BYTES = TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
+SEGMENT_BYTES = TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, acted_on=_ROLL)
 _RAISED_LEAST = KafkaVersion(4, 0), 1 << 20
 """The version that raised the least value of segment.bytes, and that value (KIP-1030)."""
 REMOTE_STORAGE_ENABLE = TABLE.flag(
@@ -97,7 +98,7 @@ COPY_LAG_BYTES = TABLE.whole(
     since="4.4",
     acted_on="copy waits until that many bytes follow a segment (KIP-1241); -1 means the local retention",
 )
-SEGMENT_MS = TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
+SEGMENT_MS = TABLE.whole("segment.ms", _WEEK_MS, least=1, acted_on=_ROLL)
 TABLE.whole("segment.jitter.ms", 0, least=0, ignored=_LOCAL)
 TABLE.whole("segment.index.bytes", 10 << 20, type=Type.INT, least=4, ignored=_LOCAL)
 TABLE.whole("index.interval.bytes", 4096, type=Type.INT, least=0, ignored=_LOCAL)
@@ -120,7 +121,13 @@ TABLE.whole(
     ignored=_WRITING,
 )
 TABLE.flag("errors.deadletterqueue.group.enable", False, since="4.4", ignored="share groups apply it")
-MIN_INSYNC_REPLICAS = TABLE.whole("min.insync.replicas", 1, type=Type.INT, least=1, ignored=_WRITING)
+MIN_INSYNC_REPLICAS = TABLE.whole(
+    "min.insync.replicas",
+    1,
+    type=Type.INT,
+    least=1,
+    acted_on="doctor compares that of the metadata topic with its replicas; brokers apply it to writes",
+)
 UNCLEAN_LEADER_ELECTION = TABLE.flag(
     "unclean.leader.election.enable", False, acted_on="doctor warns if it is true; the controller applies it"
 )
@@ -146,7 +153,11 @@ TIMESTAMP_TYPE = TABLE.text(
 TABLE.whole("message.timestamp.difference.max.ms", _LONG_MAX, least=0, until="3.9", ignored=_WRITING)
 TABLE.whole("message.timestamp.before.max.ms", _LONG_MAX, least=0, since="3.6", ignored=_WRITING)
 TIMESTAMP_AFTER_MAX_MS = TABLE.whole(
-    "message.timestamp.after.max.ms", _LONG_MAX, least=0, since="3.6", acted_on=_FUTURE
+    "message.timestamp.after.max.ms",
+    _LONG_MAX,
+    least=0,
+    since="3.6",
+    acted_on=f"{_FUTURE}; the default is 1 hour since Kafka 4.0",
 )
 TABLE.names("leader.replication.throttled.replicas", (), ignored="brokers apply it to replication")
 TABLE.names("follower.replication.throttled.replicas", (), ignored="brokers apply it to replication")
