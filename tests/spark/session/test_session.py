@@ -322,6 +322,22 @@ def test_a_session_of_another_master_is_not_taken(spark: "SparkSession", tmp_pat
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.parametrize("rows", ["0", "-1"])
+def test_arrow_batches_without_a_limit_are_refused(rows: str, spark: "SparkSession") -> None:
+    """Spark's documentation offers them, but PySpark ends with a ValueError and an AssertionError."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, rows)
+    try:
+        with (
+            pytest.raises(UsageError, match=f"maxRecordsPerBatch is {rows}"),
+            opened_session(SparkSettings()),
+        ):
+            pass
+    finally:
+        spark.conf.set(name, before)
+
+
 def test_options_of_the_jvm(spark: "SparkSession") -> None:
     """A driver without memory ends, and code is compiled fast rather than well.
 

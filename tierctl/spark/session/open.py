@@ -172,11 +172,24 @@ def _active_session() -> SparkSession | None:
     return None
 
 
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
 def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
-    """Return `session`; raise UsageError if it has another master, SafetyRefusal if it uses speculation."""
+    """Return `session`; raise UsageError if it has another master, SafetyRefusal if it uses speculation.
+
+    Raise UsageError for Arrow batches without a limit, which Spark itself offers: PySpark makes no DataFrame
+    of Arrow rows then, and plans no data source in Python.
+    """
     master = session.conf.get("spark.master", None)
     if settings.master not in {None, master} and not settings.is_connect:
         raise UsageError(f"--master {settings.master}: this process has a session of {master} already")
+    batch_rows = session.conf.get(_BATCH_ROWS, None)
+    if batch_rows is not None and int(batch_rows) < 1:
+        raise UsageError(
+            f"{_BATCH_ROWS} is {batch_rows}: PySpark reads and sends no rows then",
+            hint=f"leave it out, or give a number above 0, as --spark-conf {_BATCH_ROWS}=10000",
+        )
     if settings.changes_things and is_speculative(session.conf.get(SPECULATION, None)):
         raise SafetyRefusal(
             f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
