@@ -24,7 +24,7 @@ STEPS = plan_rebuild(
 def test_a_partition_without_a_leader_is_not_decided_by_the_tier_alone(has_leader: bool) -> None:
     log: Any = SimpleNamespace(log_start_offset=0)
     logs = {PARTITION.key: log} if has_leader else {}
-    cluster = SimpleNamespace(leaders=lambda _partitions: SimpleNamespace(logs=logs))
+    cluster = SimpleNamespace(leader_logs=lambda _partitions: logs)
     run: Any = SimpleNamespace(cluster=cluster)
     found = DecidingLogs.of(run, [PARTITION], [])
     assert found.leaders == ({PARTITION: log} if has_leader else {})
@@ -92,7 +92,7 @@ def test_before_each_wave_the_leaders_are_asked_again(case: str) -> None:
     config = SimpleNamespace(is_copy_disabled=is_copy_disabled)
     cluster: Any = SimpleNamespace(
         cluster=SimpleNamespace(topic_configs=lambda names: dict.fromkeys(names, config)),
-        leaders=lambda _partitions: SimpleNamespace(logs={} if log_start is None else {PARTITION.key: log}),
+        leader_logs=lambda _partitions: {} if log_start is None else {PARTITION.key: log},
     )
     fence = PublishingFence(cluster, {PARTITION: 50})
     fence(())
