@@ -156,6 +156,24 @@ def test_a_run_goes_on_where_the_tables_end(grown: Grown, ended: Path) -> None:
     assert sorted(path.name for path in (ended / "_checkpoint" / "offsets").glob("[0-9]")) == ["0", "1"]
 
 
+def test_a_checkpoint_whose_log_of_offsets_names_its_source(
+    grown: Grown, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """Version 2 of that log, which an upgrade of Spark or its defaults may choose."""
+    warehouse, name = tmp_path / "warehouse", "spark.sql.streaming.offsetLog.formatVersion"
+    shutil.copytree(grown.begun, warehouse, ignore=shutil.ignore_patterns("_checkpoint"))
+    spark.conf.set(name, "2")
+    try:
+        done = streamed(spark, grown.topic, warehouse)
+    finally:
+        spark.conf.unset(name)
+    assert (warehouse / "_checkpoint" / "offsets" / "0").read_text().startswith("v2")
+    assert [each.commit for each in done] == [2]
+    assert rows_of(warehouse) == grown.expected
+    assert not streamed(spark, grown.topic, warehouse)
+    assert (warehouse / "_checkpoint" / "offsets" / "0").read_text().startswith("v2")
+
+
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_checkpoint_of_other_tables(
     is_older: bool, grown: Grown, ended: Path, tmp_path: Path, spark: "SparkSession"

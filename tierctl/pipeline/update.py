@@ -554,9 +554,11 @@ def query_of(checkpoint: Path) -> str:
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:
     """Return the next offset of each metadata partition after a batch, from Spark's log of offsets."""
-    # A line with the version, one with settings, and one with the offset of each source.
-    lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-    return {int(number): at for number, at in json.loads(lines[-1])["next_offsets"].items()}
+    # A line with the version, one with settings, and one with the offset of each source: version 2 of the
+    # log names the source before it, as in 0:{...}.
+    line = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
+    offset = json.loads(line[line.index("{") :])
+    return {int(number): at for number, at in offset["next_offsets"].items()}
 
 
 _NAMED = ("topic", "topic_id", "partition")
