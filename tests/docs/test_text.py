@@ -10,6 +10,7 @@ import pytest
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.messages import Message, Node, command_tree, sections
 from tierctl.metadata import state_dir
+from tierctl.plan.preconditions import FRACTION_EXEMPT_BELOW
 from tierctl.report.formatters.records import Records
 from tierctl.storage.index_cache import FOLDER
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE
@@ -120,6 +121,11 @@ def test_the_manual_lists_what_is_in_a_state_directory() -> None:
     files = {state_dir.MANIFEST, state_dir.LAST_RUNS, state_dir.READ_SEGMENTS, state_dir.ORPHAN_SIGHTINGS}
     files |= {state_dir.CUSTOM_METADATA_BREACHES, LOG_STARTS_FILE, FOLDER, "_tierctl_state-N-OFFSET"}
     assert set(re.findall(r"^- \*\*(.+)\*\*: ", page.partition("\n## Cache")[0], re.MULTILINE)) == files
+
+
+def test_the_manual_states_which_partitions_have_no_limit_of_deletes() -> None:
+    (page,) = (" ".join(each.text.split()) for each in DOCUMENTS if each.name == "safety.md")
+    assert f"`--max-fraction` of a partition with at least {FRACTION_EXEMPT_BELOW} segments, " in page
 
 
 def test_the_formatter_of_the_manual_prints_records() -> None:
