@@ -200,6 +200,7 @@ def repeat_an_entry(path: Path) -> None:
 
 WHERE = "--metadata {root}/before --remote {root}/before-remote"
 LOGS = "--log-dir {root}/before"
+SWEPT = "--log-start-offset orders-0=1800 --detailed-exitcode"
 
 
 def following(ran: Ran) -> list[str]:
@@ -220,6 +221,18 @@ def following(ran: Ran) -> list[str]:
             f"apply '{{tmp}}/a plan' {WHERE}",
         ),
         (
+            f"sweep {WHERE} {SWEPT} --plan-out {{tmp}}/plan --max-fraction 0.9 --no-lease --threads 2",
+            f"apply {{tmp}}/plan --max-fraction 0.9 {WHERE} --no-lease --threads 2",
+        ),
+        (
+            f"sweep {WHERE} {SWEPT} --plan-out {{tmp}}/plan --truncated-metadata accept --kafka-version 4.3",
+            f"apply {{tmp}}/plan --kafka-version 4.3 {WHERE} --truncated-metadata accept",
+        ),
+        (
+            f"delete {WHERE} --log-dir {{tmp}} --all-log-dirs --topic orders --mark --plan-out {{tmp}}/plan",
+            f"apply {{tmp}}/plan --all-log-dirs {WHERE} --log-dir {{tmp}}",
+        ),
+        (
             f"verify --profile p --config-file {{tmp}}/t.toml {LOGS}",
             f"verify --deep {LOGS} --profile p --config-file {{tmp}}/t.toml",
         ),
@@ -235,6 +248,7 @@ def test_it_runs_as_it_is_printed(line: str, expected: str | None, capture: Capt
         f"[profiles.p]\nmetadata = '{root}/before'\nremote = '{root}/before-remote'\n"
     )
     (tmp_path / "server.properties").write_text("log.cleanup.policy=delete\n")
+    shutil.copytree(root / "before/clicks-0", tmp_path / "clicks-0")
     places = {"root": root, "tmp": tmp_path}
     ran = tierctl(*shlex.split(line.format(**places)))
     if expected is None:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.profiles import CHOOSE_PROFILE, RunSettings, option_key
-from tierctl.commands.request import FROM_TIER, WHERE, OutputFormat
+from tierctl.commands.request import APPLY, DECIDE, FROM_TIER, HOW, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns
@@ -43,6 +43,8 @@ _THROTTLED_FROM_S = 0.5
 """Waits for a limit of bytes per second from which on they are in the line that ends a run."""
 _PROGRAM = "tierctl"
 _PANELS = (WHERE, FROM_TIER)
+_OF_PLAN = (*_PANELS, DECIDE, HOW, APPLY)
+_NOT_OF_PLAN = {"apply", "detailed_exitcode", "plan_out", "yes"}
 _NOW = "now_ms"
 _OVERRIDE = "override"
 _TARGET = "to_"
@@ -258,21 +260,22 @@ def with_places(line: str, ctx: typer.Context) -> str | None:
     """Return `line`, a command line of tierctl, with the places that the command line of `ctx` has.
 
     The places are the options in `_PANELS` that its command accepts and does not name itself, and the
-    profile; --now and --override are added, too. Values of the environment and of the profile are not added,
-    because they apply to the next run, too. Return None if the request of the command lacks an option, and if
-    the command has no --override: a setting such as key.prefix says where the objects are.
+    profile; --now and --override are added, too, and for `apply` the options that decide the plan and how it
+    is carried out. Values of the environment and of the profile are not added, as they apply to the next run.
+    Return None if the request of the command lacks an option, and if the command has no --override: a setting
+    such as key.prefix says where the objects are.
     """
     words = shlex.split(line)[1:]
     command, arguments = named_command(words)
     assert isinstance(command, Command)
     accepted = {option_key(each.opts): max(each.opts, key=len) for each in command.options}
     given: dict[str, str] = {}
-    for key, values in _typed(ctx):
+    for key, values in _typed(ctx, _OF_PLAN if words[0] == "apply" else _PANELS):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))
         if name is None and key == _OVERRIDE:
             return None
         if name is not None and name not in words:
-            given[name] = " ".join(f"{name} {shlex.quote(value)}" for value in values)
+            given[name] = " ".join(f"{name} {shlex.quote(value)}" for value in values) or name
     line = " ".join([line, *(given[name] for name in accepted.values() if name in given)])
     path = words[: len(words) - len(arguments)]
     return line if _is_complete(command, path, shlex.split(line)[1 + len(path) :], ctx) else None
@@ -288,18 +291,22 @@ def _is_complete(command: Command, path: Sequence[str], arguments: Sequence[str]
     return True
 
 
-def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
-    """Yield key and values of each option about places, of --now and --override that the command line has."""
+def _typed(ctx: typer.Context, panels: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield key and values of each option in `panels`, of --now and --override that the command line has.
+
+    A flag has no values.
+    """
     for part in (ctx.find_root(), ctx):
         for param in part.command.get_params(part):
             name = param.name or ""
-            is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in CHOOSE_PROFILE
-            if (is_place or name in {_NOW, _OVERRIDE}) and is_typed(part, name):
+            is_named = getattr(param, "rich_help_panel", None) in panels or name in CHOOSE_PROFILE
+            is_named &= name not in _NOT_OF_PLAN
+            if (is_named or name in {_NOW, _OVERRIDE}) and is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))
                 if name == _NOW and isinstance(value, int) and value % 1000 == 0:
                     value = iso_utc(value)
-                values = value if isinstance(value, list | tuple) else [value]
+                values = value if isinstance(value, list | tuple) else [] if value is True else [value]
                 yield option_key(param.opts), [str(each) for each in values]
 
 
