@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -216,3 +217,30 @@ def test_format_finds_the_jar(clone: Path, prefix: Path) -> None:
     assert subprocess.run(asking, capture_output=True, check=False, env=env).returncode == 10
     built.write_bytes(b"the jar")
     assert found() == built
+
+
+STORING = (
+    "status",
+    "verify",
+    "segments",
+    "segments --sizes",
+    "report",
+    "explain orders-0",
+    "fetch --limit 1",
+)
+
+
+@pytest.mark.parametrize("line", STORING)
+def test_a_run_stores_its_state_if_the_help_says_so(
+    line: str, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    name, *words = line.split()
+    root, options = capture("tiered-cluster"), ["--state-dir", str(tmp_path)]
+    (node,) = (each for each in LEAVES if each.path == (name,))
+    accepted = {option for each in node.options for option in each.names}
+    where = {"--metadata": root / "before", "--remote": root / "before-remote", "--log-dir": root / "before"}
+    places = (word for option in where if option in accepted for word in (option, where[option]))
+    ran = tierctl(name, *words, *places, *options)
+    assert ran.code in {0, 3}, ran.err
+    (told,) = (each.help for each in node.options if "--state-dir" in each.names)
+    assert bool(list(tmp_path.glob("_tierctl_state-*"))) == ("reads only new events" in told)

@@ -6,14 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from tierctl.checks.findings import Finding, FindingKind, Needs
 from tierctl.commands.change import measure_copy_lag
 from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
-from tierctl.commands.request import Request, request_as
+from tierctl.commands.request import WHERE, Request, request_as
 from tierctl.commands.resources import require_own_tier
 from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
@@ -50,6 +53,17 @@ _TopicKey = tuple[str, Uuid]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRequest(Request):
     """A request for the status of a tier."""
+
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The state directory of other runs, for their last successes, for the segments that "
+            "KIP-917's limit stopped, and for events that the metadata topic has lost. status reads the "
+            "whole topic.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
