@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.metadata.state_dir import LOCK
 
-from tests.cli.shell import Ran, tierctl, tierctl_process
+from tests.cli.shell import Ran, environment, tierctl, tierctl_process
 from tests.support.faults import BOUND_BY_MODES
 
 
@@ -152,3 +152,18 @@ def test_a_private_key_that_cannot_be_opened_is_a_wrong_setting(
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert f"error: --aiven-private-key {tmp_path / name} can't be read: {reason}\n" in ran.err
     assert "hint: name a file with an RSA private key" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing", "No such file or directory"), ("", "Is a directory")]
+)
+def test_a_file_of_options_that_cannot_be_opened_names_its_option(
+    name: str, reason: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    for ran in (
+        tierctl("segments", "--config-file", file),
+        tierctl("segments", env=environment(TIERCTL_CONFIG_FILE=str(file))),
+    ):
+        assert (ran.code, f"error: {file}: {reason}\n" in ran.err) == (2, True)
+        assert "hint: --config-file, or TIERCTL_CONFIG_FILE, takes a tierctl.toml" in ran.err

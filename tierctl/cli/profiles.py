@@ -174,7 +174,10 @@ def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
     except UnicodeDecodeError as e:
         raise UsageError(f"{file}: not TOML: {e}") from e
     except OSError as e:
-        raise UsageError(f"{file}: {e.strerror}") from e
+        raise UsageError(
+            f"{file}: {e.strerror}",
+            hint="--config-file, or TIERCTL_CONFIG_FILE, takes a tierctl.toml that this user may read",
+        ) from e
     parsed = parse_toml(text)
     reader = _Reader(file, keys)
     for entry in parsed.entries:
