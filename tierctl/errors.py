@@ -112,7 +112,7 @@ _MEANINGS = {
     ExitCode.LOCKED: "another process holds the lock",
     ExitCode.CORRUPT: "input is corrupt, incomplete or not understood; what is affected was left out, or is "
     "in the output",
-    ExitCode.LIMIT: "a limit stopped the run before it began",
+    ExitCode.LIMIT: "a limit stopped the run before it began, or KIP-917's limit stops copies of a partition",
     ExitCode.PLAN_PENDING: "with --detailed-exitcode: the plan has something to do",
     ExitCode.NOT_FOUND: "not found",
     ExitCode.AUTHENTICATION: "not authenticated, or nothing may be read or written for lack of rights",

@@ -127,6 +127,7 @@ def test_a_breach_is_remembered_until_the_limit_or_the_layout_changes(
     limit = ("--custom-metadata-max-bytes", 20)
     first = limited_copy(*limit, "--apply")
     assert first.code == 8, first.err
+    assert "or KIP-917's limit stops copies" in ExitCode(first.code).meaning
     assert first.json["outcomes"][0]["status"] == "failed"
     for _ in range(2):
         again = limited_copy(*limit, "--apply")
