@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, ExitCode
 from tierctl.metadata.state_dir import CUSTOM_METADATA_BREACHES, Journal
+from tierctl.model.settings import broker
 
 from tests.apply.worlds import World, check_durable
 from tests.cli.shell import Ran, tierctl
@@ -326,3 +327,10 @@ def test_a_plugin_that_encrypts_is_refused_before_the_first_event(copy: Copy, tm
     assert "encryption.enabled=true: tierctl reads encrypted segments, but writes none" in ran.err
     assert [path for path in tmp_path.rglob("*.log") if path.stat().st_size] == []
     assert not (tmp_path / "tier").exists()
+
+
+def test_the_setting_in_a_file_refuses_nothing_as_the_manual_says(copy: Copy) -> None:
+    """The file may be that of a broker that is stopped, or of one that is to tier later."""
+    row = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+    assert copied(copy(on("bills"), broker=f"{row.name}=true\n")) == {"bills"}
+    assert row.use.startswith("if a partition's leader has true, ")

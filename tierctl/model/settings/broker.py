@@ -21,7 +21,8 @@ REMOTE_LOG_STORAGE_SYSTEM_ENABLE = TABLE.flag(
     "remote.log.storage.system.enable",
     False,
     since="3.0",
-    acted_on="if it is true, tierctl changes nothing beside the cluster without --allow-live-brokers",
+    acted_on="if a partition's leader has true, tierctl changes nothing there without --allow-live-brokers; "
+    "in a file, doctor checks it",
 )
 STORAGE_MANAGER_PREFIX = TABLE.text(
     "remote.log.storage.manager.impl.prefix",
