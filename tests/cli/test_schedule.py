@@ -18,6 +18,8 @@ from tests.support.systemd import analyze, booted
 
 SHARE = Path(package.__file__).parent / "share"
 SWEEP = ("sweep", "--metadata", "/srv/meta data", "--remote", "file:///srv/tier", "--apply")
+DELETE = ("delete", *SWEEP[1:])
+PIPELINE = ("pipeline", "run", "--metadata", "/m", "--warehouse", "/w")
 
 
 def units(text: str, folder: Path) -> list[Path]:
@@ -117,12 +119,23 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
         (("--systemd", "sweep", "--threads", "x"), 2, "expected a whole number, found 'x'"),
         (("sweep",), 2, "--systemd or --cron is missing"),
         (("--cron", *SWEEP, "--now", "+1d"), 2, "must not have --now"),
+        (("--cron", "status", "--metadata", "/m", "--watch", "1h"), 2, "--watch, status continues until"),
+        (("--cron", *DELETE, "--interval"), 2, "--interval, delete continues until"),
+        (("--systemd", "format", "--metadata", "/m", "--follow"), 2, "--follow, format continues until"),
+        (("--cron", "format", "--bootstrap-server", "h:1"), 2, "add --timeout-ms or --limit"),
+        (("--cron", *PIPELINE, "--follow"), 2, "--follow, pipeline continues until"),
     ],
 )
 def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: int, message: str) -> None:
     ran = tierctl("schedule", *args)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
+
+
+@pytest.mark.parametrize("bound", ["--limit", "--timeout-ms"])
+def test_a_consumer_that_ends_can_be_scheduled(bound: str) -> None:
+    consumer = ("format", "--bootstrap-server", "h:1", bound, "5")
+    assert tierctl("schedule", "--no-check", "--cron", *consumer).code == 0
 
 
 @pytest.mark.parametrize("control", ["\n", "\r", "\x1b", "\x85", "\u2028", "\udcf6"])

@@ -94,8 +94,8 @@ def schedule(
 
     schedule checks the options of the command, its profile, and the names of topics, settings, tiers and
     files, unless --no-check is given. If the metadata topic can't be read here, topics and tiers are not
-    checked, and a note says so. A command after submit is checked in the same way. schedule installs and runs
-    nothing.
+    checked, and a note says so. A command after submit is checked in the same way. A command that continues
+    until it is stopped, as with --follow or --watch, is refused. schedule installs and runs nothing.
 
     The scheduled run uses the same tierctl.toml, and relative paths are relative to the current folder. The
     systemd service runs in a sandbox: the command may write only to the folders that its options name, which
@@ -210,6 +210,7 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
             "a scheduled run with --apply must not have --now: each run decides as of its own time",
             hint="leave --now out",
         )
+    _require_end(given, path[0], params)
     _note_missing(ctx, path, params)
     if path != ["submit"]:
         check_names(given, params, path[0], console_of(ctx), is_asked=check)
@@ -220,6 +221,29 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
         raise UsageError("a scheduled submit without --run runs nothing", hint="add --run to submit")
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
+
+
+def _require_end(given: typer.Context, command: str, params: Mapping[str, Any]) -> None:
+    """Raise UsageError for a command line whose run continues until it is stopped.
+
+    cron would start one more such process at every time, and they would never end.
+    """
+    is_bounded = command == "format" and any(params.get(name) is not None for name in ("limit", "timeout_ms"))
+    consumes = command == "format" and is_typed(given, "bootstrap_server")
+    endless = {
+        "--watch": params.get("watch") is not None,
+        "--interval": command == "delete" and params.get("interval") is not None,
+        "--follow": bool(params.get("follow")) and not is_bounded,
+        "--bootstrap-server": consumes and not is_bounded,
+    }
+    option = next((name for name, is_given in endless.items() if is_given), None)
+    if option is not None:
+        raise UsageError(
+            f"with {option}, {command} continues until it is stopped: a scheduled run must end",
+            hint="add --timeout-ms or --limit"
+            if consumes
+            else f"leave {option} out: --every repeats the run",
+        )
 
 
 def _note_variables(ctx: typer.Context, settings: RunSettings) -> None:
