@@ -396,3 +396,10 @@ def test_a_segment_without_its_key_is_not_corrupt(
     assert {each["check"] for each in ran.rows} == found
     assert all("the private key 'key1'" in each["found"] for each in ran.rows)
     assert all("--aiven-private-key key1=FILE" in each["found"] for each in ran.rows)
+
+
+@pytest.mark.parametrize("options", [("--all-log-dirs",), ("--orphan-age", "30d")])
+def test_what_decides_only_a_plan_needs_a_plan(options: tuple[str, ...], tmp_path: Path) -> None:
+    """Without --plan-out these options would leave the findings as they are."""
+    ran = tierctl("verify", "--metadata", tmp_path, "--remote", tmp_path, "--log-dir", tmp_path, *options)
+    assert (ran.code, f"{options[0]} needs --plan-out" in ran.err) == (2, True), ran

@@ -149,6 +149,13 @@ class VerifyRequest(Request):
     def validate(self) -> None:
         """Implement `Request.validate`."""
         required("--metadata", self.metadata)
+        planned = {"--all-log-dirs": self.all_log_dirs, "--orphan-age": self.orphan_age_ms is not None}
+        for option, is_given in planned.items():
+            if is_given and self.plan_out is None:
+                raise UsageError(
+                    f"{option} needs --plan-out",
+                    hint=f"leave {option} out: it decides what a plan deletes, not what verify finds",
+                )
         if self.reads_bytes or self.plan_out is not None:
             required("--remote", self.remote)
 
