@@ -279,7 +279,7 @@ DetailedExitcode = Annotated[
     bool,
     typer.Option(
         "--detailed-exitcode",
-        help="Exit with code 9 instead of 0 if the plan has steps.",
+        help="Without --apply: exit with code 9 instead of 0 if the plan has steps.",
         rich_help_panel=APPLY,
     ),
 ]
