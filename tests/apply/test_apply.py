@@ -155,6 +155,13 @@ def test_a_log_start_that_was_asked_for_is_in_the_plan(tiered: World, tmp_path: 
     assert (tiered.state_dir / "log-start-offset-checkpoint").read_text().endswith(" 0 1200\n")
 
 
+def test_two_log_starts_of_one_partition_are_refused(tiered: World) -> None:
+    """The last one would win, and a mistyped partition would lose what it should keep."""
+    asked = [word for offset in (1, 2) for word in ("--log-start-offset", f"bills-0={offset}")]
+    ran = tierctl(*sweep(tiered, *asked))
+    assert (ran.code, "names bills-0 twice: 1 and 2" in ran.err) == (2, True), ran
+
+
 @pytest.mark.parametrize(("offset", "count"), [(1200, 2), (500, 0)], ids=["with steps", "without steps"])
 def test_the_log_start_of_a_topic_that_was_created_again_stays(
     offset: int, count: int, tiered: World, tmp_path: Path

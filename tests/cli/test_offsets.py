@@ -424,3 +424,11 @@ def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
     assert tierctl(*verify, "--output", "json").json == []
     (after / NAME).write_text("damaged\n")
     assert "damaged" in tierctl(*verify[:-2], "--kind", "unreadable_log", "--output", "json").out
+
+
+def test_two_offsets_of_one_partition_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "_rlmm_committed_offsets"
+    file.write_text("0\n1\n0 9\n")
+    ran = tierctl("offsets", "repair", file, "--set", "0=5", "--set", "0=7", "--apply")
+    assert (ran.code, "names partition 0 twice: 5 and 7" in ran.err) == (2, True), ran
+    assert file.read_text() == "0\n1\n0 9\n"

@@ -272,7 +272,13 @@ def _plan(
     reasons = {finding.metadata_partition: finding.problem for finding in findings}
     safe = lowest(findings)
     targets = dict(safe)
+    asked: dict[int, int] = {}
     for partition, offset in map(_partition_and_offset, request.set_offset):
+        if asked.setdefault(partition, offset) != offset:
+            raise UsageError(
+                f"--set names partition {partition} twice: {asked[partition]} and {offset}",
+                hint="give one offset for each partition",
+            )
         if not request.force:
             _require_safe(partition, offset, before, safe)
         targets[partition], reasons[partition] = offset, "--set"
