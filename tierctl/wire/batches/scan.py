@@ -277,7 +277,7 @@ def _search_message(buf: Buffer, start: int, stop: int, expected: int | None) ->
 
 
 def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
-    """Return whether the bytes from `position` to the end are the unfinished write of a stopped writer."""
+    """Return whether the bytes from `position` to the end, not all zeros, are an unfinished write."""
     rest = len(buf) - position
     if is_message(buf, position):
         return False
@@ -286,8 +286,8 @@ def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     if head.size_bytes > rest:
         return False
-    unwritten = head.size_bytes == rest and _implausible(head, rest, expected) is None
-    return _is_zero(buf, len(buf) - _UNWRITTEN_MIN if unwritten else position)
+    is_plausible = head.size_bytes == rest and _implausible(head, rest, expected) is None
+    return is_plausible and _is_zero(buf, len(buf) - _UNWRITTEN_MIN)
 
 
 def _is_zero(buf: Buffer, position: int) -> bool:
