@@ -36,7 +36,7 @@ from tierctl.metadata.offset_repair import (
     write_committed,
 )
 from tierctl.model import TopicIdPartition
-from tierctl.model.checked_values import natural_number
+from tierctl.model.checked_values import natural_number, one_offset_each
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import columns as f
@@ -272,13 +272,8 @@ def _plan(
     reasons = {finding.metadata_partition: finding.problem for finding in findings}
     safe = lowest(findings)
     targets = dict(safe)
-    asked: dict[int, int] = {}
-    for partition, offset in map(_partition_and_offset, request.set_offset):
-        if asked.setdefault(partition, offset) != offset:
-            raise UsageError(
-                f"--set names partition {partition} twice: {asked[partition]} and {offset}",
-                hint="give one offset for each partition",
-            )
+    asked = map(_partition_and_offset, request.set_offset)
+    for partition, offset in one_offset_each(asked, "--set names partition"):
         if not request.force:
             _require_safe(partition, offset, before, safe)
         targets[partition], reasons[partition] = offset, "--set"

@@ -35,7 +35,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.checked_values import natural_number
+from tierctl.model.checked_values import natural_number, one_offset_each
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Advance, Progress, no_op
@@ -232,7 +232,7 @@ def retention_inputs(
     `asked_log_starts` are the texts of --log-start-offset.
     Reports partitions without a readable lineage, and examines the histories of the selected partitions.
     """
-    asked = _log_starts(asked_log_starts)
+    asked = dict(one_offset_each(map(_log_start, asked_log_starts), "--log-start-offset names"))
     state = run.metadata.refresh()
     logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
@@ -336,19 +336,6 @@ def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterVie
         return _read_lineages(run, list(state.map_parts(partial(newest_segments, partitions), partitions)))
 
     return run.cluster.views(state, selected, tier_epochs, size_limit)
-
-
-def _log_starts(texts: Sequence[str]) -> dict[TopicPartition, int]:
-    """Return the offsets of --log-start-offset by partition; UsageError for a partition with two of them."""
-    found: dict[TopicPartition, int] = {}
-    for text in texts:
-        partition, offset = _log_start(text)
-        if found.setdefault(partition, offset) != offset:
-            raise UsageError(
-                f"--log-start-offset names {partition} twice: {found[partition]} and {offset}",
-                hint="give one offset for each partition",
-            )
-    return found
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:

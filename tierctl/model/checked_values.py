@@ -5,13 +5,15 @@ fields that others may have changed.
 import errno
 import os
 import select
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
+from typing import Any, TypeVar
 
 from tierctl.errors import UsageError
 from tierctl.files import open_regular
+
+Key = TypeVar("Key", bound=Hashable)
 
 Types = type | tuple[type, ...]
 TEXT_OR_NULL = (str, type(None))
@@ -49,6 +51,21 @@ def natural_number(text: str, most: int = NUMBER_MAX) -> int | None:
         return None
     number = int(digits or "0")
     return number if number <= most else None
+
+
+def one_offset_each(pairs: Iterable[tuple[Key, int]], naming: str) -> Iterator[tuple[Key, int]]:
+    """Yield the pairs of a partition and an offset; raise UsageError for another offset of the same one.
+
+    `naming` begins the message, as "--set names".
+    """
+    found: dict[Key, int] = {}
+    for partition, offset in pairs:
+        if found.setdefault(partition, offset) != offset:
+            raise UsageError(
+                f"{naming} {partition} twice: {found[partition]} and {offset}",
+                hint="give one offset for each partition",
+            )
+        yield partition, offset
 
 
 def require_no_file(option: str, folder: Path) -> None:
