@@ -27,11 +27,7 @@ from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
-from tierctl.plan.breaches import (
-    expire,
-    sweep_option,
-    swept_text,
-)
+from tierctl.plan.breaches import expire, sweep_option, swept_text
 from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, is_held, served_ranges
 from tierctl.plan.decisions import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered

@@ -11,12 +11,7 @@ from typing import Self
 import numpy as np
 
 from tierctl.errors import RemoteResourceNotFound
-from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    TopicConfig,
-    Uuid,
-)
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicConfig, Uuid
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
@@ -24,11 +19,8 @@ from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSe
 from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, cleaned_text, no_age_text
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.plan.views import COPY_STARTED, PartitionView
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.log_start import (
-    Covered,
-    CutEpochs,
-)
+from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.log_start import Covered, CutEpochs
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.table_arrays import STATES
 from tierctl.wire.arrays import Bools, Int64s
@@ -261,10 +253,9 @@ def _bytes_being_deleted(view: PartitionView) -> int:
 
 def _bytes_of_last(view: PartitionView) -> int:
     """Return the bytes of the last copied segment if it has one offset, and the local log has it, too."""
-    copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
-    if view.local_start_offset is None or view.local_start_offset > copied:
+    if view.local_start_offset is None or view.local_start_offset > view.highest_copied:
         return 0
-    is_last = view.live.column("start") == copied
+    is_last = view.live.column("start") == view.highest_copied
     return int(view.live.column("size")[is_last].sum(dtype=np.int64))
 
 

@@ -118,6 +118,12 @@ class PartitionView:
         return distinct_bytes(zip(*columns, strict=True))
 
     @cached_property
+    def highest_copied(self) -> int:
+        """The highest offset of the lineage in the tier; -1 if nothing is copied."""
+        cache = self.segments.cache
+        return find_highest_remote_offset(cache, self.lineage, self.log_end_offset).offset
+
+    @cached_property
     def ended_copies(self) -> list[RemoteLogSegmentMetadata]:
         """The unfinished copies of the current lineage that no broker makes any longer.
 
@@ -360,11 +366,10 @@ def leader_bytes(part: PartitionState, leader: LeaderView, limit_bytes: int) -> 
         return LeaderBytes()
     view = view_of_leader(part.topic_id_partition, part.segments, leader)
     local_bytes = leader.log.local_log_bytes
-    copied = find_highest_remote_offset(view.segments.cache, view.lineage, view.log_end_offset).offset
-    if copied < 0:
+    if view.highest_copied < 0:
         return LeaderBytes()
     if local_bytes is None or view.live_bytes + local_bytes > limit_bytes:
-        return LeaderBytes(from_offset=copied + 1)
+        return LeaderBytes(from_offset=view.highest_copied + 1)
     return LeaderBytes(local_bytes)
 
 
