@@ -1,10 +1,9 @@
 """Refusals of Google's and Azure's stores are errors at once; what may pass is repeated."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -14,30 +13,32 @@ from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
 
+from tests.support.servers import HttpServer
+
 ATTEMPTS = 3
 
 
-class Refusing(ThreadingHTTPServer):
+class Refusing(HttpServer):
     """A server that answers every request with `status`."""
 
     status = 403
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
+        return self.endpoint.removeprefix("http://")
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Refusing
+    owner: Refusing
 
     def answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        body = json.dumps({"error": {"code": self.server.status, "message": "refused"}}).encode()
-        self.send_response(self.server.status)
+        body = json.dumps({"error": {"code": self.owner.status, "message": "refused"}}).encode()
+        self.send_response(self.owner.status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -52,11 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Refusing]:
     with Refusing() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def google(address: str) -> Any:

@@ -2,10 +2,9 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -14,16 +13,18 @@ from pyarrow import fs
 from tierctl.errors import RemoteStorageError, RemoteTierMissing
 from tierctl.storage.stores.arrow import ArrowStore
 
+from tests.support.servers import HttpServer
+
 BUCKET = "tier"
 NO_BUCKET = {"error": {"code": 404, "message": "The bucket does not exist."}}
 TIME = "2026-01-02T03:04:05.678Z"
 
 
-class Google(ThreadingHTTPServer):
+class Google(HttpServer):
     """Serve one bucket with `objects`; `requests` has method and path of each request."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
 
@@ -45,23 +46,23 @@ class Google(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Google
+    owner: Google
 
     def do_POST(self) -> None:
         """Begin an upload, whose bytes follow in a PUT, or create a bucket."""
         self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append(f"POST {self.path}")
+        self.owner.requests.append(f"POST {self.path}")
         if not self.path.startswith(f"/upload/storage/v1/b/{BUCKET}/"):
             return self.answer(404, NO_BUCKET)
         return self.answer(200, {}, location=f"http://{self.headers['host']}{self.path}")
 
     def do_PUT(self) -> None:
         key = parse_qs(urlsplit(self.path).query)["name"][0]
-        self.server.objects[key] = self.rfile.read(int(self.headers["content-length"]))
-        self.answer(200, self.server.described(key))
+        self.owner.objects[key] = self.rfile.read(int(self.headers["content-length"]))
+        self.answer(200, self.owner.described(key))
 
     def do_GET(self) -> None:
-        self.server.requests.append(f"GET {self.path}")
+        self.owner.requests.append(f"GET {self.path}")
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         found = re.fullmatch(r"/storage/v1/b/([^/]+)(/o)?(?:/(.+))?", url.path)
@@ -70,11 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
         if found[3] is None:
             is_trailing = query.get("includeTrailingDelimiter") == "true"
             listed = (query.get("prefix", ""), query.get("delimiter", ""))
-            return self.answer(200, self.server.listed(*listed, has_trailing=is_trailing))
+            return self.answer(200, self.owner.listed(*listed, has_trailing=is_trailing))
         key = unquote(found[3])
-        if key not in self.server.objects:
+        if key not in self.owner.objects:
             return self.answer(404, {"error": {"code": 404, "message": "No such object"}})
-        return self.answer(200, self.server.described(key))
+        return self.answer(200, self.owner.described(key))
 
     def answer(self, status: int, document: dict[str, Any], **headers: str) -> None:
         body = json.dumps(document).encode()
@@ -92,17 +93,13 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def google() -> Iterator[Google]:
     with Google() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def opened(google: Google, root: str) -> ArrowStore:
     if not hasattr(fs, "GcsFileSystem"):
         pytest.skip("this pyarrow has no GcsFileSystem")
-    address, limit = f"127.0.0.1:{google.server_port}", timedelta(milliseconds=10)
+    address, limit = google.endpoint.removeprefix("http://"), timedelta(milliseconds=10)
     return ArrowStore(
         fs.GcsFileSystem(anonymous=True, endpoint_override=address, scheme="http", retry_time_limit=limit),
         root,
