@@ -212,6 +212,14 @@ def test_a_cleanup_policy_of_a_broker_is_that_of_its_topics() -> None:
     assert TopicConfig.from_settings({"cleanup.policy": "delete"}, brokers).cleanup_policy == {"delete"}
 
 
+@pytest.mark.parametrize(("version", "limit"), [("3.9", str(2**63 - 1)), ("4.0", "3600000")])
+def test_the_default_for_future_timestamps_is_that_of_the_version(version: str, limit: str) -> None:
+    brokers = BrokerDefaults(version=KafkaVersion.parse(version))
+    name = topic.TIMESTAMP_AFTER_MAX_MS.name
+    assert TopicConfig.from_settings({}, brokers).setting(name).value == limit
+    assert TopicConfig.from_settings({name: "7"}, brokers).setting(name).value == "7"
+
+
 @pytest.mark.parametrize(
     ("version", "lag", "disabled"),
     [

@@ -245,8 +245,6 @@ class Conflict:
 # Source: LogConfig.validateTopicLogConfigValues, and the observations in the meanings of the table.
 
 _AS_RETENTION = -2
-_LIMITS_FUTURE = KafkaVersion(4, 0)
-"""From this version on the default of message.timestamp.after.max.ms is an hour (KIP-1030)."""
 _PAIRS = (
     (topic.LOCAL_RETENTION_MS, topic.RETENTION_MS, topic.COPY_LAG_MS),
     (topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES, topic.COPY_LAG_BYTES),
@@ -315,7 +313,7 @@ def _accepts_the_future(settings: Mapping[str, str], version: KafkaVersion) -> b
     retention_ms = topic.RETENTION_MS.kafka_value(settings)
     if topic.TIMESTAMP_TYPE.value(settings) != "CreateTime" or retention_ms < 0:
         return False
-    if topic.TIMESTAMP_AFTER_MAX_MS.name not in settings and version >= _LIMITS_FUTURE:
+    if topic.limits_future(settings, version):
         return False
     return topic.TIMESTAMP_AFTER_MAX_MS.value(settings) > retention_ms
 

@@ -2,7 +2,7 @@
 values of those that tiering depends on, with the defaults of the brokers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -159,6 +159,8 @@ TIMESTAMP_AFTER_MAX_MS = TABLE.whole(
     since="3.6",
     acted_on=f"{_FUTURE}; the default is 1 hour since Kafka 4.0",
 )
+_LIMITED_FUTURE = KafkaVersion(4, 0), 3_600_000
+"""The version since which message.timestamp.after.max.ms has this default (KIP-1030)."""
 TABLE.names("leader.replication.throttled.replicas", (), ignored="brokers apply it to replication")
 TABLE.names("follower.replication.throttled.replicas", (), ignored="brokers apply it to replication")
 
@@ -314,6 +316,11 @@ def _lag(
     return None if value < 0 else value
 
 
+def limits_future(settings: Container[str], version: KafkaVersion) -> bool:
+    """Return whether `settings` leave open message.timestamp.after.max.ms, and its default is an hour."""
+    return TIMESTAMP_AFTER_MAX_MS.name not in settings and version >= _LIMITED_FUTURE[0]
+
+
 def require_values(settings: Mapping[str, str], version: KafkaVersion, source: str) -> None:
     """Raise UsageError, with `source`, for a value in a topic's `settings` that brokers of `version` refuse.
 
@@ -429,6 +436,8 @@ class TopicConfig:
         if name in self.stated:
             return self.stated[name]
         row = TABLE.rows[name]
+        if row is TIMESTAMP_AFTER_MAX_MS and limits_future(self.stated, self.kafka_version):
+            return SettingValue(name=name, value=str(_LIMITED_FUTURE[1]), source=SettingSource.DEFAULT)
         is_default = row.assumed is None or row.assumed == row.default
         return SettingValue(
             name=name,
