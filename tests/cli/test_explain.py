@@ -99,7 +99,7 @@ def test_segments_that_are_not_decided_are_counted_apart(capture: Capture, tmp_p
     assert {row["reason_kind"] for row in ran.rows} == {"not_understood"}
     assert f"segments of 1 topic: {len(ran.rows)} not decided (see the reason), " in ran.summary
     # What an option can add is no input that is not understood.
-    assert (ran.code, "--remote is missing" in ran.err) == (0, True)
+    assert (ran.code, "--remote is missing" in ran.err) == (3, True)
     ran = tierctl("explain", "ledger", 0, *where, "--remote", root / "tiered-remote", "--output", "jsonl")
     assert "delete" in {row["next_action"] for row in ran.rows}
     assert "not decided" not in ran.summary

@@ -193,8 +193,8 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     """Explain the segments of one partition: those of the tier, and those of the log directories.
 
     The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
-    copies of the partition fail, or continue only after an operator acted, or if brokers never delete one of
-    its segments; CORRUPT if something was not understood. Raises NotFoundError for an unknown partition and
+    copies of the partition fail, or continue only after an operator acted, if brokers never delete one of
+    its segments, or if nothing is decided about one for lack of an option; CORRUPT if something was not understood. Raises NotFoundError for an unknown partition and
     for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
@@ -226,7 +226,8 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
     is_damaged = is_damaged or any_not_understood((each.decision for each in chosen), request)
-    exit_code = ExitCode.PARTIAL if warnings else ExitCode.OK
+    is_left_open = any(each.outcome == _NOT_DECIDED for each in chosen)
+    exit_code = ExitCode.PARTIAL if warnings or is_left_open else ExitCode.OK
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else exit_code)
 
 
