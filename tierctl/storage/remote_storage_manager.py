@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import BinaryIO, Concatenate, ParamSpec, Protocol, Self, TypeVar
@@ -499,21 +500,19 @@ class RemoteStorageManager:
         """
         if self.retry is None:
             return call()
-        if what is not None:
-            with WAITS.waiting(what):
-                return self._retried(call, before_retry=before_retry)
         failures = 0
-        while True:
-            try:
-                return call()
-            except RemoteStorageError as e:
-                failures += 1
-                if failures >= self.retry.attempts or not is_retryable(e):
-                    raise
-                with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
-                    self._sleep(self.retry.wait_ms(failures, self._chance()) / 1000)
-                if before_retry is not None:
-                    before_retry(e)
+        with nullcontext() if what is None else WAITS.waiting(what):
+            while True:
+                try:
+                    return call()
+                except RemoteStorageError as e:
+                    failures += 1
+                    if failures >= self.retry.attempts or not is_retryable(e):
+                        raise
+                    with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
+                        self._sleep(self.retry.wait_ms(failures, self._chance()) / 1000)
+                    if before_retry is not None:
+                        before_retry(e)
 
 
 def _damaged(listed: ListedSet, error: CorruptInputError | LimitExceeded) -> ObjectSet:

@@ -324,12 +324,6 @@ def key_stem(metadata: RemoteLogSegmentMetadata) -> str:
     return f"{ROOT_FOLDER}/{folder}/{metadata.start_offset:020d}-{metadata.segment_id}"
 
 
-def keys_of(metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-    """Return every key that an object of the segment can have, in the order of SUFFIXES."""
-    stem = key_stem(metadata)
-    return tuple(stem + suffix for suffix in SUFFIXES)
-
-
 @dataclass(slots=True)
 class _Written:
     """What the batches of a log show about its indexes; `lineage` is that of its leader-epoch index."""
@@ -370,8 +364,9 @@ class KafkaLayout:
     }
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Implement `SegmentLayout.keys_of`."""
-        return keys_of(metadata)
+        """Implement `SegmentLayout.keys_of`, in the order of SUFFIXES."""
+        stem = key_stem(metadata)
+        return tuple(stem + suffix for suffix in SUFFIXES)
 
     def renamed(
         self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
@@ -381,7 +376,7 @@ class KafkaLayout:
 
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_to_delete`; all keys contain the segment's own id."""
-        return keys_of(metadata)
+        return self.keys_of(metadata)
 
     def require_writable(self) -> None:
         """Implement `SegmentLayout.require_writable`: the layout has no settings."""
