@@ -27,6 +27,8 @@ UPLOADS = "spark.kubernetes.file.upload.path"
 IMAGE = "spark.kubernetes.container.image"
 _ARCHIVED_PYTHON = f"./{ENVIRONMENT}/bin/python"
 _SCHEME = re.compile(r"[a-z0-9]+:")
+_MEMORY = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
+"""What both Spark and a JVM's -Xmx, which becomes the driver's, take for a size."""
 _NO_IMAGE = {"container-image": "leave it out: only Kubernetes runs containers"}
 _ONE_PROCESS = "leave it out: tasks run in the driver; local[N] sets their number, --driver-memory its memory"
 _IGNORED = {
@@ -176,6 +178,7 @@ class _Submission:
                 hint="run the command with --master sc://... itself",
             )
         self._require_used(master)
+        self._require_readable()
         archive = request.python_archive
         if archive is not None and not _SCHEME.match(archive) and not Path(archive).is_file():
             raise UsageError(f"--python-archive {archive}: no such file")
@@ -256,6 +259,18 @@ class _Submission:
             hint = None if scheme is None else _IGNORED[scheme].get(name)
             if hint is not None:
                 raise UsageError(f"--{name}: Spark ignores it with --master {master}", hint=hint)
+
+    def _require_readable(self) -> None:
+        """Raise UsageError for a size that is none, and for a path that spark-submit would take apart."""
+        for name, value in self.resources.items():
+            if name.endswith("memory") and not _MEMORY.fullmatch(value):
+                raise UsageError(f'--{name} "{value}" is not a size', hint="a number and a unit, as 4g or 512m")
+        for name, path in (("submit-dir", self.package), ("python-archive", self.request.python_archive)):
+            if path is not None and "," in path:
+                raise UsageError(
+                    f"--{name}: spark-submit divides {path} at its commas, as a list of files",
+                    hint="name a path without a comma",
+                )
 
     def _require_cluster_mode(self, master: str) -> None:
         """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
