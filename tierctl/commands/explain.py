@@ -194,8 +194,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
 
     The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
     copies of the partition fail, or continue only after an operator acted, if brokers never delete one of
-    its segments, or if nothing is decided about one for lack of an option; CORRUPT if something was not understood. Raises NotFoundError for an unknown partition and
-    for a segment that does not exist, and the errors of the metadata and the cluster.
+    its segments, or if nothing is decided about one for lack of an option; CORRUPT if something was not
+    understood. Raises NotFoundError for an unknown partition and for a segment that does not exist, and the
+    errors of the metadata and the cluster.
     """
     request.validate()
     asked = SelectionRequest.of(topics=request.topic, partitions=request.partition)

@@ -264,7 +264,9 @@ class _Submission:
         """Raise UsageError for a size that is none, and for a path that spark-submit would take apart."""
         for name, value in self.resources.items():
             if name.endswith("memory") and not _MEMORY.fullmatch(value):
-                raise UsageError(f'--{name} "{value}" is not a size', hint="a number and a unit, as 4g or 512m")
+                raise UsageError(
+                    f'--{name} "{value}" is not a size', hint="a number and a unit, as 4g or 512m"
+                )
         for name, path in (("submit-dir", self.package), ("python-archive", self.request.python_archive)):
             if path is not None and "," in path:
                 raise UsageError(
