@@ -72,16 +72,25 @@ class Sides:
         )
 
 
+def hasty_client(proxy: FaultyProxy) -> Any:
+    """Return a client of the proxy that waits for an answer no longer than a test can.
+
+    The servers of the other tests may take longer on a busy machine.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "READ_TIMEOUT_S", TIMEOUT_S)
+        return s3_client(Endpoint(proxy.endpoint))
+
+
 @pytest.fixture(scope="module")
 def sides(s3_session: S3Server) -> Iterator[Sides]:
     with pytest.MonkeyPatch.context() as patch, FaultyProxy(s3_session.port) as proxy:
         found(s3_session, patch)
         bucket = s3_session.bucket()
         near = S3Store(s3_client(), bucket, part_bytes=5 * MIB)
-        patch.setattr(client, "READ_TIMEOUT_S", TIMEOUT_S)
         patch.setattr(client, "CLIENT_ATTEMPTS", 1)
         patch.setattr(client, "WAIT_MAX_S", 0)
-        far = S3Store(s3_client(Endpoint(proxy.endpoint)), bucket, part_bytes=5 * MIB)
+        far = S3Store(hasty_client(proxy), bucket, part_bytes=5 * MIB)
         yield Sides(proxy, far, near)
         far.close()
         near.close()
@@ -92,7 +101,7 @@ def repeating(sides: Sides) -> Iterator[S3Store]:
     """Open the bucket through the proxy with a client that repeats a request once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "CLIENT_ATTEMPTS", 2)
-        store = S3Store(s3_client(Endpoint(sides.proxy.endpoint)), sides.near._bucket)
+        store = S3Store(hasty_client(sides.proxy), sides.near._bucket)
     yield store
     store.close()
 
