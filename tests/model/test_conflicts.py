@@ -156,6 +156,9 @@ def test_brokers(settings: Mapping[str, str], expected: list[ConflictKind]) -> N
         ({"remote.log.storage.manager.class.name": f"{API}.RemoteStorageManager"}, [K.PLUGIN_IS_INTERFACE]),
         ({"remote.log.storage.manager.class.name": f"{API}.NoOpRemoteStorageManager"}, []),
         ({METADATA_CLASS: f"{API}.RemoteLogMetadataManager"}, [K.PLUGIN_IS_INTERFACE]),
+        ({"remote.log.manager.copier.thread.pool.size": "-1"}, [K.THREADS_OF_FORMER_POOL]),
+        ({"remote.log.manager.expiration.thread.pool.size": " -1"}, [K.THREADS_OF_FORMER_POOL]),
+        ({"remote.log.manager.expiration.thread.pool.size": "1"}, []),
     ],
 )
 def test_nodes(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
@@ -173,6 +176,13 @@ def test_nodes(settings: Mapping[str, str], expected: list[ConflictKind]) -> Non
 )
 def test_internal_topics(name: str, settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
     assert kinds(internal_topic_conflicts(name, settings)) == expected
+
+
+def test_threads_of_the_former_pool_before_kafka_4() -> None:
+    assert (
+        kinds(broker_conflicts({"remote.log.manager.copier.thread.pool.size": "-1"}, KafkaVersion(3, 9)))
+        == []
+    )
 
 
 def test_min_isr_before_it_was_a_setting_of_the_metadata_manager() -> None:

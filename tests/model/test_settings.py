@@ -10,7 +10,7 @@ import tierctl
 from tierctl.errors import UsageError
 from tierctl.model.settings import SETTINGS, TABLES, broker, clients, topic
 from tierctl.model.settings.known import require_bounds, unknown_client_names, unknown_names
-from tierctl.model.settings.scopes import KafkaVersion, Scope, Table, Type
+from tierctl.model.settings.scopes import KafkaVersion, Scope, Setting, Table, Type
 from tierctl.model.settings.topic import BrokerDefaults, CopyLag, TopicConfig
 
 from tests.support.kafka import KafkaRelease
@@ -277,6 +277,10 @@ def test_plugins_with_prefixes_of_their_own() -> None:
     ("name", "value", "bound"),
     [
         ("remote.log.manager.thread.pool.size", "0", "of at least 1"),
+        ("remote.log.manager.copier.thread.pool.size", "0", "of at least 1, or -1"),
+        ("remote.log.manager.expiration.thread.pool.size", "-2", "of at least 1, or -1"),
+        ("remote.log.manager.follower.thread.pool.size", "0", "of at least 1"),
+        ("remote.log.index.file.cache.ttl.ms", "-2", "of at least -1"),
         ("log.cleanup.policy", "compcat", "one of compact, delete"),
         ("log.local.retention.ms", "-3", "of at least -2"),
     ],
@@ -284,6 +288,18 @@ def test_plugins_with_prefixes_of_their_own() -> None:
 def test_bounds(name: str, value: str, bound: str) -> None:
     with pytest.raises(UsageError, match=rf"server\.properties: {name}='{value}' is not .*{bound}"):
         require_bounds({name: value}, "server.properties")
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "bound"),
+    [
+        (clients.TOPIC_RETENTION_MS, "0", "of at least 1, or -1"),
+        (clients.TOPIC_MIN_ISR, "32768", "from 1 to"),
+    ],
+)
+def test_bounds_of_the_metadata_manager(row: Setting[int], value: str, bound: str) -> None:
+    with pytest.raises(UsageError, match=f"{row.name}='{value}' is not .*{bound}"):
+        row.parse(value)
 
 
 AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"

@@ -119,6 +119,14 @@ class ConflictKind(RowEnum):
         fix="name a class that implements it, such as io.aiven.kafka.tieredstorage.RemoteStorageManager; "
         "without a class for the metadata manager, Kafka's TopicBasedRemoteLogMetadataManager is used",
     )
+    THREADS_OF_FORMER_POOL = ConflictRow(
+        name="threads_of_former_pool",
+        severity=Severity.ERROR,
+        is_refused=True,
+        meaning="-1 stood for remote.log.manager.thread.pool.size. Kafka 4.0 and later refuse it: the broker "
+        "does not start (KIP-1030).",
+        fix="remove the setting, which leaves 10 threads, or set it to at least 1",
+    )
     CONTROLLER_DOES_NOT_TIER = ConflictRow(
         name="controller_does_not_tier",
         severity=Severity.ERROR,
@@ -392,12 +400,16 @@ def broker_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST
     """Yield the conflicts in the settings of one broker, as its server.properties states them.
 
     Names that `settings` does not have are at Kafka's default. Raise UsageError for an invalid value. Without
-    remote.log.storage.system.enable=true, only the role of the node and the names of classes are examined.
+    remote.log.storage.system.enable=true, only the role of the node, its threads and the names of classes are
+    examined.
     """
     enable = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
     for row, interface in _INTERFACES.items():
         if settings.get(row.name, "").strip() == interface:
             yield conflict(ConflictKind.PLUGIN_IS_INTERFACE, settings, row)
+    for pool in (broker.COPIER_THREADS, broker.EXPIRATION_THREADS):
+        if version.includes("4.0") and settings.get(pool.name, "").strip() == "-1":
+            yield conflict(ConflictKind.THREADS_OF_FORMER_POOL, settings, pool)
     is_controller = broker.PROCESS_ROLES.value(settings) == ("controller",)
     if is_controller and not enable.value(settings):
         yield conflict(ConflictKind.CONTROLLER_DOES_NOT_TIER, settings, broker.PROCESS_ROLES, enable)

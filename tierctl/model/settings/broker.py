@@ -7,7 +7,7 @@ from tierctl.model.settings.scopes import Scope, Table, Type
 TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1
 _OWN_THREADS = "tierctl has its own number of threads, --threads"
-_TEN_THREADS = f"{_OWN_THREADS}; brokers have 10 by default since Kafka 4.0"
+_TEN_THREADS = f"{_OWN_THREADS}; brokers have 10 by default since Kafka 4.0, and refuse -1"
 _OFFLINE = "the value in force of each topic comes from the cluster or from --topic-configs"
 _TOPIC_DEFAULT = "copy uses it as the default of topics for which --topic-configs does not state the setting"
 _LAG_OF_RETENTION = (
@@ -63,6 +63,13 @@ INDEX_CACHE_SIZE_MB = TABLE.whole(
     since="KIP-405",
     acted_on="KIP-405's name of remote.log.index.file.cache.total.size.bytes, in MiB, for settings without "
     "that one; no release of Kafka has it",
+)
+TABLE.whole(
+    "remote.log.index.file.cache.ttl.ms",
+    900_000,
+    least=-1,
+    since="4.3",
+    ignored="the cache of remote indexes in --state-dir keeps them until it is full",
 )
 TASK_INTERVAL_MS = TABLE.whole(
     "remote.log.manager.task.interval.ms",
@@ -137,21 +144,31 @@ TABLE.whole(
     since="3.0",
     ignored=f"{_OWN_THREADS}; brokers have 2 by default since Kafka 4.0",
 )
-TABLE.whole(
+COPIER_THREADS = TABLE.whole(
     "remote.log.manager.copier.thread.pool.size",
     -1,
     type=Type.INT,
-    least=-1,
+    least=1,
+    besides=-1,
+    since="3.9",
+    ignored=_TEN_THREADS,
+)
+EXPIRATION_THREADS = TABLE.whole(
+    "remote.log.manager.expiration.thread.pool.size",
+    -1,
+    type=Type.INT,
+    least=1,
+    besides=-1,
     since="3.9",
     ignored=_TEN_THREADS,
 )
 TABLE.whole(
-    "remote.log.manager.expiration.thread.pool.size",
-    -1,
+    "remote.log.manager.follower.thread.pool.size",
+    2,
     type=Type.INT,
-    least=-1,
-    since="3.9",
-    ignored=_TEN_THREADS,
+    least=1,
+    since="4.2",
+    ignored=_OWN_THREADS,
 )
 TABLE.whole("remote.log.reader.threads", 10, type=Type.INT, least=1, since="3.0", ignored=_OWN_THREADS)
 TABLE.whole(

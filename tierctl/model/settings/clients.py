@@ -118,7 +118,8 @@ TOPIC_REPLICATION_FACTOR = METADATA_MANAGERS.whole(
 TOPIC_RETENTION_MS = METADATA_MANAGERS.whole(
     "remote.log.metadata.topic.retention.ms",
     -1,
-    least=-1,
+    least=1,
+    besides=-1,
     since="3.0",
     acted_on="the retention of a new metadata topic; -1 is unlimited",
 )
@@ -127,6 +128,7 @@ TOPIC_MIN_ISR = METADATA_MANAGERS.whole(
     2,
     type=Type.INT,
     least=1,
+    most=(1 << 15) - 1,
     since="4.2",
     acted_on="min.insync.replicas of a new metadata topic",
 )

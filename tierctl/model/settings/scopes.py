@@ -181,9 +181,9 @@ class Setting(Generic[T]):
             return f"one of {', '.join(self.choices)}"
         if self.least is None and self.most is None:
             return _NOUNS[self.type]
-        if self.most is None:
-            return f"{_NOUNS[self.type]} of at least {self.least}"
         besides = "" if self.besides is None else f", or {self.besides}"
+        if self.most is None:
+            return f"{_NOUNS[self.type]} of at least {self.least}{besides}"
         return f"{_NOUNS[self.type]} from {self.least} to {self.most}{besides}"
 
     def parse(self, text: str, source: str = "") -> T:
