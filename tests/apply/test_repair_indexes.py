@@ -174,7 +174,7 @@ def test_epochs_that_differ_are_repaired(tier: Spoilt) -> None:
     plan, found = planned(tier, *deep, seen_before=False)
     assert {finding["check"] for finding in problems(found)} == {"epochs_differ"}
     ran = tierctl("apply", plan, *where(tier), "--apply").ok()
-    assert "remove remote-log-index-cache" in ran.err
+    assert "stop the broker, remove remote-log-index-cache from the first of its log.dirs" in ran.err
     assert RemoteIndexCache(state, remote).get(segment, I.LEADER_EPOCH) == right
     plan, again = planned(tier, *deep, seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out

@@ -166,9 +166,11 @@ def _asked(kind: type[_R], request: Request, path: Path) -> _R:
 
 
 _Key = tuple[Uuid, int]
+# Source: RemoteIndexCache, which makes its folder at start only, and keeps files mapped that are removed.
 _CACHED = (
-    "a broker, or a run with another --state-dir, that has the old indexes of these segments in its cache "
-    "goes on with them: remove remote-log-index-cache there"
+    "a broker that has the old indexes of these segments in its cache goes on with them: stop the broker, "
+    "remove remote-log-index-cache from the first of its log.dirs, and start it; if the folder is removed "
+    "while the broker runs, reads from the tier fail. A run with another --state-dir has such a cache there"
 )
 _NO_LOGS = (
     "which of its objects the log needs is not known: name the log directories of all replicas with "
