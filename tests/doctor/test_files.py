@@ -345,6 +345,15 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
         config = written(tmp_path / "broker", f"{BROKER}{number}={count}\n")
         found = examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata, broker_config=config)
         assert found.severity is severity
+    # A broker without the setting expects 50, if it tiers with Kafka's metadata manager.
+    for other, severity in (
+        ("", PROBLEM),
+        ("remote.log.metadata.manager.class.name=Other\n", NOT_CHECKED),
+        ("remote.log.storage.system.enable=false\n", NOT_CHECKED),
+    ):
+        config = written(tmp_path / "broker", f"{BROKER}{other}")
+        found = examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata, broker_config=config)
+        assert found.severity is severity
     assert examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata).severity is NOT_CHECKED
     assert examined(DoctorCheck.EVENT_CLOCK, metadata=metadata).severity is OK
     # A mistyped folder: the check was asked for, so the exit code is not 0.

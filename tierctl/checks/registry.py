@@ -107,9 +107,10 @@ class DoctorCheck(CheckTable):
     METADATA_PARTITIONS = Check(
         "metadata_partitions",
         Severity.ERROR,
-        needs="--metadata, and --broker-config with remote.log.metadata.topic.num.partitions",
-        why="The metadata partition of a user partition follows from the number of partitions: with another "
-        "number, brokers look for segments in the wrong partition and find none.",
+        needs="--metadata, and --broker-config of a broker that tiers",
+        why="A broker whose setting, by default 50, is not the topic's number of partitions stops when it is "
+        "started; before Kafka 4.2 it may also run on, and copies and deletes nothing. If both are changed, "
+        "brokers look for segments in the wrong metadata partition and find none.",
         fix="set the setting to the topic's number of partitions, and never add partitions to the topic",
     )
     TOPIC_CONFLICTS = Check(

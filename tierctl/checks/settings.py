@@ -630,17 +630,21 @@ def check_metadata_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Res
         yield ok(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found)
 
 
-def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
-    """Return the number of metadata partitions that a broker's settings state, None if they state none."""
-    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
-    name = clients.TOPIC_PARTITIONS.name
-    own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
-    return clients.TOPIC_PARTITIONS.given(own, source)
+def check_metadata_partitions(found: int, settings: Mapping[str, str], source: str) -> Iterator[Result]:
+    """Yield the result about the number of metadata partitions that a broker's settings expect, if any.
 
-
-def check_metadata_partitions(found: int, expected: int) -> Iterator[Result]:
-    """Yield the result about the number of metadata partitions that brokers expect."""
-    setting = f"remote.log.metadata.topic.num.partitions={expected}"
+    Source: TopicBasedRemoteLogMetadataManager.isPartitionsCountSameAsConfigured. A broker that tiers and
+    whose settings state no number expects Kafka's default.
+    """
+    row, prefix = clients.TOPIC_PARTITIONS, broker.METADATA_MANAGER_PREFIX.value(settings)
+    stated = row.given(StatedSettings.of(settings).below(prefix), source)
+    if stated is None and not (
+        is_tiering(settings)
+        and broker.METADATA_MANAGER_CLASS.value(settings) == broker.METADATA_MANAGER_CLASS.kafka_default
+    ):
+        return
+    expected = row.kafka_default if stated is None else stated
+    setting = f"{row.name}={expected}{' (default)' if stated is None else ''}"
     if found == expected:
         yield ok(DoctorCheck.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, {setting}")
     else:

@@ -57,7 +57,6 @@ from tierctl.checks.settings import (
     check_topic_conflicts,
     check_topics_file,
     check_version,
-    expected_partitions,
     is_tiered,
     is_tiering,
     missing_metadata_topic,
@@ -442,9 +441,8 @@ class _Run:
             for check in (DoctorCheck.METADATA_PARTITIONS, DoctorCheck.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
-        expected = expected_partitions(self.settings or {}, str(self.request.broker_config))
-        if expected is not None:
-            yield from check_metadata_partitions(read.partition_count, expected)
+        source = str(self.request.broker_config)
+        yield from check_metadata_partitions(read.partition_count, self.settings or {}, source)
         now_ms = self.request.clock_ms()
         ends = read.end_offsets()
         latest: dict[int, int] = {}
