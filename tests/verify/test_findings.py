@@ -39,6 +39,12 @@ def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
+def test_brokers_do_not_pass_over_a_record_that_cannot_be_used() -> None:
+    row = FindingKind.CORRUPT_METADATA.row
+    assert "each broker that reads it ends its consumer there" in row.why
+    assert "'Error occurred while processing the records'" in row.fix
+
+
 @pytest.mark.parametrize(
     ("hint", "fix"),
     [

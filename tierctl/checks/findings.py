@@ -305,9 +305,12 @@ class FindingKind(CheckTable):
     CORRUPT_METADATA = FindingRow(
         "corrupt_metadata",
         Severity.ERROR,
-        "A record of the metadata topic can't be used.",
-        "look at the record with tierctl format; tierctl deletes nothing for its metadata partition until "
-        "the record is gone",
+        "A record of the metadata topic can't be used. Unless it is only in the wrong metadata partition, "
+        "each broker that reads it ends its consumer there, also after a restart (ConsumerTask): it learns "
+        "of no later event of any partition, and its copies fail.",
+        "look at the record with tierctl format, and in the brokers' logs for 'Error occurred while "
+        "processing the records'; tierctl deletes nothing for its metadata partition until the record is "
+        "gone",
         is_corruption=True,
     )
     DROPPED_EVENT = FindingRow(
