@@ -45,6 +45,10 @@ def test_brokers_do_not_pass_over_a_record_that_cannot_be_used() -> None:
     assert "'Error occurred while processing the records'" in row.fix
 
 
+def test_only_brokers_before_kafka_3_6_read_committed_offsets() -> None:
+    assert "A broker before Kafka 3.6 never reads" in FindingKind.UNSAFE_COMMITTED_OFFSET.row.why
+
+
 @pytest.mark.parametrize(
     ("hint", "fix"),
     [

@@ -359,8 +359,8 @@ class FindingKind(CheckTable):
         "unsafe_committed_offset",
         Severity.WARNING,
         "A committed offset in _rlmm_committed_offsets of a log directory is higher than the offsets in the"
-        " cache files, or than the end of the metadata topic. A broker before Kafka 3.8 never reads the "
-        "events below it.",
+        " cache files, or than the end of the metadata topic. A broker before Kafka 3.6 never reads the "
+        "events below it; later ones do not read the file.",
         "stop the broker, then lower the offset with verify --plan-out or with offsets repair",
         command="offsets repair",
         repair="lowers the offset to the highest safe one, or removes it, while the broker is stopped",

@@ -347,7 +347,7 @@ def require_private(folder: Path) -> None:
 def require_own_folder(folder: Path) -> None:
     """Raise UsageError if a folder is a broker's log directory, or a remote tier on local disk.
 
-    Brokers before Kafka 3.8 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
+    Brokers before Kafka 3.6 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
     """
     has_metadata = (folder / PARTITION_METADATA_FILE).exists() or any(folder.glob(f"{METADATA_TOPIC}-*"))
     if has_metadata or (

@@ -280,7 +280,7 @@ def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 # `_rlmm_committed_offsets`, the consumed offset of each metadata partition, in both forms.
 #
-# KIP-405: a line `<partition> <offset>` for each partition. Kafka 3.1 to 3.7 (CommittedOffsetsFile): a
+# KIP-405: a line `<partition> <offset>` for each partition. Kafka 3.1 to 3.5 (CommittedOffsetsFile): a
 # checkpoint file, which is a line `0` (the version), a line with the number of entries, then the same lines.
 # The value is the last offset that was consumed, not the next one.
 

@@ -407,7 +407,8 @@ def written(header: FlatFileHeader, entries: Iterable[bytes]) -> Iterator[bytes]
         yield chunk
 
 
-# The codec of Kafka's `remote_log_snapshot`, which Kafka 3.1 to 3.7 write to a user partition's folder.
+# The codec of Kafka's `remote_log_snapshot`, which Kafka 3.1 to 3.5 write to a user partition's folder. 3.6
+# and 3.7 make it empty.
 #
 # Layout (RemoteLogMetadataSnapshotFile): int16 version 0, int32 metadata partition, int64 metadata offset,
 # int32 count, then per entry an int32 length and a framed record of apiKey 3. A segment with several leader
