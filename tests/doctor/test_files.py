@@ -321,6 +321,10 @@ def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.M
 
     (logs / "notes-2").write_text("brokers ignore it")
     assert (severity(DoctorCheck.LOG_DIR_ACCESS), severity(DoctorCheck.LOG_SNAPSHOTS)) == (OK, OK)
+    assert examined(DoctorCheck.INDEX_CACHE, log_dir=[logs]).found == "no cached indexes"
+    (logs / "remote-log-index-cache").mkdir()
+    (logs / "remote-log-index-cache" / "notes").touch()
+    assert severity(DoctorCheck.INDEX_CACHE) is PROBLEM
     (logs / "notes-3").symlink_to(tmp_path / "unmounted")
     assert examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[logs]).found == "is a link that leads nowhere"
     (logs / "notes-3").rename(logs / "__notes-3")

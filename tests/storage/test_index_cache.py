@@ -16,9 +16,9 @@ from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.read.segment import UncachedIndexes, stored_or_rebuilt
 from tierctl.storage import index_cache
-from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, spooled
+from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, cached_by_broker, spooled
 from tierctl.storage.object_sets import producer_snapshot
-from tierctl.storage.remote_storage_manager import RetrySettings
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.wire.files import indexes
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
@@ -38,6 +38,7 @@ from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
 from tests.support.amounts import examples
 from tests.support.faults import Failing, operations_of
+from tests.support.kafka import KafkaRelease
 
 
 def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:
@@ -348,3 +349,60 @@ def test_segments_of_one_id_are_spooled_apart(remote: MemoryStorage, tmp_path: P
             assert other.log != one.log
         assert one.log.read_bytes()
     assert not one.log.parent.exists()
+
+
+_LOADING = """
+import java.lang.reflect.*; import java.nio.file.*;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
+import org.apache.kafka.storage.internals.log.RemoteIndexCache;
+public class Loading { public static void main(String[] folders) throws Exception {
+  Object tier = Proxy.newProxyInstance(Loading.class.getClassLoader(),
+      new Class<?>[]{RemoteStorageManager.class}, (proxy, method, arguments) -> null);
+  Class<?> own = RemoteStorageManager.class;
+  Class<?>[] old = {long.class, own, String.class};
+  Class<?>[] types = {long.class, long.class, boolean.class, own, String.class};
+  boolean isTimed = RemoteIndexCache.class.getConstructors().length > 1;
+  for (String folder : folders) {
+    String found = "starts";
+    try {
+      Constructor<?> made = RemoteIndexCache.class.getConstructor(isTimed ? types : old);
+      ((RemoteIndexCache) (isTimed ? made.newInstance(1000L, 1000L, false, tier, folder)
+          : made.newInstance(1000L, tier, folder))).close();
+    } catch (InvocationTargetException e) { found = "ends"; }
+    System.out.println(found); } } }
+"""
+
+
+def _spoilt_caches(folder: Path, remote: RemoteStorageManager) -> dict[str, Path]:
+    """Return log directories whose caches a broker can't load, by what is wrong, and "good" ones."""
+    spoil: dict[str, Callable[[Path], object]] = {
+        "good": Path.exists,
+        "good: an index is missing": Path.unlink,
+        "good: deletion": lambda path: path.rename(path.with_name(f"{path.name}.deleted")),
+        "good: unfinished": lambda path: path.with_name(f"{path.name}.tmp").write_bytes(b"?"),
+        "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        "last offset": lambda path: path.write_bytes(path.read_bytes() + b"\xff" * 8),
+        "name": lambda path: path.with_name("README").write_bytes(b"?"),
+        "id": lambda path: path.with_name("0_short.index").write_bytes(b""),
+    }
+    for name, change in spoil.items():
+        for kind in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION):
+            RemoteIndexCache(folder / name, remote).get(metadata_of(1), kind)
+        change(path_of(folder / name, 1))
+    return {name: folder / name for name in spoil}
+
+
+def test_caches_of_brokers(tmp_path: Path, remote: MemoryStorage) -> None:
+    for name, folder in _spoilt_caches(tmp_path, remote).items():
+        wrong = [why for _, why in cached_by_broker(folder) if why is not None]
+        assert len(wrong) == (0 if name.startswith("good") else 1), (name, wrong)
+    assert list(cached_by_broker(tmp_path / "none")) == []
+
+
+@pytest.mark.kafka
+def test_brokers_end_at_the_same_caches(kafka: KafkaRelease, tmp_path: Path, remote: MemoryStorage) -> None:
+    source = tmp_path / "Loading.java"
+    source.write_text(_LOADING)
+    caches = _spoilt_caches(tmp_path / "caches", remote)
+    found = kafka.run(str(source), *map(str, caches.values())).split()
+    assert found == ["starts" if name.startswith("good") else "ends" for name in caches]

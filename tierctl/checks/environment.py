@@ -33,6 +33,7 @@ from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.report.table import bytes_text, counted
 from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import TierState
+from tierctl.storage.index_cache import cached_by_broker
 
 WARN_MS = 30_000
 """A larger difference is no coincidence: synchronized clocks differ by less than a second."""
@@ -404,6 +405,18 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         found = counted(seen.segments, "rolled segment")
         found += ", each with its producer snapshot" if seen.segments else ": no producer snapshot is needed"
         yield ok(DoctorCheck.LOG_SNAPSHOTS, subject, found)
+
+
+def check_index_cache(folder: Path) -> Iterator[Result]:
+    """Yield the results about the indexes of remote segments that a broker keeps in its log directory."""
+    count, is_good = 0, True
+    for file, wrong in cached_by_broker(folder):
+        count += 1
+        if wrong is not None:
+            is_good = False
+            yield fault(DoctorCheck.INDEX_CACHE, str(file), wrong)
+    if is_good:
+        yield ok(DoctorCheck.INDEX_CACHE, str(folder), counted(count, "cached index/cached indexes"))
 
 
 def _unreadable(partition: Path) -> Path | None:

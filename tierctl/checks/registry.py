@@ -284,6 +284,15 @@ class DoctorCheck(CheckTable):
         fix="wait until retention has deleted the segment, or raise the log start offset above it "
         "(DeleteRecords)",
     )
+    INDEX_CACHE = Check(
+        "index_cache",
+        Severity.ERROR,
+        needs="--log-dir",
+        why="A broker that tiers loads the indexes in remote-log-index-cache, in the first of its log.dirs, "
+        "when it starts. With a file of another name it does not start, with a damaged index it does not, or "
+        "reads other records than consumers ask for.",
+        fix="stop the broker and remove the folder: the broker makes it again, and fetches the indexes anew",
+    )
     LEADER_EPOCHS = Check(
         "leader_epochs",
         Severity.ERROR,

@@ -28,6 +28,7 @@ from tierctl.checks.environment import (
     check_controller,
     check_controller_clock,
     check_event_clock,
+    check_index_cache,
     check_leader_epochs,
     check_log_dir,
     check_reached,
@@ -499,6 +500,7 @@ class _Run:
         for each in self.request.log_dir:
             checks = (DoctorCheck.LOG_DIR_ACCESS, DoctorCheck.LOG_SNAPSHOTS)
             make(checks, str(each), partial(check_log_dir, each, select))
+            make([DoctorCheck.INDEX_CACHE], str(each), partial(check_index_cache, each))
             if self.request.metadata is not None:
                 make([DoctorCheck.LEADER_EPOCHS], str(each), partial(self._of_leader_epochs, each))
         make([DoctorCheck.SECRETS], "", lambda: check_secrets(secret_files(self.request)))

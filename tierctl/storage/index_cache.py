@@ -3,6 +3,7 @@ segments.
 """
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -207,6 +208,39 @@ class RemoteIndexCache:
         # The next start checks a file that can't be deleted now.
         with suppress(OSError):
             self._fs.unlink(path)
+
+
+_OF_BROKERS = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
+_NAME = re.compile(r"(?P<stem>(?P<start>[0-9]+)_[A-Za-z0-9_-]{22})\.[^/]*")
+
+
+def cached_by_broker(log_dir: Path) -> Iterator[tuple[Path, str | None]]:
+    """Yield the files that a broker loads from its cache in `log_dir` when it starts, with what is wrong.
+
+    Files that can't be read are left out. Source: RemoteIndexCache.init, which deletes the indexes of a
+    segment that lacks one of three, and ends with an error at a file that Kafka's sanityCheck refuses.
+    """
+    with suppress(OSError):
+        for path in sorted((log_dir / FOLDER).iterdir()):
+            if path.name.endswith((".deleted", ".tmp")):
+                continue
+            named = _NAME.fullmatch(path.name)
+            if named is None:
+                yield path, "its name is not that of an index"
+                continue
+            files = {path.with_name(named["stem"] + INDEX_SUFFIXES[kind]): kind for kind in _OF_BROKERS}
+            if path in files and all(each.exists() for each in files):
+                with suppress(OSError):
+                    yield path, _why_damaged(path, files[path], int(named["start"]))
+
+
+def _why_damaged(path: Path, kind: IndexType, start_offset: int) -> str | None:
+    data = read_regular(path)
+    try:
+        _check(data, kind, start_offset, source=path.name)
+    except CorruptInputError as e:
+        return e.message
+    return None
 
 
 def forget_indexes(
