@@ -26,7 +26,8 @@ LOCAL = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 K = ConflictKind
 METADATA_CLASS = "remote.log.metadata.manager.class.name"
 API = "org.apache.kafka.server.log.remote.storage"
-SASL = {"remote.log.metadata.manager.listener.name": "SASL_SSL", "listeners": "SASL_SSL://:9092"}
+NAME = "remote.log.metadata.manager.listener.name"
+SASL = {NAME: "SASL_SSL", "listeners": "SASL_SSL://:9092"}
 MANAGER = "rlmm.config.remote.log.metadata."
 COMMON = f"{MANAGER}common.client."
 CLIENTS = ("producer", "consumer", "admin")
@@ -124,7 +125,14 @@ def test_settings_of_later_versions_do_not_count() -> None:
         ({"rlmm.config.remote.log.metadata.topic.replication.factor": "2"}, [K.METADATA_FEW_REPLICAS]),
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "3"}, [K.METADATA_NO_SPARE_REPLICA]),
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "1"}, [K.METADATA_LOW_MIN_ISR]),
-        ({"remote.log.metadata.manager.class.name": "Other", "listeners": "A://:1"}, []),
+        (
+            {"remote.log.metadata.manager.class.name": "Other", "listeners": "A://:1"},
+            [K.NO_METADATA_LISTENER],
+        ),
+        ({"remote.log.metadata.manager.class.name": "Other", NAME: "", "listeners": "A://:1"}, []),
+        ({"advertised.listeners": "A://a:1, INTERNAL://b:1"}, []),
+        ({"advertised.listeners": "A://a:1"}, [K.NO_METADATA_LISTENER]),
+        ({f"{COMMON}bootstrap.servers": "a:1", "advertised.listeners": "A://a:1"}, [K.NO_METADATA_LISTENER]),
         (SASL, [K.METADATA_CLIENTS_WITHOUT_LOGIN]),
         # A map of protocols decides, not the listener's name.
         (SASL | {"listener.security.protocol.map": "SASL_SSL:SSL"}, []),

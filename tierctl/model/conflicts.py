@@ -160,7 +160,8 @@ class ConflictKind(RowEnum):
         is_refused=True,
         meaning="The broker's own clients of the metadata topic have no address to connect to: nothing is "
         "copied, or the broker does not start.",
-        fix="set remote.log.metadata.manager.listener.name to one of the names in listeners",
+        fix="set remote.log.metadata.manager.listener.name to one of the names in advertised.listeners, or "
+        "in listeners if the former is not set",
     )
     TIERING_DEFAULT_COMPACTED = ConflictRow(
         name="tiering_default_compacted",
@@ -444,10 +445,10 @@ def _of_local_tiered_storage(settings: Mapping[str, str]) -> Iterator[Conflict]:
 
 def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> Iterator[Conflict]:
     """Yield the conflicts of the metadata manager, and of the metadata topic that it makes."""
-    if broker.METADATA_MANAGER_CLASS.value(settings) != broker.METADATA_MANAGER_CLASS.kafka_default:
+    yield from _of_listener(settings)
+    if not _is_own_manager(settings):
         return
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
-    yield from _of_listener(settings, prefix)
     yield from _of_login(settings, prefix)
     for name in sorted(settings):
         if prefix and name in manager.METADATA_MANAGERS:
@@ -482,15 +483,25 @@ def _of_login(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:
         yield Conflict(kind=kind, names=(row.name,), found=found)
 
 
-def _of_listener(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:
-    """Yield the conflict of a metadata manager without an address."""
-    if f"{prefix}{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}" in settings:
+def _of_listener(settings: Mapping[str, str]) -> Iterator[Conflict]:
+    """Yield the conflict of a metadata manager without an address.
+
+    Brokers look the listener up among the advertised ones (BrokerServer), also for another metadata manager
+    and if the address is stated; only without a name they do not.
+    """
+    rows = (broker.METADATA_MANAGER_LISTENER, broker.endpoints_row(settings))
+    name, listeners = settings.get(rows[0].name, "").strip(), rows[1].value(settings)
+    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+    bootstrap = f"{prefix}{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}"
+    needs_none = bootstrap in settings or not _is_own_manager(settings)
+    if name.upper() in {each.strip().partition("://")[0].upper() for each in listeners}:
         return
-    name = settings.get(broker.METADATA_MANAGER_LISTENER.name, "").strip()
-    listeners = broker.LISTENERS.value(settings)
-    known = {each.partition("://")[0].upper() for each in listeners}
-    if name.upper() not in known:
-        rows = (broker.METADATA_MANAGER_LISTENER, broker.LISTENERS)
+    if name or not needs_none:
         found = f"{rows[0].name}={name or '(none)'}, {rows[1].name}={','.join(listeners)}"
         kind = ConflictKind.NO_METADATA_LISTENER
         yield Conflict(kind=kind, names=tuple(row.name for row in rows), found=found)
+
+
+def _is_own_manager(settings: Mapping[str, str]) -> bool:
+    row = broker.METADATA_MANAGER_CLASS
+    return row.value(settings) == row.kafka_default

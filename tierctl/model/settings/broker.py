@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tierctl.model.settings.scopes import Scope, Table, Type
+from tierctl.model.settings.scopes import Scope, Setting, Table, Type
 
 TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1
@@ -279,11 +279,15 @@ def metadata_listener(settings: Mapping[str, str]) -> tuple[str, str] | None:
     name = settings.get(METADATA_MANAGER_LISTENER.name, "").strip().upper()
     pairs = [each.upper().rpartition(":") for each in LISTENER_SECURITY_PROTOCOL_MAP.given(settings) or ()]
     protocols = {of.strip(): protocol.strip() for of, colon, protocol in pairs if colon}
-    for listeners in (ADVERTISED_LISTENERS.given(settings) or (), LISTENERS.value(settings)):
-        for listener in listeners:
-            its_name, _, address = listener.strip().partition("://")
-            if name and its_name.upper() == name:
-                host, _, port = address.rpartition(":")
-                host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
-                return f"{host}:{port}", protocols.get(name, name)
+    for listener in endpoints_row(settings).value(settings):
+        its_name, _, address = listener.strip().partition("://")
+        if name and its_name.upper() == name:
+            host, _, port = address.rpartition(":")
+            host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
+            return f"{host}:{port}", protocols.get(name, name)
     return None
+
+
+def endpoints_row(settings: Mapping[str, str]) -> Setting[tuple[str, ...]]:
+    """Return the setting with the listeners that a broker advertises (KafkaConfig.advertisedListeners)."""
+    return ADVERTISED_LISTENERS if ADVERTISED_LISTENERS.given(settings) else LISTENERS
