@@ -328,6 +328,53 @@ def test_misspelt_names_of_tiering(name: str, plugin: str, nearest: str | None) 
     assert found == ([] if nearest is None else [(nearest, True)])
 
 
+_CANDIDATES = (
+    "x",
+    "-3",
+    "-2",
+    "-1",
+    "0",
+    "1",
+    "32768",
+    "2147483648",
+    "9223372036854775807",
+    "0.5",
+    "0.6",
+    "true",
+)
+
+
+@pytest.mark.kafka
+def test_settings_of_tiering_have_the_bounds_of_kafkas_own(kafka: KafkaRelease, tmp_path: Path) -> None:
+    source = tmp_path / "Bounds.java"
+    source.write_text(
+        "import org.apache.kafka.common.config.*;\n"
+        "public class Bounds { public static void main(String[] candidates) {\n"
+        "for (var key : org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig.configDef()\n"
+        ".configKeys().values()) { System.out.print(key.name); for (String each : candidates) {\n"
+        "try { Object value = ConfigDef.parseType(key.name, each, key.type);\n"
+        "if (key.validator != null) key.validator.ensureValid(key.name, value);\n"
+        'System.out.print(" " + each); } catch (ConfigException e) { } } System.out.println(); } } }\n'
+    )
+    accepted = {
+        line.split()[0]: line.split()[1:] for line in kafka.run(str(source), *_CANDIDATES).splitlines()
+    }
+    assert len(accepted) > 25
+    if kafka.number >= (4, 0):
+        # Kafka 4 refuses -1, which doctor reports as threads_of_former_pool.
+        for pool in (broker.COPIER_THREADS, broker.EXPIRATION_THREADS):
+            accepted[pool.name].insert(0, "-1")
+    assert {name: [each for each in _CANDIDATES if _is_valid(name, each)] for name in accepted} == accepted
+
+
+def _is_valid(name: str, text: str) -> bool:
+    try:
+        broker.TABLE.rows[name].parse(text)
+    except UsageError:
+        return False
+    return True
+
+
 @pytest.mark.kafka
 def test_the_names_of_kafkas_own_clients_are_known(kafka: KafkaRelease, tmp_path: Path) -> None:
     source = tmp_path / "Names.java"
