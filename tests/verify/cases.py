@@ -96,6 +96,11 @@ def orphan_of_a_segment(tier: Spoilt) -> None:
         shutil.copy(source, tier.object(replace(segment, segment_id=OTHER), suffix))
 
 
+def _tombstones(tier: Spoilt) -> None:
+    for _ in range(2):
+        tier.append_raw(0, None)
+
+
 def junk(tier: Spoilt) -> None:
     (tier.remote / "kafka-tiered-storage" / "README").write_text("who wrote this?")
 
@@ -344,6 +349,7 @@ OF_TIERS = {
     ),
     "update of nothing": Case(_unknown_update, [(W, "dropped_event")]),
     "backwards": Case(_published(S.DELETE_SEGMENT_FINISHED), [(W, "dropped_event")], says="was dropped"),
+    "tombstones": Case(_tombstones, [(E, "empty_record")], says="2 without a value, the first at offset"),
     "metadata unreadable": Case(lambda t: t.append_raw(0, b"\x63what"), [(E, "corrupt_metadata")]),
     "partition marked": Case(_marked(P.DELETE_PARTITION_MARKED), [(W, "unfinished_partition_delete")]),
     "partition begun": Case(_marked(P.DELETE_PARTITION_STARTED), [(W, "unfinished_partition_delete")]),

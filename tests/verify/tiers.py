@@ -54,10 +54,10 @@ class Spoilt:
         )
         topic.close()
 
-    def append_raw(self, partition: int, value: bytes) -> None:
-        """Append arbitrary bytes to the metadata log."""
+    def append_raw(self, partition: int, value: bytes | None) -> None:
+        """Append arbitrary bytes, or a record without a value, to the metadata log."""
         topic = topic_in(self.metadata, writable=True)
-        topic.append([(partition, value)])
+        topic.append([(partition, value)])  # type: ignore[list-item]
         topic.close()
 
 

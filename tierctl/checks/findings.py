@@ -313,6 +313,16 @@ class FindingKind(CheckTable):
         "gone",
         is_corruption=True,
     )
+    EMPTY_RECORD = FindingRow(
+        "empty_record",
+        Severity.ERROR,
+        "Records of the metadata topic have no value. tierctl passes over them, but each broker that reads "
+        "one ends its consumer there, also after a restart (ConsumerTask): it learns of no later event of "
+        "any partition, and its copies fail.",
+        "look for 'Error occurred while processing the records' in the brokers' logs, and end the program "
+        "that writes such records; if brokers ended there, the metadata partition has to be made anew, as if "
+        "it were lost (tierctl-recovery(7))",
+    )
     DROPPED_EVENT = FindingRow(
         "dropped_event",
         Severity.WARNING,

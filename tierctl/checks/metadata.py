@@ -36,9 +36,12 @@ DeletedAmong = Callable[[Collection[Uuid]], Collection[Uuid]]
 
 
 def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Finding]:
-    """Yield the records that could not be used and the events that brokers drop without an error."""
+    """Yield the records that could not be used or are empty, and the events that brokers drop."""
     for bad in state.quarantined:
         yield unusable_record(bad.metadata_partition, bad.metadata_offset, bad.error.message)
+    for number, (first, count) in sorted(state.tombstones.items()):
+        found = f"{count} without a value, the first at offset {first}"
+        yield metadata_finding(_K.EMPTY_RECORD, Severity.ERROR, found, number, (first, first))
     yield from dropped_events(state, deleted_among)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:

@@ -436,6 +436,7 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
         missing=[m for m in state.missing if m.metadata_partition in chosen],
         anomalies=[a for a in state.anomalies if a.metadata_partition in chosen],
         anomaly_counts={p: count for p, count in state.anomaly_counts.items() if p in chosen},
+        tombstones={p: found for p, found in state.tombstones.items() if p in chosen},
         tables={p: table for p, table in state.tables.items() if p in chosen},
     )
 

@@ -31,6 +31,7 @@ from tierctl.wire.metadata.decode import (
     KIND,
     ODD,
     SNAPSHOT,
+    TOMBSTONE,
     DecodedEvents,
     rows_of,
 )
@@ -55,7 +56,7 @@ def fold(
     """Apply records of one metadata partition, in offset order, to `state`.
 
     `metadata_offsets[i]` is the offset of event i. Rows with an error, and events that Kafka refuses, go to
-    `state.quarantined`; events that Kafka ignores are counted as anomalies; tombstones are skipped.
+    `state.quarantined`; events that Kafka ignores are counted as anomalies; tombstones are counted.
     Afterwards, `state.read[metadata_partition]` is the offset after the last row, or `next_offset` if that is
     higher.
     """
@@ -100,8 +101,12 @@ def fold_into(
 def _report(
     events: DecodedEvents, offsets: Int64s, outcomes: NdArray, state: TierState, metadata_partition: int
 ) -> None:
-    """Quarantine the events that cannot be used, and note those that a broker ignores."""
+    """Quarantine the events that cannot be used, and note those that a broker ignores, and tombstones."""
     kinds = events.rows[:, KIND]
+    tombstones = np.flatnonzero(kinds == TOMBSTONE)
+    if len(tombstones):
+        first, count = state.tombstones.get(metadata_partition, (int(offsets[tombstones[0]]), 0))
+        state.tombstones[metadata_partition] = first, count + len(tombstones)
     bad = (kinds == ODD) | (kinds == SNAPSHOT) | (outcomes == REFUSED)
     for row in np.flatnonzero(bad).tolist():
         error: CorruptInputError
@@ -206,6 +211,7 @@ def write_snapshot(state: TierState, metadata_partition: int) -> bytes:
         "missing": [[m.first_offset, m.end_offset] for m in state.missing_of(metadata_partition)],
         "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
         "anomaly_count": state.anomaly_counts.get(metadata_partition, 0),
+        "tombstones": state.tombstones.get(metadata_partition),
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
     blobs = _blobs_of(state.table(metadata_partition))
@@ -270,6 +276,7 @@ def _state_of(facts: dict[str, Any]) -> TierState:
         missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
         anomaly_counts={partition: facts["anomaly_count"]} if facts["anomaly_count"] else {},
+        tombstones={partition: tuple(facts["tombstones"])} if facts.get("tombstones") else {},
     )
 
 

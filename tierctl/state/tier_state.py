@@ -267,6 +267,8 @@ class TierState:
     """The first ANOMALIES_KEPT of the anomalies."""
     anomaly_counts: dict[int, int] = field(default_factory=dict)
     """The number of anomalies by metadata partition."""
+    tombstones: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The offset of the first record without a value, and their number, by metadata partition."""
     keep_deleted: bool = False
     tables: dict[int, SegmentTable] = field(default_factory=dict)
     """The segments by metadata partition."""
@@ -345,6 +347,7 @@ class TierState:
         for part in parts:
             self.read |= part.read
             self.last_records |= part.last_records
+            self.tombstones |= part.tombstones
             self.tables |= part.tables
             self.held = part.held | self.held
             for number, count in part.anomaly_counts.items():
