@@ -261,3 +261,4 @@ def test_replicas_of_the_metadata_topic(
 def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, severity: Severity) -> None:
     found = worst(settings.missing_metadata_topic(is_tiering), DoctorCheck.METADATA_SETTINGS)
     assert found.severity is severity
+    assert is_tiering is not True or "from Kafka 4.2 on they end two minutes after" in (found.why or "")

@@ -655,7 +655,10 @@ def missing_metadata_topic(is_tiering: bool | None) -> Iterator[Result]:
     """Yield the result about a cluster without the metadata topic; `is_tiering` is None if not known."""
     found = f"the cluster has no topic {METADATA_TOPIC}"
     if is_tiering:
-        why = "The brokers tier, and have not made the topic: nothing is copied."
+        why = (
+            "The brokers tier, and have not made the topic: nothing is copied, and from Kafka 4.2 on they "
+            "end two minutes after their start."
+        )
         fix = "look for errors of TopicBasedRemoteLogMetadataManager in the brokers' logs"
         yield fault(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found, why=why, fix=fix)
     else:

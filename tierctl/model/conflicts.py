@@ -149,8 +149,8 @@ class ConflictKind(RowEnum):
         severity=Severity.ERROR,
         ends_run=True,
         meaning="The listener of the metadata manager needs a login (SASL), and the settings give its "
-        "clients none: they can't connect, so nothing is copied. These clients use neither the listener's "
-        "own settings nor those between brokers.",
+        "clients none: they can't connect, so nothing is copied, and from Kafka 4.2 on the broker ends "
+        "after two minutes. These clients use neither the listener's own settings nor those between brokers.",
         fix="state sasl.mechanism and sasl.jaas.config with the prefix "
         "rlmm.config.remote.log.metadata.common.client., and ssl.truststore.* if the listener uses TLS",
     )
