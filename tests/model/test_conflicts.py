@@ -132,6 +132,7 @@ def test_settings_of_later_versions_do_not_count() -> None:
         ({"remote.log.metadata.manager.class.name": "Other", NAME: "", "listeners": "A://:1"}, []),
         ({"advertised.listeners": "A://a:1, INTERNAL://b:1"}, []),
         ({"advertised.listeners": "A://a:1"}, [K.NO_METADATA_LISTENER]),
+        ({"controller.listener.names": "CONTROLLER,INTERNAL"}, [K.NO_METADATA_LISTENER]),
         ({f"{COMMON}bootstrap.servers": "a:1", "advertised.listeners": "A://a:1"}, [K.NO_METADATA_LISTENER]),
         (SASL, [K.METADATA_CLIENTS_WITHOUT_LOGIN]),
         # A map of protocols decides, not the listener's name.

@@ -161,7 +161,7 @@ class ConflictKind(RowEnum):
         meaning="The broker's own clients of the metadata topic have no address to connect to: nothing is "
         "copied, or the broker does not start.",
         fix="set remote.log.metadata.manager.listener.name to one of the names in advertised.listeners, or "
-        "in listeners if the former is not set",
+        "in listeners if the former is not set, and to none of controller.listener.names",
     )
     TIERING_DEFAULT_COMPACTED = ConflictRow(
         name="tiering_default_compacted",
@@ -486,15 +486,17 @@ def _of_login(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:
 def _of_listener(settings: Mapping[str, str]) -> Iterator[Conflict]:
     """Yield the conflict of a metadata manager without an address.
 
-    Brokers look the listener up among the advertised ones (BrokerServer), also for another metadata manager
-    and if the address is stated; only without a name they do not.
+    Brokers look the listener up among those that they advertise, which are not the controller's
+    (BrokerServer), also for another metadata manager and if the address is stated; only without a name they
+    do not.
     """
     rows = (broker.METADATA_MANAGER_LISTENER, broker.endpoints_row(settings))
     name, listeners = settings.get(rows[0].name, "").strip(), rows[1].value(settings)
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
     bootstrap = f"{prefix}{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}"
     needs_none = bootstrap in settings or not _is_own_manager(settings)
-    if name.upper() in {each.strip().partition("://")[0].upper() for each in listeners}:
+    known = {each.strip().partition("://")[0].upper() for each in listeners}
+    if name.upper() in known.difference(broker.CONTROLLER_LISTENER_NAMES.value(settings)):
         return
     if name or not needs_none:
         found = f"{rows[0].name}={name or '(none)'}, {rows[1].name}={','.join(listeners)}"

@@ -115,6 +115,12 @@ PROCESS_ROLES = TABLE.names(
     since="2.8",
     acted_on="doctor checks that a controller has remote.log.storage.system.enable",
 )
+CONTROLLER_LISTENER_NAMES = TABLE.names(
+    "controller.listener.names",
+    (),
+    since="2.8",
+    acted_on="doctor checks that the metadata manager's listener is none of them",
+)
 CONTROLLER_QUORUM_VOTERS = TABLE.names("controller.quorum.voters", (), acted_on=_CONTROLLERS)
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = TABLE.names(
     "controller.quorum.bootstrap.servers", (), since="3.9", acted_on=_CONTROLLERS
