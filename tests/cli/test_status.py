@@ -13,10 +13,15 @@ from tierctl.cli import insight
 from tierctl.commands import resources
 from tierctl.errors import ExitCode
 from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.times import iso_utc
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import rows, tierctl
 from tests.locallog.made import batch, write_log
+from tests.plan.tier import NOW_MS, segment
 from tests.support.killing import SIGKILLED, Zygote
 
 Capture = Callable[..., Path]
@@ -53,6 +58,31 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     assert ledger["lag_since_ms"] == first.stat().st_mtime_ns // 1_000_000
     ran = tierctl("status", *where)
     assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger-0 ", ran.summary)
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "first_ms", "last_ms"), [((-1, 0), None, None), ((-1, 7, 9, 0), 7, 9), ((9, 7), 7, 9)]
+)
+def test_segments_without_a_timestamp_are_not_the_oldest(
+    times_ms: tuple[int, ...], first_ms: int | None, last_ms: int | None, tmp_path: Path
+) -> None:
+    """Their age is unknown in `report`, too."""
+    folder, values = tmp_path / "__remote_log_metadata-0", list[bytes]()
+    for number, at_ms in enumerate(times_ms):
+        started = segment(number, 10 * number, 10 * number + 9, max_timestamp_ms=at_ms)
+        finished = RemoteLogSegmentMetadataUpdate.of(
+            started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, broker_id=1, event_timestamp_ms=NOW_MS
+        )
+        values += encode(started), encode(finished)
+    folder.mkdir()
+    records = [Record(offset, NOW_MS, None, value) for offset, value in enumerate(values)]
+    (folder / "00000000000000000000.log").write_bytes(encode_batch(records))
+    where = ("--metadata", tmp_path, "--now", iso_utc(NOW_MS))
+    [found] = rows("status", *where)
+    assert (found["segments"], found["first_record_ms"]) == (len(times_ms), first_ms)
+    assert (found["last_offset_in_tier"], found["last_record_ms"]) == (10 * len(times_ms) - 1, last_ms)
+    ages = [row for row in rows("report", *where) if row["oldest_ms"] is not None]
+    assert [(row["oldest_ms"], row["newest_ms"]) for row in ages] == [(first_ms, last_ms)] * len(ages)
 
 
 @pytest.fixture

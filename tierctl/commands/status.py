@@ -71,10 +71,10 @@ class TopicStatus:
     """The segments of one topic id in the tier, and the rolled segments that are not copied yet.
 
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
-    and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
-    the tier; None if no log directory has the topic, or if copying is disabled. So do the segments that local
-    retention deletes next from the newest replica's disk. `problems` counts the findings of verify that are
-    more than information, and the partitions whose copies KIP-917's limit stops.
+    and of the newest segment that have one; None without such a finished segment. The lag counts rolled
+    segments that are not in the tier; None if no log directory has the topic, or if copying is disabled. So
+    do the segments that local retention deletes next from the newest replica's disk. `problems` counts the
+    findings of verify that are more than information, and the partitions whose copies KIP-917's limit stops.
     """
 
     topic: Annotated[str, f.TOPIC, Shown(0)]
@@ -363,14 +363,14 @@ class _Topic:
     parts: list[PartitionState] = field(default_factory=list)
     segments: int = 0
     log_bytes: int = 0
-    extents: list[tuple[int, int, int, int]] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    times_ms: list[int] = field(default_factory=list)
     pending: list[LocalSegment] | None = None
     freed: list[LocalSegment] = field(default_factory=list)
     found: Counter[FindingKind | ReasonKind] = field(default_factory=Counter)
 
     def row(self, topic: str, topic_id: Uuid) -> TopicStatus:
         """Return the sums as a row."""
-        starts, ends, first_ms, last_ms = ([each[at] for each in self.extents] for at in range(4))
         pending, is_unknown = self.pending, self.pending is None and not self.freed
         return TopicStatus(
             topic=topic,
@@ -378,10 +378,10 @@ class _Topic:
             partitions=len(self.parts),
             segments=self.segments,
             log_bytes=self.log_bytes,
-            first_offset_in_tier=min(starts, default=None),
-            first_record_ms=min(first_ms, default=None),
-            last_offset_in_tier=max(ends, default=None),
-            last_record_ms=max(last_ms, default=None),
+            first_offset_in_tier=min(self.offsets, default=None),
+            first_record_ms=min(self.times_ms, default=None),
+            last_offset_in_tier=max(self.offsets, default=None),
+            last_record_ms=max(self.times_ms, default=None),
             lag_segments=None if pending is None else len(pending),
             lag_bytes=None if pending is None else sum(s.size_bytes for s in pending),
             lag_since_ms=min((s.written_ms for s in pending or ()), default=None),
@@ -412,8 +412,8 @@ class TopicSums:
             topic.parts.append(part)
             segments = part.segments
             offsets, times_ms = segments.finished_range(), segments.finished_times_ms()
-            if offsets is not None and times_ms is not None:
-                topic.extents.append((*offsets, *times_ms))
+            topic.offsets += offsets or ()
+            topic.times_ms += times_ms or ()
         topics = self._topics.values()
         members = [(number, part) for number, topic in enumerate(topics) for part in topic.parts]
         sizes = sizes_by_group(state, members, len(topics))

@@ -197,10 +197,9 @@ class SegmentFacts(NamedTuple):
       the highest end offset, then the latest event, then the first arrival.
     - `lowest_start`, `lowest_end`, `highest_end`: offsets of finished segments, `highest_end` inclusive.
     - `lowest_last_epoch`: lowest of the highest leader epochs of each finished segment.
-    - `lowest_time_ms`, `highest_time_ms`: of the largest timestamps of finished segments.
+    - `lowest_time_ms`, `highest_time_ms`: of the largest timestamps of finished segments that have one.
 
-    Without finished segments, `highest_end` is -1, `highest_time_ms` is -2^63, and the lowest values are
-    2^63 - 1.
+    Without such segments, `highest_end` is -1, `highest_time_ms` is 0, and the lowest values are 2^63 - 1.
     """
 
     counts: list[int]
@@ -234,7 +233,7 @@ def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s,
         found, best = facts[group], -1
         found[:] = 0
         found[5], found[6], found[7], found[8], found[9] = -1, _INT64_MAX, _INT64_MAX, -1, _INT64_MAX
-        found[10], found[11] = _INT64_MAX, _INT64_MIN
+        found[10] = _INT64_MAX
         for i in range(int64(bounds[group]), int64(bounds[group + 1])):
             segment = segments[int64(rows[i])]
             state, end, time = (
@@ -251,8 +250,9 @@ def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s,
             found[8] = max(int64(found[8]), end)
             epoch = int64(last_epochs[i])
             found[9] = min(int64(found[9]), epoch)
-            found[10] = min(int64(found[10]), int64(segment["max_timestamp"]))
-            found[11] = max(int64(found[11]), int64(segment["max_timestamp"]))
+            latest = int64(segment["max_timestamp"])
+            if latest > 0:
+                found[10], found[11] = min(int64(found[10]), latest), max(int64(found[11]), latest)
             if best >= 0:
                 other = segments[int64(rows[best])]
                 of_best, end_of_best = int64(last_epochs[best]), int64(other["end"])
@@ -571,9 +571,12 @@ class PartitionSegments:
         return (facts.lowest_start, facts.highest_end) if facts.counts[FINISHED] else None
 
     def finished_times_ms(self) -> tuple[int, int] | None:
-        """Return the lowest and the highest of the largest timestamps of finished segments; None without."""
+        """Return the lowest and the highest of the largest timestamps of finished segments.
+
+        None if no finished segment has a timestamp: Kafka's -1, and 0, are none.
+        """
         facts = self._facts
-        return (facts.lowest_time_ms, facts.highest_time_ms) if facts.counts[FINISHED] else None
+        return (facts.lowest_time_ms, facts.highest_time_ms) if facts.highest_time_ms else None
 
     @property
     def is_in_order(self) -> bool:
