@@ -74,7 +74,7 @@ class TopicStatus:
     and of the newest segment that have one; None without such a finished segment. The lag counts rolled
     segments that are not in the tier; None if no log directory has the topic, or if copying is disabled. So
     do the segments that local retention deletes next from the newest replica's disk. `problems` counts the
-    findings of verify that are more than information, and the partitions whose copies KIP-917's limit stops.
+    findings of verify that are more than information, and the partitions whose copies stopped.
     """
 
     topic: Annotated[str, f.TOPIC, Shown(0)]
@@ -123,7 +123,12 @@ class TopicStatus:
         int, Field(Kind.NUMBER, "deletions that were begun and never finished", "stuck"), Shown(11)
     ]
     problems: Annotated[
-        int, Field(Kind.NUMBER, "findings of verify that are more than information"), Shown(0)
+        int,
+        Field(
+            Kind.NUMBER,
+            "findings of verify that are more than information, and partitions with stopped copies",
+        ),
+        Shown(0),
     ]
 
 
