@@ -95,6 +95,16 @@ def test_sound() -> None:
     assert problems() == []
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_records_of_1970_are_sound(first: int) -> None:
+    """If a batch of one record comes first, the only entry of the time index is all zeros."""
+    counts = {0: first, first: 20 - first}
+    batches = [encode_batch([Record(at + n, 0, None, b"v") for n in range(counts[at])]) for at in counts]
+    no_transactions: Indexes = {T: b"", IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([])}
+    times = {IndexType.TIMESTAMP: bytes(11) + bytes([first - 1])}
+    assert problems(batches, no_transactions | times) == []
+
+
 SNAPSHOT_BEHIND = encode_producer_snapshot([ProducerEntry(7, 0, 4, 3, 3, 1, 0, -1)])
 SNAPSHOT_AHEAD = encode_producer_snapshot([ProducerEntry(7, 0, 4, 25, 4, 1, 0, -1)])
 T = IndexType.TRANSACTION

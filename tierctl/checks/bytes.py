@@ -211,8 +211,9 @@ def _check_time_index(index: TimeIndex, batches: _Batches) -> Iterator[str]:
     for at in np.flatnonzero(~good):
         yield f"the batch at offset {offsets[at]} does not have the timestamp {timestamps[at]}"
     latest = int(batches.max_timestamps.max())
-    if not len(index) and latest >= 0:
+    if not len(index) and latest > 0:
         # A broker appends the largest timestamp when it rolls a segment (LogSegment.onBecomeInactiveSegment).
+        # The entry of timestamp 0 at the first offset is all zeros, as if it was allocated only.
         yield f"it has no entry, the log's largest timestamp is {latest}"
     if len(index) and index.last.timestamp_ms != latest:
         yield f"the last timestamp is {index.last.timestamp_ms}, the log's largest timestamp is {latest}"
