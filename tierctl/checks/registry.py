@@ -15,6 +15,7 @@ from tierctl.model.choices import Severity
 _CLUSTER = "--bootstrap-server, or --metadata kafka://..."
 _REMOTE = "--remote"
 _PROBE = "--remote and --probe-writes"
+_PROBE_OR_FOLDER = "--remote, and --probe-writes unless the tier is a folder"
 _SPARK = "--engine spark"
 
 
@@ -192,14 +193,14 @@ class DoctorCheck(CheckTable):
     STORE_WRITE = Check(
         "store_write",
         Severity.ERROR,
-        needs=_PROBE,
+        needs=_PROBE_OR_FOLDER,
         why="copy stores objects, and every run that changes a tier first writes its lease.",
         fix="grant the right to write (S3: s3:PutObject, s3:AbortMultipartUpload), or free space",
     )
     STORE_DELETE = Check(
         "store_delete",
         Severity.ERROR,
-        needs=_PROBE,
+        needs=_PROBE_OR_FOLDER,
         why="Segments whose objects can't be deleted stay in the store for ever and cost money.",
         fix="grant the right to delete (S3: s3:DeleteObject), and look for an object lock or bucket policy",
     )
