@@ -98,6 +98,19 @@ def test_lines_fit_and_the_most_important_columns_stay(
     assert all(row[name] in words for name in kind.notes)
 
 
+@pytest.mark.parametrize(
+    ("columns", "more"), [(100, {"start", "end"}), (160, {"partition", "size", "state"})]
+)
+def test_a_long_name_takes_no_other_column_away(columns: int, more: set[str], width: Any) -> None:
+    """A topic's name has up to 249 characters; the lines of all other topics would have nothing else."""
+    width(columns)
+    topic = "a" * 200 + "z" * 49
+    header, *lines = at_terminal([SEGMENT, SEGMENT | {"topic": topic}], SEGMENTS)
+    assert {"topic", *more} <= set(header.split())
+    shown = lines[1].split()[0]
+    assert (shown[0], shown[-1], "…" in shown, len(shown) >= 64) == ("a", "z", True, True)
+
+
 @pytest.mark.parametrize("columns", [80, 300])
 def test_rows_share_the_notes_that_do_not_fit_beside_them(columns: int, width: Any) -> None:
     width(columns)
@@ -251,7 +264,7 @@ def test_sizes(size_bytes: int, text: str) -> None:
 
 
 COLUMNS = st.lists(
-    st.tuples(st.sampled_from(Kind), st.integers(0, 9), st.integers(1, 60)), min_size=1, max_size=12
+    st.tuples(st.sampled_from(Kind), st.integers(0, 9), st.integers(1, 250)), min_size=1, max_size=12
 )
 
 

@@ -150,6 +150,8 @@ def _value(row: Any, name: str) -> Any:
 GAP = "  "
 _SENTENCE_MIN = 28
 _ANY_LENGTH = frozenset({Kind.SENTENCE, Kind.CONTENT})
+_LONG_NAME = 64
+"""One topic with a longer name, of up to 249 characters, must not take the place of the other columns."""
 _NARROWEST = 16
 """Sentences, contents and names get no narrower than this."""
 
@@ -173,13 +175,11 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
 
     `natural[i]` is the width that column `i` needs, and `ranks[i]` its rank: columns with the highest ranks
     are dropped first, those of rank 0 never. Sentences are wrapped, and contents of records cut, down to 28
-    characters before a column is dropped. If no more can be dropped, both get narrower and then names are
-    cut, the widest column first, down to 16 characters. If that does not suffice, the lines are longer.
+    characters before a column is dropped, and names that are never dropped are cut down to 64. If no more can
+    be dropped, both get narrower and then names are cut, the widest column first, down to 16 characters. If
+    that does not suffice, the lines are longer.
     """
-    least = [
-        min(width, _SENTENCE_MIN) if column.kind in _ANY_LENGTH else width
-        for column, width in zip(columns, natural, strict=True)
-    ]
+    least = [_least(*each) for each in zip(columns, ranks, natural, strict=True)]
     kept = list(range(len(columns)))
     while total(least[i] for i in kept) > available and max(ranks[i] for i in kept) > 0:
         # Drop the column with the highest rank; among columns of equal rank, the last one.
@@ -193,6 +193,13 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
         widths=tuple(widths[i] for i in kept),
         dropped=tuple(column.name for i, column in enumerate(columns) if i not in kept),
     )
+
+
+def _least(column: Column, rank: int, natural: int) -> int:
+    """Return the width to which a column is narrowed before another column is dropped."""
+    if column.kind in _ANY_LENGTH:
+        return min(natural, _SENTENCE_MIN)
+    return min(natural, _LONG_NAME) if column.kind is Kind.NAME and rank == 0 else natural
 
 
 def _make_narrower(columns: Sequence[Column], kind: Kind, widths: dict[int, int], excess: int) -> None:
