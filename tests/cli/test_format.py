@@ -276,6 +276,16 @@ def test_files_are_opened_before_the_first_record_is_printed(
     assert (ran.code, len(ran.lines), str(wrong) in ran.err) == (code, header, True)
 
 
+def test_indexes_are_no_segments(after: Path) -> None:
+    """A pattern such as __remote_log_metadata-0/* names them, too."""
+    files = sorted(after.glob("__remote_log_metadata-0/0*"))
+    assert {file.suffix for file in files} > {".log", ".index", ".timeindex"}
+    for file in files:
+        ran = tierctl("format", file)
+        is_segment = file.suffix == ".log"
+        assert (ran.code, f"{file} is no segment" in ran.err) == (0 if is_segment else 2, not is_segment)
+
+
 def test_by_time_across_partitions(after: Path) -> None:
     got = rows("--metadata", after, "--order", "time")
     latest: dict[object, int] = defaultdict(int)

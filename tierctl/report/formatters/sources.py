@@ -126,14 +126,20 @@ class TopicRecords:
             yield from_chunk(chunk)
 
 
+_INDEXES = {".index", ".timeindex", ".txnindex", ".snapshot"}
+
+
 def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
     """Return the records of one segment file; `on_torn` receives a message if its last write is unfinished.
 
     The name of the file's folder shows the metadata partition; it is 0 in any other folder. Raise UsageError
-    for a folder, and OSError for a file that can't be opened, before the first record is read.
+    for a folder and for an index, whose bytes look like an unfinished write, and OSError for a file that
+    can't be opened, before the first record is read.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
+    if path.suffix in _INDEXES:
+        raise UsageError(f"{path} is no segment", hint="name the files that end in .log")
     os.close(open_regular(path))
     return _segment_records(TopicLocation(uri=path.absolute().as_uri()), on_torn)
 
