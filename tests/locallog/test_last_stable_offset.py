@@ -128,7 +128,7 @@ def test_aborted_transactions_are_those_in_the_brokers_indexes(capture: Callable
         data = path.read_bytes()
         aborted = [found for head in scan(data) if (found := transactions.append(data, head)) is not None]
         index = path.with_suffix(".txnindex")
-        expected = TransactionIndex.decode(index.read_bytes()).entries if index.exists() else ()
+        expected = TransactionIndex.decode(index.read_bytes(), 0).entries if index.exists() else ()
         assert tuple(aborted) == expected, path.name
 
 

@@ -249,6 +249,20 @@ def test_what_was_aborted_is_known_without_transaction_indexes(
         assert as_answers(reader.read(start, start + 60)) == wanted
 
 
+def test_the_transaction_index_of_an_earlier_segment_is_damage(tier_of: Callable[[str], Tier]) -> None:
+    """A broker refuses it, too (TransactionIndex.sanityCheck): none of its entries is about the segment."""
+    tier = tier_of("payments")
+    healthy = committed_of(tier, "payments")
+    before, segment = sorted(tier.segments("payments"), key=lambda each: each.start_offset)[:2]
+    earlier = tier.object(before, ".txnindex").read_bytes()
+    assert earlier
+    tier.object(segment, ".txnindex").write_bytes(earlier)
+    assert committed_of(tier, "payments") == healthy
+    assert [f"expected last offset from {segment.start_offset}" in str(each) for each in tier.problems] == [
+        True
+    ]
+
+
 @pytest.mark.parametrize("damage", ["missing", "of another segment", "torn"])
 @pytest.mark.parametrize("stage", ["before", "after"])
 def test_the_lineage_is_put_together_from_metadata_when_the_leader_epoch_index_is_lost(

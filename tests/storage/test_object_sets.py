@@ -263,7 +263,7 @@ def _later_producer(data: bytes) -> bytes:
 
 
 def _later_abort(data: bytes) -> bytes:
-    *others, last = TransactionIndex.decode(data).entries
+    *others, last = TransactionIndex.decode(data, 0).entries
     return TransactionIndex((*others, last._replace(last_offset=1 << 40))).encode()
 
 

@@ -179,7 +179,8 @@ def _check_index(
             case IndexType.TIMESTAMP:
                 found = _check_time_index(TimeIndex.decode(data, metadata.start_offset), batches)
             case IndexType.TRANSACTION:
-                found = _check_transactions(metadata, TransactionIndex.decode(data), batches)
+                index = TransactionIndex.decode(data, metadata.start_offset)
+                found = _check_transactions(metadata, index, batches)
             case IndexType.PRODUCER_SNAPSHOT:
                 found = _check_producers(metadata, data, batches)
             case IndexType.LEADER_EPOCH:

@@ -142,7 +142,7 @@ class AbortedTransactions:
         try:
             data = self._indexes.raw(segment, IndexType.TRANSACTION)
             if data:
-                return TransactionIndex.decode(data).entries
+                return TransactionIndex.decode(data, segment.start_offset).entries
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None

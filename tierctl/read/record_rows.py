@@ -308,7 +308,7 @@ def index_rows(data: bytes, index_type: IndexType, base_offset: int) -> Iterable
         case IndexType.TIMESTAMP:
             entries = TimeIndex.decode(data, base_offset)
         case IndexType.TRANSACTION:
-            entries = TransactionIndex.decode(data).entries
+            entries = TransactionIndex.decode(data, base_offset).entries
         case IndexType.PRODUCER_SNAPSHOT:
             entries = decode_producer_snapshot(data)
         case IndexType.LEADER_EPOCH:

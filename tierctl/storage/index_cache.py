@@ -40,7 +40,7 @@ FOLDER = "remote-log-index-cache"
 _CHECKS: dict[IndexType, Callable[[bytes, int], object]] = {
     IndexType.OFFSET: OffsetIndex.decode,
     IndexType.TIMESTAMP: TimeIndex.decode,
-    IndexType.TRANSACTION: lambda data, _: TransactionIndex.decode(data),
+    IndexType.TRANSACTION: TransactionIndex.decode,
     IndexType.LEADER_EPOCH: lambda data, _: read_leader_epoch_checkpoint(data),
     IndexType.PRODUCER_SNAPSHOT: lambda data, _: decode_producer_snapshot(data),
 }

@@ -32,7 +32,7 @@ def test_captured_indexes_are_written_byte_for_byte(capture: Capture) -> None:
         times = TimeIndex.decode(path.read_bytes(), _base(path.name))
         assert TimeIndex.encode(times.base_offset, times).data == path.read_bytes()
     for path in captured(capture, "*.txnindex"):
-        assert TransactionIndex.decode(path.read_bytes()).encode() == path.read_bytes()
+        assert TransactionIndex.decode(path.read_bytes(), _base(path.name)).encode() == path.read_bytes()
 
 
 def test_captured_producer_snapshots_are_written_byte_for_byte(capture: Capture) -> None:
@@ -109,7 +109,7 @@ Decode = Callable[[bytes], object]
 DECODERS: list[tuple[str, Decode]] = [
     ("*.index", lambda data: OffsetIndex.decode(data, 0)),
     ("*.timeindex", lambda data: TimeIndex.decode(data, 0)),
-    ("*.txnindex", TransactionIndex.decode),
+    ("*.txnindex", lambda data: TransactionIndex.decode(data, 0)),
     ("*.snapshot", decode_producer_snapshot),
 ]
 
@@ -160,6 +160,7 @@ def test_every_flip_in_captured_files(capture: Capture, pattern: str, decode: De
         (DECODERS[1][1], struct.pack(">qi", -9, 3), 0),
         (DECODERS[2][1], struct.pack(">hqqqq", 0, 1, 5, 4, 6), 0),
         (DECODERS[2][1], struct.pack(">hqqqq", 0, 1, 5, 6, 7) * 2, 34),
+        (lambda data: TransactionIndex.decode(data, 7), struct.pack(">hqqqq", 0, 1, 5, 6, 7), 0),
         (DECODERS[2][1], bytes(33), 0),
     ],
 )
@@ -171,7 +172,7 @@ def test_what_can_not_be(decode: Decode, data: bytes, at: int) -> None:
 
 def test_later_versions_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedFormatError, match="version 1"):
-        TransactionIndex.decode(struct.pack(">hqqqq", 1, 1, 5, 6, 7))
+        TransactionIndex.decode(struct.pack(">hqqqq", 1, 1, 5, 6, 7), 0)
     with pytest.raises(UnsupportedFormatError, match="version 2"):
         decode_producer_snapshot(struct.pack(">hIi", 2, 0, 0))
 

@@ -497,7 +497,7 @@ class KafkaLayout:
         else:
             try:
                 with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
-                    index = TransactionIndex.decode(stream.read())
+                    index = TransactionIndex.decode(stream.read(), listed.start_offset)
                 within = TransactionIndex(tuple(e for e in index.entries if e.last_offset <= end_offset))
                 difference = next(transactions.differences(within), None)
             except CorruptInputError as e:

@@ -175,9 +175,10 @@ class TransactionIndex:
     entries: tuple[AbortedTxn, ...] = ()
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
+    def decode(cls, data: bytes, base_offset: int) -> Self:
         """Decode a file; raise CorruptInputError for a cut entry, descending offsets or several versions.
 
+        Raise it, too, for a marker below `base_offset`: the file is that of an earlier segment.
         Raise UnsupportedFormatError, which is one, if the first entry has an unknown version.
 
         Kafka ignores a cut entry; with read_committed it would return the records of an aborted transaction.
@@ -186,7 +187,7 @@ class TransactionIndex:
         if len(data) % _ABORTED.size:
             raise _wrong_size(what, len(data), _ABORTED.size)
         entries: list[AbortedTxn] = []
-        lowest = 0
+        lowest = base_offset
         for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
             at = number * _ABORTED.size
             if version != 0:

@@ -186,7 +186,7 @@ def compared_indexes(
         producers = decode_producer_snapshot(snapshot)
         lineage = read_leader_epoch_checkpoint(epochs)
         latest = TimeIndex.decode(times, segment.start_offset).last
-        aborted = TransactionIndex.decode(b"".join(transactions))
+        aborted = TransactionIndex.decode(b"".join(transactions), segment.start_offset)
     except TruncatedInputError as e:
         # The object has all its bytes: the manifest's ranges are wrong.
         return None, e.message
