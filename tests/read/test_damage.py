@@ -249,18 +249,20 @@ def test_what_was_aborted_is_known_without_transaction_indexes(
         assert as_answers(reader.read(start, start + 60)) == wanted
 
 
-def test_the_transaction_index_of_an_earlier_segment_is_damage(tier_of: Callable[[str], Tier]) -> None:
-    """A broker refuses it, too (TransactionIndex.sanityCheck): none of its entries is about the segment."""
+@pytest.mark.parametrize(("of", "to"), [(0, 1), (1, 0)], ids=["earlier", "later"])
+def test_the_transaction_index_of_another_segment_is_damage(
+    of: int, to: int, tier_of: Callable[[str], Tier]
+) -> None:
+    """A broker refuses that of an earlier one (TransactionIndex.sanityCheck)."""
     tier = tier_of("payments")
     healthy = committed_of(tier, "payments")
-    before, segment = sorted(tier.segments("payments"), key=lambda each: each.start_offset)[:2]
-    earlier = tier.object(before, ".txnindex").read_bytes()
-    assert earlier
-    tier.object(segment, ".txnindex").write_bytes(earlier)
+    segments = sorted(tier.segments("payments"), key=lambda each: each.start_offset)
+    other = tier.object(segments[of], ".txnindex").read_bytes()
+    assert other
+    tier.object(segments[to], ".txnindex").write_bytes(other)
     assert committed_of(tier, "payments") == healthy
-    assert [f"expected last offset from {segment.start_offset}" in str(each) for each in tier.problems] == [
-        True
-    ]
+    bound = f"from {segments[to].start_offset}" if of < to else f"up to {segments[to].end_offset}"
+    assert [f"expected last offset {bound}" in str(each) for each in tier.problems] == [True]
 
 
 @pytest.mark.parametrize("damage", ["missing", "of another segment", "torn"])

@@ -33,6 +33,7 @@ from tierctl.read.segment import (
     IndexFetcher,
     RemoteSegment,
     Report,
+    Segment,
 )
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
@@ -142,7 +143,7 @@ class AbortedTransactions:
         try:
             data = self._indexes.raw(segment, IndexType.TRANSACTION)
             if data:
-                return TransactionIndex.decode(data, segment.start_offset).entries
+                return _entries_of(segment, data)
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None
@@ -192,6 +193,16 @@ class AbortedTransactions:
     def _is_known_after(self, number: int) -> bool:
         segment_range = self._ranges.get(number)
         return segment_range is not None and self._open_after_range(number, segment_range) is not None
+
+
+def _entries_of(segment: Segment, data: bytes) -> Sequence[AbortedTxn]:
+    """Return the entries of a transaction index; raise CorruptInputError if it is not that of the segment."""
+    entries = TransactionIndex.decode(data, segment.start_offset).entries
+    end = segment.end_offset
+    if end is not None and entries and entries[-1].last_offset > end:
+        expected = f"last offset up to {end}"
+        raise CorruptInputError("transaction index", expected=expected, found=str(entries[-1]))
+    return entries
 
 
 class AbortedSet:
