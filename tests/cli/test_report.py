@@ -165,6 +165,14 @@ def test_names_of_damaged_records_are_text(writable: Callable[[str], Path], tmp_
     assert text.count("</script>") == 2
 
 
+@pytest.mark.parametrize(("sizes", "shown"), [([], "not read"), ([0], "0 B"), ([1024, 0], "1.0 KiB")])
+def test_logs_without_a_byte_were_read(sizes: list[int], shown: str) -> None:
+    row = {"topic": "t", "topic_id": "i", "location": "local", "age": "unknown"}
+    local = [row | {"log_bytes": size} for size in sizes]
+    facts = facts_section(content(hostile_rows(), sizes=local))
+    assert re.search(rf"Size of the logs</dt><dd>(<data [^>]*>)?{shown}<", facts)
+
+
 @pytest.mark.parametrize("changes", [{}, {"findings": [], "finding_counts": {}}], ids=["findings", "none"])
 def test_copies_that_stopped_stand_with_the_findings(changes: dict[str, Any]) -> None:
     made = content(hostile_rows(), **changes)

@@ -144,7 +144,7 @@ def facts_section(content: PageContent) -> str:
     """Return the sources, and the numbers of the whole tier."""
     topics, lanes = content.topics, content.lanes
     tier_bytes = sum(row["log_bytes"] for row in topics)
-    local_bytes = sum(row["log_bytes"] for row in content.sizes if row["location"] == "local")
+    local_bytes = [row["log_bytes"] for row in content.sizes if row["location"] == "local"]
     counts = {level: _count(content, level) for level in _SEVERITIES}
     problems = [counted(counts[level], level) for level in _SEVERITIES[:2] if counts[level]]
     serious = ", ".join([*problems, *(["copies that wait for an operator"] if content.stopped else [])])
@@ -154,7 +154,7 @@ def facts_section(content: PageContent) -> str:
         ("Partitions", f"{len(lanes):,}"),
         ("Finished segments", f"{sum(row['segments'] for row in topics):,}"),
         ("Size in the tier", bytes_cell(tier_bytes)),
-        ("Size of the logs", bytes_cell(local_bytes) if local_bytes else "not read"),
+        ("Size of the logs", bytes_cell(sum(local_bytes)) if local_bytes else "not read"),
         ("Problems", text(serious) if serious else "none"),
     ]
     if content.expirations:
