@@ -363,7 +363,7 @@ def _have_ages(segments: PartitionSegments, now_ms: int) -> bool:
     Otherwise a segment may stall retention.ms.
     """
     times_ms = segments.finished_times_ms()
-    return times_ms is None or 0 < times_ms[0] <= times_ms[1] <= now_ms
+    return segments.are_dated and (times_ms is None or times_ms[1] <= now_ms)
 
 
 def sound_partitions(state: TierState, now_ms: int) -> frozenset[TopicIdPartition]:

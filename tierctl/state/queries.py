@@ -198,6 +198,7 @@ class SegmentFacts(NamedTuple):
     - `lowest_start`, `lowest_end`, `highest_end`: offsets of finished segments, `highest_end` inclusive.
     - `lowest_last_epoch`: lowest of the highest leader epochs of each finished segment.
     - `lowest_time_ms`, `highest_time_ms`: of the largest timestamps of finished segments that have one.
+    - `undated`: number of finished segments that have none.
 
     Without such segments, `highest_end` is -1, `highest_time_ms` is 0, and the lowest values are 2^63 - 1.
     """
@@ -211,6 +212,7 @@ class SegmentFacts(NamedTuple):
     lowest_last_epoch: int
     lowest_time_ms: int
     highest_time_ms: int
+    undated: int
 
     @classmethod
     def of_row(cls, facts: Int64s) -> Self:
@@ -253,6 +255,8 @@ def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s,
             latest = int64(segment["max_timestamp"])
             if latest > 0:
                 found[10], found[11] = min(int64(found[10]), latest), max(int64(found[11]), latest)
+            else:
+                found[12] += 1
             if best >= 0:
                 other = segments[int64(rows[best])]
                 of_best, end_of_best = int64(last_epochs[best]), int64(other["end"])
@@ -577,6 +581,11 @@ class PartitionSegments:
         """
         facts = self._facts
         return (facts.lowest_time_ms, facts.highest_time_ms) if facts.highest_time_ms else None
+
+    @property
+    def are_dated(self) -> bool:
+        """Whether all finished segments have a timestamp."""
+        return not self._facts.undated
 
     @property
     def is_in_order(self) -> bool:
