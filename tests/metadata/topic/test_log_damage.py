@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -311,6 +312,26 @@ def test_the_same_writer_goes_on_after_a_full_disk(tmp_path: Path) -> None:
     assert log.append(WAVE) == [1, 1, 2]
     log.close()
     assert content(folder) == ALL_OF_IT
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 100], ids=["same segment", "rolled"])
+def test_a_failed_append_leaves_those_before_it_of_the_same_writer(
+    tmp_path: Path, segment_bytes: int
+) -> None:
+    for nth in range(8):
+        folder = make(tmp_path / str(nth))
+        fs = Failing(NEVER, errno.ENOSPC)
+        log = topic_in(folder, writable=True, fs=fs, segment_bytes=segment_bytes)
+        log.append(WAVE)
+        indexes = {path.with_suffix(".index") for path in folder.glob("*/*.log")}
+        for index in indexes:
+            index.touch()
+        fs._nth = len(fs.seen) + nth
+        with suppress(MetadataError):
+            log.append([(0, b"wave-3"), (1, b"wave-4")])
+        assert fs.failed is not None
+        assert content(folder) == ALL_OF_IT, f"after {fs.seen[-1]} number {nth} failed"
+        log.close()
 
 
 def test_kill_9_at_every_step_loses_no_acknowledged_record(tmp_path: Path) -> None:

@@ -125,10 +125,13 @@ class PartitionWriter:
         self._size_bytes = tail.position
         self._path = log.path(tail.segment_base)
         self._fd = _open(self._path)
-        self._durable_bytes = self._size_bytes
+        self._kept_bytes = self._size_bytes
 
     def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
-        """Append one record per batch, as brokers do; durable after `commit`, removed by `roll_back`."""
+        """Append one record per batch, as brokers do; durable after `commit`, removed by `roll_back`.
+
+        `keep` ends the append: a later `roll_back` leaves its records.
+        """
         offsets = list(range(self._next_offset, self._next_offset + len(values)))
         batches = b"".join(
             encode_batch([Record(offset, timestamp_ms, None, value)], partition_leader_epoch=self._epoch)
@@ -137,7 +140,6 @@ class PartitionWriter:
         if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
             self._roll()
         drop_indexes(self._path, fs=self._fs)
-        self._durable_bytes = self._size_bytes
         os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
         self._fs.write(self._fd, batches, self._path)
         self._size_bytes += len(batches)
@@ -148,14 +150,18 @@ class PartitionWriter:
         """Write the appended bytes to the disk; only then the records count."""
         self._fs.sync(self._fd, self._path)
 
+    def keep(self) -> None:
+        """Note that all partitions of the append are committed."""
+        self._kept_bytes = self._size_bytes
+
     def roll_back(self) -> None:
-        """Try to remove the bytes of the last append; afterwards the writer may only be closed.
+        """Try to remove what was appended since `keep`; afterwards the writer may only be closed.
 
         If this fails, the bytes remain as an unfinished write, or as records although `append` reported a
         failure.
         """
         with suppress(OSError):
-            os.ftruncate(self._fd, self._durable_bytes)
+            os.ftruncate(self._fd, self._kept_bytes)
             os.fsync(self._fd)
 
     def close(self) -> None:
@@ -191,9 +197,12 @@ class PartitionWriter:
 
     def _roll(self) -> None:
         path = self._new_segment(self._next_offset)
+        # Opened before the other is closed: if that fails, `roll_back` must not cut a file of another thread,
+        # which may have the number of a closed descriptor.
+        fd = _open(path)
         os.close(self._fd)
-        self._fd, self._path = _open(path), path
-        self._size_bytes = self._durable_bytes = 0
+        self._fd, self._path = fd, path
+        self._size_bytes = self._kept_bytes = 0
 
 
 def _open(path: Path) -> int:
@@ -510,8 +519,11 @@ class FolderWriter:
         try:
             for partition, own_values in values.items():
                 offsets[partition] = self._writer(logs[partition]).append(own_values, timestamp_ms)
-            for partition in values:
-                self._writers[partition].commit()
+            writers = [self._writers[partition] for partition in values]
+            for writer in writers:
+                writer.commit()
+            for writer in writers:
+                writer.keep()
             done = True
             # While the flag is False, the next append first brings all replicas to the same end: needed if
             # `bring_up` fails.
