@@ -214,6 +214,23 @@ def test_what_a_topic_left_stays_while_the_topic_may_exist(is_there: bool, tier:
     assert list(folder.iterdir())
 
 
+def test_the_objects_of_a_tier_whose_prefix_is_longer_are_left(writable: Writable) -> None:
+    """With key.prefix=prod, the topics of the cluster with key.prefix=prod-eu- seem to be deleted ones."""
+    tier = Spoilt(writable("aiven-plain/broker-logs"), writable("aiven-plain/bucket"))
+    (own,) = (tier.remote / "tier").glob("audit-*")
+    own_id = own.name.removeprefix("audit-")
+    own = own.rename(tier.remote / f"prod{own.name}")
+    other = shutil.copytree(own, tier.remote / f"prod-eu-audit-{GONE}")
+    for manifest in other.rglob("*.rsm-manifest"):
+        manifest.write_text(manifest.read_text().replace(own_id, GONE))
+    age([path for path in other.rglob("*.*") if path.is_file()])
+    config = tier.remote.parent / "server.properties"
+    config.write_text("rsm.config.key.prefix=prod\n")
+    plan, found = planned(tier, "--layout", "aiven", "--broker-config", config, "--all-log-dirs")
+    assert (steps(plan), "key.prefix goes on with '-eu-'" in found.err) == ([], True), found.err
+    assert GONE in found.out
+
+
 @pytest.mark.parametrize("age", ["23h", "1h"])
 def test_an_orphan_age_below_a_day_is_refused(age: str, tier: Spoilt) -> None:
     _, ran = planned(tier, "--orphan-age", age, seen_before=False)

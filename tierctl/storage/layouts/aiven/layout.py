@@ -140,6 +140,18 @@ ENCRYPTION_BYTES = 28
 """An encrypted chunk has an initialization vector of 12 bytes and a tag of 16 bytes."""
 
 
+def _why_of_longer_prefix(named: str, stored: str) -> str | None:
+    """Return why the objects are those of another tier; None if not.
+
+    They begin with this tier's prefix, too, and the rest of their own seems to begin the topic `named`, which
+    counts as deleted in this tier. `stored` is the topic in their manifest.
+    """
+    rest = named.removesuffix(stored)
+    if named in {stored, rest}:
+        return None
+    return f"its manifest is of topic {stored}: it is of a tier whose key.prefix goes on with {rest!r}"
+
+
 def why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMetadata) -> str | None:
     """Return why the manifest can't be the one of these objects; None if it can."""
     if stored.start_offset != listed.start_offset:
@@ -412,7 +424,11 @@ class AivenLayout:
             stored = read_segment_metadata(raw, manifest)
         except CorruptInputError as e:
             raise e.within(key) from None
-        reason = why_other(listed, manifest, stored) or _why_not_empty(manifest, stored)
+        reason = (
+            _why_of_longer_prefix(named.topic, stored.topic)
+            or why_other(listed, manifest, stored)
+            or _why_not_empty(manifest, stored)
+        )
         if reason is not None:
             return ObjectSet(listed=listed, why_not_understood=reason)
         cut = why_cut(listed, manifest)
