@@ -12,7 +12,7 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.errors import AuthenticationError
+from tierctl.errors import AuthenticationError, RemoteResourceNotFound
 from tierctl.model import EpochEntry, ListedSet, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
@@ -232,6 +232,23 @@ def test_half_sets(writable: Callable[[str], Path], tier: str, damage: str) -> N
         damage in PROVEN,
         damage not in PROVEN,
     )
+
+
+@pytest.mark.parametrize(
+    ("tier", "suffix"), list(zip(HALVES, (".log", ".rsm-manifest"), strict=True)), ids=HALVES
+)
+def test_half_a_set_is_not_copied_under_another_id(
+    writable: Callable[[str], Path], tier: str, suffix: str
+) -> None:
+    """The copy would be published as finished; the set was whole when the copy was planned."""
+    folder = writable(tier)
+    segment = derived(folder)[3].segment
+    assert segment is not None
+    (lost,) = folder.rglob(f"*-{segment.segment_id}{suffix}")
+    lost.unlink()
+    other = replace(segment.topic_id_partition, topic_id=Uuid("GAAAAAAAAAAAAAAAAAAAAQ"))
+    with pytest.raises(RemoteResourceNotFound, match=lost.name):
+        open_tier(TierSpec(folder.as_uri())).copy_objects(segment, other)
 
 
 def test_the_manifest_of_another_segment_shows_no_end(writable: Callable[[str], Path]) -> None:

@@ -247,12 +247,15 @@ class RemoteStorageManager:
         """Copy the objects of the segment durably to the keys of `renamed`, and verify them.
 
         A server that can copy does it. The segment's own objects are not changed. Raise
-        RemoteResourceNotFound if it has none. The last object is copied last: readers open it first.
+        RemoteResourceNotFound if it lacks one that every segment has: the copy is published as finished. The
+        last object is copied last: readers open it first.
         """
         keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
         present = self.store.sizes_bytes(keys)
-        if not present:
-            raise RemoteResourceNotFound(f"{self.name_of(metadata)} does not exist")
+        required = tuple(self.layout.required_objects.values())
+        missing = next((key for key in keys if key.endswith(required) and key not in present), None)
+        if missing is not None:
+            raise RemoteResourceNotFound(f"{self.store.name_of(missing)} does not exist")
         for key, new_key in zip(keys, new_keys, strict=True):
             if key in present:
                 self.store.copy(key, new_key)
