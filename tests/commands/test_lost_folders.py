@@ -48,6 +48,7 @@ Capture = Callable[..., Path]
 Writable = Callable[[str], Path]
 OTHER_COUNT, LOST = 4, 2
 """With this number, the captured topics have their events in the partition that is lost."""
+OTHER_TOPIC = Uuid("AAAAAAAAAAAAAAAAAAAAEA")
 OVERRIDDEN = "rlmm.config.remote.log.metadata.topic.num.partitions=3"
 
 
@@ -152,10 +153,25 @@ def test_one_event_in_the_wrong_partition_stops_every_write(writable: Writable) 
     assert brokers.everything() == before
 
 
+@pytest.mark.parametrize("has_ids", [True, False], ids=["cluster ids", "topic ids alone"])
+def test_a_replica_of_another_topic_is_not_written(emptied: Stopped, has_ids: bool) -> None:
+    *own, other = emptied.log_dirs
+    for path in other.glob(f"{METADATA_TOPIC}-*/partition.metadata"):
+        path.write_text(f"version: 0\ntopic_id: {OTHER_TOPIC}\n")
+    for node, log_dir in enumerate(emptied.log_dirs if has_ids else (), 1):
+        make_log_dir(log_dir, node, cluster_id="c" if log_dir in own else "other")
+    before = emptied.everything()
+    for apply in ((), ("--apply",)):
+        ran = emptied.rebuild("--metadata-partitions", COUNT, *apply)
+        expected = "of several clusters" if has_ids else f"-0 has topic id {OTHER_TOPIC}"
+        assert (ran.code, expected in ran.err) == (4, True), ran.err
+        assert emptied.everything() == before
+
+
 def test_a_topic_that_was_deleted_and_made_again_is_another_topic(lacking: Stopped) -> None:
     write_cluster_metadata(lacking.brokers, OTHER_COUNT)
     for path in lacking.log_dirs[0].glob(f"{METADATA_TOPIC}-*/partition.metadata"):
-        path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEA\n")
+        path.write_text(f"version: 0\ntopic_id: {OTHER_TOPIC}\n")
     ran = lacking.rebuild("--apply")
     assert (ran.code, "it was deleted" in ran.err) == (4, True), ran.err
 
@@ -390,6 +406,19 @@ def test_the_directory_that_is_assigned_must_be_named(disks: Disks) -> None:
     before = disks.everything()
     ran = tierctl("rebuild", *disks.where(*disks.log_dirs), "--apply")
     assert (ran.code, f"directory.id={disk_id(1, second=True)}" in ran.err) == (4, True), ran.err
+    assert disks.everything() == before
+
+
+def test_the_copy_of_another_clusters_metadata_does_not_decide(disks: Disks) -> None:
+    """Brokers would take partitions with its topic id for strays, and begin with empty ones."""
+    other = disks.log_dirs[2]
+    make_log_dir(other, 3, disk_id(3), cluster_id="other")
+    older = [topic_record("payouts", Uuid("AAAAAAAAAAAAAAAAAAAAFA"))] * 9
+    partitions = [partition_record(OTHER_TOPIC, number, (1, 2, 3)) for number in range(COUNT)]
+    write_records(other, [*older, topic_record(METADATA_TOPIC, OTHER_TOPIC), *partitions])
+    before = disks.everything()
+    ran = disks.rebuild("--apply")
+    assert (ran.code, "of several clusters" in ran.err) == (4, True), ran.err
     assert disks.everything() == before
 
 

@@ -52,10 +52,12 @@ def write_cluster_metadata(
     write_records(first, values)
 
 
-def make_log_dir(log_dir: Path, node: int, directory_id: Uuid | None = None) -> None:
+def make_log_dir(
+    log_dir: Path, node: int, directory_id: Uuid | None = None, *, cluster_id: str = "c"
+) -> None:
     """Write the meta.properties of a broker's log directory."""
     log_dir.mkdir(exist_ok=True)
-    text = f"version=1\ncluster.id=c\nnode.id={node}\n"
+    text = f"version=1\ncluster.id={cluster_id}\nnode.id={node}\n"
     text += "" if directory_id is None else f"directory.id={directory_id}\n"
     (log_dir / "meta.properties").write_text(text)
 

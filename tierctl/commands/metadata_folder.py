@@ -24,7 +24,7 @@ from tierctl.metadata.topic.folder import (
     recorded_count,
     sound_end,
 )
-from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
+from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
 from tierctl.model.settings import clients as manager
@@ -34,8 +34,10 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA_FILE,
+    read_cluster_id,
     read_directory_id,
     read_node,
+    read_partition_metadata,
 )
 from tierctl.wire.kraft import TopicRegistration
 
@@ -215,22 +217,25 @@ class _Known:
         return not is_recorded and is_unfinished(self.folder, list(self.found))
 
     def _topic_id(self) -> Uuid | None:
-        """Return the topic's id; raise SafetyRefusal if the cluster has another topic of the name."""
-        there = {
-            each: known_id(each, [number for number, dirs in self.found.items() if each in dirs])
-            for each in self.dirs
+        """Return the topic's id; raise SafetyRefusal if a partition is of another topic of the name."""
+        paths = (partition_folder(each, number) for number, dirs in self.found.items() for each in dirs)
+        found = {
+            path: read_decoded(path / PARTITION_METADATA_FILE, read_partition_metadata) for path in paths
         }
-        known = {each: topic_id for each, topic_id in there.items() if topic_id is not None}
+        known = {path: topic_id for path, topic_id in found.items() if topic_id is not None}
         if self.registration is None:
-            return next(iter(known.values()), None)
-        other = next((each for each in known if known[each] != self.registration.topic_id), None)
+            expected, source = next(iter(known.values()), None), str(next(iter(known), None))
+        else:
+            expected, source = self.registration.topic_id, "the cluster's metadata"
+        other = next((path for path in known if known[path] != expected), None)
         if other is not None:
             raise SafetyRefusal(
-                f"{METADATA_TOPIC} in {other} has topic id {known[other]}, in the cluster's metadata "
-                f"{self.registration.topic_id or 'it does not exist'}: it was deleted",
-                hint=f"brokers remove these folders when they start: {_ONLINE}",
+                f"{other} has topic id {known[other]}, expected is {expected or 'none'}, as in {source}: it "
+                "was deleted, or is of another cluster",
+                hint="brokers remove the folders of a deleted topic when they start; leave out the log "
+                f"directories of other clusters, or {_ONLINE}",
             )
-        return self.registration.topic_id
+        return expected
 
     def _require_own_partitions(self) -> None:
         """Raise SafetyRefusal if other brokers have partitions of which this one may be a replica or not."""
@@ -375,8 +380,18 @@ def _directory_id(log_dir: Path) -> Uuid | None:
 def registered(folders: Iterable[Path]) -> TopicRegistration | None:
     """Return what the cluster's metadata in `folders` say about the topic; None if none of them has any.
 
-    Each node has a copy of the cluster's metadata; the one with the latest records decides.
+    Each node has a copy of the cluster's metadata; the one with the latest records decides. Raise
+    SafetyRefusal if the folders are of several clusters, of which another one would decide.
     """
+    folders = list(folders)
+    clusters = {read_decoded(each / META_PROPERTIES, read_cluster_id): each for each in folders}
+    clusters.pop(None, None)
+    if len(clusters) > 1:
+        found_in = " and ".join(f"{each} ({cluster_id})" for cluster_id, each in sorted(clusters.items()))
+        raise SafetyRefusal(
+            f"the log directories are of several clusters: {found_in}",
+            hint="name those of the cluster that has the metadata topic",
+        )
     copies = (read_registration(folder, METADATA_TOPIC) for folder in folders)
     found = (each for each in copies if each is not None)
     return max(found, key=lambda each: each.next_offset, default=None)
