@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply.run_context import LABELS
+from tierctl.files import PLAIN
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
@@ -272,6 +273,28 @@ def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote,
         assert not list(world.metadata.glob("*-delete"))
     assert forked(*new_ids(whole)).code == 0
     assert (copies(whole), logs(whole), new_segments(whole)) == end, "a rerun changes nothing"
+
+
+@pytest.mark.parametrize("nth", range(4))
+def test_a_disk_that_fails_while_the_log_is_put_in_place(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """The folder of the new topic was set aside, and deleted with what the run left."""
+    world = with_new_topic(tiered, tmp_path / "world")
+    since: list[str] = []
+
+    def fail(operation: str, path: Path) -> None:
+        since.extend([operation] if since or path.name == "old" else [])
+        if len(since) == nth + 2:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(PLAIN, "_observe", fail)
+    ran = tierctl(*new_ids(world))
+    monkeypatch.undo()
+    assert (ran.code, "Input/output error" in ran.err) == (3, True), (ran.err, since)
+    assert all((world.metadata / name / "partition.metadata").exists() for name in partitions(tiered))
+    assert tierctl(*new_ids(world)).code == 0
+    assert logs(world)
 
 
 def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:

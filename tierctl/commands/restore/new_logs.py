@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -400,15 +400,24 @@ class NewFolder:
         PLAIN.sync_folder(self.staging)
 
     def exchange(self) -> None:
-        """Put the folder in the place of the partition's: from the rename on, a broker loads it."""
-        if self.target.exists():
-            with effect("restore.old_folder.rename"):
-                PLAIN.rename(self.target, self.staging / _OLD)
-                PLAIN.sync_folder(self.staging)
+        """Put the folder in the place of the partition's: from the rename on, a broker loads it.
+
+        Raise OSError; the partition's folder is then the old one, or the new one if only a sync failed.
+        """
+        try:
+            if self.target.exists():
+                with effect("restore.old_folder.rename"):
+                    PLAIN.rename(self.target, self.staging / _OLD)
+                    PLAIN.sync_folder(self.staging)
+                    PLAIN.sync_folder(self.log_dir)
+            with effect("restore.partition.rename"):
+                PLAIN.rename(self.path, self.target)
                 PLAIN.sync_folder(self.log_dir)
-        with effect("restore.partition.rename"):
-            PLAIN.rename(self.path, self.target)
-            PLAIN.sync_folder(self.log_dir)
+        except OSError:
+            # The run removes its staging folders. An old folder does not replace a new one, which has files.
+            with suppress(OSError):
+                PLAIN.rename(self.staging / _OLD, self.target)
+            raise
         with effect("restore.staging.delete"):
             shutil.rmtree(self.staging)
 
