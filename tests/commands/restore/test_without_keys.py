@@ -217,6 +217,18 @@ def test_a_file_is_no_folder_of_lists(erase: Erase, log_dir: Path) -> None:
     assert (ran.code, "lists is not a folder" in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.parametrize("name", ["orders-0.jsonl", "orders-0.jsonl.sig"])
+def test_another_file_is_not_replaced_by_a_list(erase: Erase, log_dir: Path, name: str) -> None:
+    """Records that fetch wrote may have the name of a list."""
+    other = log_dir.parent / "lists" / name
+    other.parent.mkdir()
+    other.write_text('{"topic": "orders", "partition": 0, "offset": 0}\n')
+    ran = erase(["k"])
+    assert (ran.code, f"{name}: the file is no" in ran.err) == (4, True), ran.err
+    assert other.read_text().startswith('{"topic"')
+    assert [path.name for path in log_dir.iterdir()] == ["meta.properties"]
+
+
 @pytest.mark.parametrize("what", ["missing", "text", "other", "alone"])
 def test_keys_that_sign_nothing(capture: Capture, log_dir: Path, tmp_path: Path, what: str) -> None:
     from cryptography.hazmat.primitives import serialization

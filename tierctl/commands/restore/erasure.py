@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
-from tierctl.files import PLAIN, read_regular, write_durably
+from tierctl.files import PLAIN, read_regular, require_replaceable, write_durably
 from tierctl.locallog import list_partitions
 from tierctl.model import (
     ListedSet,
@@ -247,8 +247,11 @@ def _searched(
             yield each, search(tier.remote, each.segment)
 
 
-FORMAT = "tierctl-left-out/1"
+_KIND = "tierctl-left-out/"
+FORMAT = f"{_KIND}1"
+_BEGIN = f'{{"format": "{_KIND}'.encode()
 _SIGNATURE_SUFFIX = ".sig"
+_SIGNATURE_BYTES = 64
 _KEY_BYTES_MAX = 1 << 16
 _KEY_HINT = "make one: openssl genpkey -algorithm ed25519 -out key.pem"
 
@@ -287,7 +290,7 @@ class SigningKey:
         return cls(key)
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature of `data`, 64 bytes."""
+        """Return the signature of `data`, _SIGNATURE_BYTES bytes."""
         return self._key.sign(data)
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
@@ -348,6 +351,18 @@ class Removal:
         PLAIN.make_folder(self.lists)
         for file, content in ((path, data), (_signature_of(path), self.key.sign(data))):
             write_durably(file, [content], mode=0o666)
+
+    def require_replaceable(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise SafetyRefusal if the list of a new log, or its signature, would replace another file.
+
+        Also raise the errors of `output_error`.
+        """
+        for path in map(self.path, partitions):
+            require_replaceable("--left-out", path, "list", lambda head: head.startswith(_BEGIN))
+            signature = _signature_of(path)
+            require_replaceable(
+                "--left-out", signature, "signature", lambda head: len(head) == _SIGNATURE_BYTES
+            )
 
     def read(self, partition: TopicPartition) -> LeftOut | None:
         """Return the list of a new log for these keys; None if there is none that the key has signed."""

@@ -469,6 +469,7 @@ class Materialise(Change[RestoreLogRequest]):
         keys = self._keys = request.keys()
         sources = [_source(run, request, partition, until, keys) for partition in partitions]
         self._sources = sources
+        self._new = [TopicPartition(each.as_topic, each.partition.partition) for each in sources]
         state = run.metadata.state
         steps, skipped = self._steps()
         decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
@@ -513,6 +514,8 @@ class Materialise(Change[RestoreLogRequest]):
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
         require_writable(self._refused, self.request.log_dir)
+        if self._keys is not None:
+            self._keys.removal.require_replaceable(self._new)
         is_on_spark = self.run.resources.is_on_spark and bool(plan.steps)
         tasks = self.run.resources.executors.slots if is_on_spark else self.request.threads
         needed: dict[int, int] = {}
@@ -543,8 +546,7 @@ class Materialise(Change[RestoreLogRequest]):
         if any(outcome.status is not Status.DONE for outcome in outcomes):
             return
         if self._keys is not None:
-            new = (TopicPartition(each.as_topic, each.partition.partition) for each in self._sources)
-            self._keys.report(map(self._keys.removal.read, new), self.run.progress)
+            self._keys.report(map(self._keys.removal.read, self._new), self.run.progress)
         if not outcomes:
             return
         # A log without the records of a key differs from the tier, with which the check compares it.
