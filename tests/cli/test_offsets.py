@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands import offsets as commands_of_offsets
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import Uuid
 from tierctl.wire.batches.record_batch import Record, encode_batch
@@ -111,6 +112,25 @@ def test_check_and_repair(after: Path, caches: Path) -> None:
     kept = checkpoints.read_committed_offsets((caches / f"{NAME}.bak").read_bytes())
     assert dict(kept.offsets) == before | {3: 9999, 17: 3}
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
+
+
+def test_offsets_that_another_run_lowered_meanwhile_do_not_rise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, plan = tmp_path / NAME, commands_of_offsets._plan
+
+    def lowered(*given: Any) -> Any:
+        path.write_text("0 10\n1 3\n")
+        return plan(*given)
+
+    path.write_text("0 10\n1 10\n")
+    monkeypatch.setattr(commands_of_offsets, "_plan", lowered)
+    ran = tierctl("offsets", "repair", path, "--set", "0=5", "--apply")
+    assert (ran.code, "was changed by another program" in ran.err) == (4, True), ran.err
+    assert path.read_text() == "0 10\n1 3\n"
+    monkeypatch.undo()
+    offsets("repair", path, "--set", "0=5", "--apply")
+    assert path.read_text().split("\n")[:2] == ["0 5", "1 3"]
 
 
 def test_an_offset_above_a_record_that_is_not_understood(after: Path, caches: Path, tmp_path: Path) -> None:

@@ -233,10 +233,10 @@ def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> 
 def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = None) -> OffsetsRepair:
     """Plan to lower each unsafe offset and to set those of `set_offset`; with `apply` write the file.
 
-    The old file is kept as .bak. Raise SafetyRefusal if an offset would rise, or be unsafe, without `force`
-    or if a broker runs on the file's folder, LockedError if another tierctl works there. Without `force`
-    also raise CorruptInputError for a file without a good line, which may be of another kind, and
-    UnsupportedFormatError for a version that is not known.
+    The old file is kept as .bak. Raise SafetyRefusal if an offset would rise, or be unsafe, without `force`,
+    if a broker runs on the file's folder, or if the file changes meanwhile; LockedError if another tierctl
+    works there. Without `force` also raise CorruptInputError for a file without a good line, which may be of
+    another kind, and UnsupportedFormatError for a version that is not known.
     """
     path = _path(request)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
@@ -255,7 +255,7 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
         _damaged(kind if before else "start_over", error) for kind, error in zip(kinds, errors, strict=True)
     ]
     if request.apply and steps:
-        write_committed(path, after)
+        write_committed(path, after, before=before)
     return OffsetsRepair(steps=steps, path=path, is_applied=request.apply)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.kernel import expect
 from tierctl.metadata.cache_files import CacheCoverage, Form
@@ -234,13 +234,20 @@ def _of_file(error: CorruptInputError, path: Path, hint: str) -> CorruptInputErr
     return named
 
 
-def write_committed(path: Path, offsets: Mapping[int, int]) -> None:
+def write_committed(path: Path, offsets: Mapping[int, int], *, before: Mapping[int, int]) -> None:
     """Replace the file in its own form, an unknown one by Kafka's form; the former stays as .bak.
 
-    Raise SafetyRefusal if a broker runs on its folder, LockedError if another tierctl works there.
+    Raise SafetyRefusal if a broker runs on its folder, or if the file no longer has the offsets `before`:
+    those that another run lowered meanwhile would rise. Raise LockedError if another tierctl works there.
     """
     with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
+        found: Mapping[int, int] = {}
         form = OffsetsForm.CHECKPOINT
         with suppress(CorruptInputError):
-            form = read_good_lines(path).form
+            good = read_good_lines(path)
+            found, form = good.offsets, good.form
+        if dict(found) != dict(before):
+            raise SafetyRefusal(
+                f"{path} was changed by another program since it was read", hint="run the command again"
+            )
         replace_durably(path, checkpoints.write_committed_offsets(offsets, form), backup=True)

@@ -311,7 +311,8 @@ def lower_offsets(run: Run, steps: Sequence[Step]) -> None:
 def _lower_in_file(steps: Sequence[Step]) -> list[Outcome]:
     path = Path(steps[0].details[FILE])
     try:
-        offsets = dict(read_committed(path).offsets)
+        before = read_committed(path).offsets
+        offsets = dict(before)
         outcomes = []
         for step in steps:
             found, wanted = offsets.get(step.partition), step.details[TO_OFFSET]
@@ -325,7 +326,7 @@ def _lower_in_file(steps: Sequence[Step]) -> list[Outcome]:
             outcomes.append(Outcome(step=step, status=Status.DONE))
         if any(outcome.status is Status.DONE for outcome in outcomes):
             with effect("repair.offsets.write"):
-                write_committed(path, dict(sorted(offsets.items())))
+                write_committed(path, dict(sorted(offsets.items())), before=before)
     except (CorruptInputError, LockedError, SafetyRefusal) as e:
         return [Outcome(step=step, status=Status.FAILED, error=e) for step in steps]
     return outcomes
