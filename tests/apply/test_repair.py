@@ -200,6 +200,18 @@ def test_what_a_deleted_topic_left_is_deleted_with_the_evidence(tier: Spoilt) ->
     assert (problems(again), steps(plan)) == ([], []), again.out + again.err
 
 
+def test_the_topics_of_another_cluster_in_the_same_place_are_left(tier: Spoilt) -> None:
+    """Its brokers go on to write there; one of its topics got no segment for days."""
+    idle = _left_by_a_deleted_topic(tier)
+    busy = shutil.copytree(idle, idle.with_name(idle.name.replace(GONE, f"H{GONE[1:]}")))
+    age(list(busy.iterdir()), days=2)
+    plan, found = planned(tier, "--all-log-dirs")
+    assert (steps(plan), "another cluster may have its tier here" in found.err) == ([], True), found.err
+    age(list(busy.iterdir()))
+    plan, found = planned(tier, "--all-log-dirs")
+    assert len(steps(plan)) == 2, found.err
+
+
 @pytest.mark.parametrize("is_there", [False, True], ids=["no evidence", "a folder"])
 def test_what_a_topic_left_stays_while_the_topic_may_exist(is_there: bool, tier: Spoilt) -> None:
     folder = _left_by_a_deleted_topic(tier)

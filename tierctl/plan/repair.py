@@ -54,12 +54,14 @@ class OrphanRule:
     """The rule for orphans: older than `age_ms`, and seen at least a day before `now_ms`.
 
     `first_seen_ms` has the time of the first sighting by segment id; None without a state directory, which
-    keeps the sightings. UsageError if `age_ms` is less than 24 hours.
+    keeps the sightings. `unknown_ms` is the time of the last write to a topic that is unknown to the metadata
+    and the cluster; None without one. UsageError if `age_ms` is less than 24 hours.
     """
 
     now_ms: int
     age_ms: int = ORPHAN_AGE_MS
     first_seen_ms: Mapping[Uuid, int] | None = field(default_factory=dict)
+    unknown_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.age_ms < ORPHAN_AGE_MS_MIN:
@@ -83,6 +85,18 @@ class OrphanRule:
                 f"{iso_utc(seen_ms + SIGHTINGS_APART_MS)} on, with the same --state-dir"
             )
         return None
+
+    def why_foreign(self) -> str | None:
+        """Return why a topic that is unknown may be another cluster's; None if nothing shows one.
+
+        Brokers publish an event about each segment before they store it; nobody writes to a deleted topic.
+        """
+        if self.unknown_ms is None or self.now_ms - self.unknown_ms > self.age_ms:
+            return None
+        return (
+            "orphan: the metadata never had its topic, and objects of such topics were last written at "
+            f"{iso_utc(self.unknown_ms)}: another cluster may have its tier here"
+        )
 
     def why_young(self, listed: ListedSet, age_ms: int) -> str | None:
         """Return why the objects of `listed` may not be older than `age_ms`; None if they are."""
@@ -153,6 +167,11 @@ class ExaminedSets:
     def sets(self) -> dict[Uuid, ObjectSet]:
         """The sets by segment id."""
         return {each.listed.segment_id: each for each in self.inputs.sets}
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether neither the metadata nor the cluster has, or the metadata had, the partition."""
+        return not (self.is_live or self.inputs.known or self.deleted)
 
     @cached_property
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:
@@ -268,7 +287,7 @@ def decide_orphans(examined: ExaminedSets, rule: OrphanRule) -> Iterator[Step | 
             case Skip():
                 yield verdict
             case _:
-                kept = rule.why_kept(each.listed)
+                kept = rule.why_kept(each.listed) or (rule.why_foreign() if examined.is_unknown else None)
                 if kept is None:
                     yield orphan_step(each, examined.deleted.get(segment_id), f"orphan: {verdict}")
                 else:

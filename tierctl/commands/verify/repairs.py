@@ -258,6 +258,7 @@ class Repair(Change[RepairRequest]):
             now_ms=run.resources.now_ms,
             age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
             first_seen_ms=_sightings(run, state, chosen),
+            unknown_ms=_last_write_to_unknown(state, listed, live),
         )
         now_ms, alive = run.resources.now_ms, () if run.cluster is None else run.cluster.cluster.broker_ids()
         inputs = RepairInputs(
@@ -474,6 +475,15 @@ def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> 
             ids.add(each.segment_id)
     # --now is no sighting at that time.
     return run.journal.record_sightings(seen, run.request.clock_ms())
+
+
+def _last_write_to_unknown(
+    state: TierState, listed: Iterable[ListedSet], live: Iterable[TopicIdPartition]
+) -> int | None:
+    """Return when an object of a topic that neither the metadata nor the cluster has was last written."""
+    known = {part.topic_id_partition.topic_id for part in state} | {each.topic_id for each in live}
+    times = (each.modified_ms for each in listed if each.partition.topic_id not in known)
+    return max((at for at in times if at is not None), default=None)
 
 
 def _orphans_without_logs(
