@@ -103,7 +103,8 @@ class FolderLease:
         self._root = root
         self._base = base
         self._is_optional = is_optional
-        self._fds: list[int] = []
+        self._held: list[tuple[int, Path]] = []
+        """The descriptors of the locked folders, and their paths."""
 
     def __enter__(self) -> Self:
         with suppress(OSError):
@@ -120,9 +121,10 @@ class FolderLease:
 
     def _lock(self, folder: Path) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
-            self._fds.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._held.append((fd, folder))
             try:
-                fcntl.flock(self._fds[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LockedError(
                     f"another tierctl changes the tier in {folder}", hint="wait for it to end"
@@ -141,12 +143,18 @@ class FolderLease:
         self._close()
 
     def is_lost(self) -> bool:
-        """Return False: the locks are held as long as this process has the folders open."""
-        return False
+        """Return whether a path leads to another folder than the locked one: another run may lock that.
+
+        The locks themselves are held as long as this process has the folders open.
+        """
+        try:
+            return not all(os.path.samestat(os.fstat(fd), folder.stat()) for fd, folder in self._held)
+        except OSError:
+            return True
 
     def _close(self) -> None:
-        while self._fds:
-            os.close(self._fds.pop())
+        while self._held:
+            os.close(self._held.pop()[0])
 
 
 # A lease in an object store: an object created with If-None-Match, and renewed with If-Match.

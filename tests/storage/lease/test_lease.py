@@ -294,6 +294,18 @@ def test_two_names_of_one_tier_in_a_folder_have_one_lease(
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "b", "link"]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_lease_is_lost_with_a_folder_that_was_moved_away(tmp_path: Path, *, is_new: bool) -> None:
+    """Objects are written by path: into the new folder, which another run may have locked."""
+    folder = tmp_path / "tier"
+    with open_lease(local_tier(folder)) as lease:  # type: ignore[union-attr]
+        assert not lease.is_lost()
+        folder.rename(tmp_path / "old")
+        if is_new:
+            folder.mkdir()
+        assert lease.is_lost()
+
+
 def test_a_lease_does_not_make_the_folder_with_which_keys_begin(tmp_path: Path) -> None:
     """If it exists, the tier exists, and has no objects: the disk may not be mounted."""
     tier = local_tier(tmp_path / "tier", AivenLayout(key_prefix="a/"))
