@@ -79,6 +79,20 @@ def test_kill_around_every_side_effect_of_into(tiered: World, forked: Zygote, tm
     assert tiered.objects() == objects
 
 
+def test_a_saved_plan_names_the_same_node_in_another_folder(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, other = (formatted_node(tmp_path / each / "node") for each in ("one", "two"))
+    before, plan = files(other), tmp_path / "plan"
+    _, _, _, *options, _ = into(tiered, planned)
+    monkeypatch.chdir(planned.parent)
+    tierctl("restore", "into", "node", *options, "--plan-out", plan).ok()
+    monkeypatch.chdir(other.parent)
+    tierctl("apply", plan, *options[:6], "--apply").ok()
+    assert has_topic(planned)
+    assert files(other) == before
+
+
 LOG_LABELS = tuple(
     label
     for label in LABELS

@@ -88,6 +88,11 @@ def require_file(option: str, path: Path, *, hint: str) -> None:
         raise UsageError(f"{option} {path} can't be read: {reason}", hint=hint)
 
 
+def absolute_path(text: str) -> str:
+    """Return an absolute path, which means the same when a plan is carried out in another folder."""
+    return str(Path(text).absolute())
+
+
 def read_named(path: Path, size_bytes: int = -1) -> bytes:
     """Return the content of a file that an option names, or with `size_bytes` only its beginning.
 

@@ -42,7 +42,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.checked_values import natural_number
+from tierctl.model.checked_values import absolute_path, natural_number
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
@@ -334,11 +334,6 @@ def _why(segment: RemoteLogSegmentMetadata, source: Source, step: Step) -> str:
     return f"{span}: other segments of the lineage serve them"
 
 
-def _absolute(text: str) -> str:
-    """Return an absolute path, which means the same when a plan is carried out in another folder."""
-    return str(Path(text).absolute())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreLogRequest(MutationRequest):
     """A request to write topics of the tier as local logs of stopped brokers.
@@ -363,7 +358,7 @@ class RestoreLogRequest(MutationRequest):
         str | None,
         typer.Option(
             metavar="FILE",
-            parser=_absolute,
+            parser=absolute_path,
             help="Write the records with these keys without key, value and headers, at "
             f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
             "--left-out and --sign-with.",
@@ -375,7 +370,7 @@ class RestoreLogRequest(MutationRequest):
         str | None,
         typer.Option(
             metavar="DIR",
-            parser=_absolute,
+            parser=absolute_path,
             help="With --without-keys: folder for the lists of the erased records, one list and its "
             "signature per new partition. A list has the SHA-256 of the keys.",
             rich_help_panel=DECIDE,
@@ -385,7 +380,7 @@ class RestoreLogRequest(MutationRequest):
         str | None,
         typer.Option(
             metavar="FILE",
-            parser=_absolute,
+            parser=absolute_path,
             help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a "
             "password.",
             rich_help_panel=DECIDE,

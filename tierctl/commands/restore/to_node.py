@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +41,7 @@ from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_nod
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
-from tierctl.model.checked_values import read_named
+from tierctl.model.checked_values import absolute_path, read_named
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
@@ -53,6 +54,7 @@ from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.plan.views import distinct_bytes
+from tierctl.storage import store_uri
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import METADATA_VERSION, next_producer_id, producer_ids_record, topic_of
 
@@ -283,6 +285,7 @@ class RestoreIntoRequest(MutationRequest):
         str,
         typer.Argument(
             metavar="DIR",
+            parser=absolute_path,
             show_default=False,
             help="The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir "
             "names the log directories of its broker. If the server.properties in --broker-config names "
@@ -293,6 +296,7 @@ class RestoreIntoRequest(MutationRequest):
         str | None,
         typer.Option(
             metavar="FILE",
+            parser=absolute_path,
             help="The YAML file that backup-config wrote, with topic ids, numbers of partitions and "
             "settings. Settings in --topic-configs take precedence.",
             rich_help_panel=DECIDE,
@@ -312,6 +316,7 @@ class RestoreIntoRequest(MutationRequest):
         str | None,
         typer.Option(
             metavar="URI",
+            parser=partial(store_uri, "--copy-of-objects"),
             help="A copy of the tier. tierctl requires that it has every object, with the same size.",
             rich_help_panel=APPLY,
         ),
