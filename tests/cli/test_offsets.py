@@ -420,12 +420,15 @@ def test_what_is_kept_of_a_file_can_be_read_by_nobody_else(is_link: bool, tmp_pa
         assert (folder / f"{NAME}.bak").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
+def test_a_plan_of_verify_lowers_them(
+    capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file was written by a broker of Kafka 3.6; a second verify finds no problem."""
+    monkeypatch.chdir(tmp_path)
     after = shutil.copytree(capture("tiered-cluster") / "after", tmp_path / "after")
     (after / NAME).write_bytes(checkpoints.write_committed_offsets({3: 9999, 4: 2, 17: 3}))
     where = ("--metadata", after, "--remote", capture("tiered-cluster") / "after-remote")
-    verify = ("verify", *where, "--log-dir", after, "--kind", "unsafe_committed_offset")
+    verify = ("verify", *where, "--log-dir", "after", "--kind", "unsafe_committed_offset")
     found = tierctl(*verify, "--plan-out", tmp_path / "plan.json", "--output", "json")
     assert {(row["partition"], row["topic"]) for row in found.json} == {
         (3, "__remote_log_metadata"),
@@ -437,9 +440,11 @@ def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
         ("lower_offset", 17, None),
     ]
     apply = ("apply", tmp_path / "plan.json", *where, "--log-dir", after, "--apply", "--no-lease")
+    monkeypatch.chdir(tmp_path.parent)
     ran = tierctl(*apply)
     assert ran.code == 0, ran.err
     assert committed(after) == {3: 63, 4: 2}
+    monkeypatch.chdir(tmp_path)
     assert (after / f"{NAME}.bak").exists()
     assert tierctl(*verify, "--output", "json").json == []
     (after / NAME).write_text("damaged\n")

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.model import LocalLog, TopicConfig
+from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.expiry import plan_retention
+from tierctl.plan.repair import lower_offset
 from tierctl.plan.saved import SavedPlan, still_decided
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import VERIFY, Plan
 from tierctl.state.tier_state import TierState
 
 from tests.plan.test_properties import LIMITS, MANY, World, chains, histories
@@ -74,6 +75,14 @@ def test_a_log_start_that_fell_is_a_reason() -> None:
     found, reasons = left(before, sweep(state, TopicConfig()), state)
     assert (found, len(reasons)) == ([], 2)
     assert all("the log started at 200 and starts at 0" in reason for reason in reasons)
+
+
+def test_each_of_two_files_keeps_its_step() -> None:
+    """Two brokers before Kafka 3.8 may have unsafe offsets of one metadata partition."""
+    partition = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "__remote_log_metadata", 3)
+    steps = tuple(lower_offset(file, partition, (9, 4), "ahead") for file in ("/a/offsets", "/b/offsets"))
+    plan = Plan(command=VERIFY, steps=steps, read={})
+    assert still_decided(kept(plan), plan, tier()).plan.steps == steps
 
 
 def raised(plan: Plan) -> list[object]:

@@ -25,7 +25,7 @@ from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, be
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, is_not_understood
-from tierctl.plan.steps import STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
+from tierctl.plan.steps import FILE, STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
 from tierctl.state.tier_state import PartitionState, TierState
 
 # Decide about one partition's sets of objects that the metadata do not have as finished segments.
@@ -406,8 +406,8 @@ def index_types(step: Step) -> frozenset[IndexType]:
     return frozenset(IndexType(name) for name in step.details[INDEXES])
 
 
-FILE, FROM_OFFSET, TO_OFFSET = "file", "from_offset", "to_offset"
-"""Details: the file, the committed offset in it, and the safe one; None removes the entry."""
+FROM_OFFSET, TO_OFFSET = "from_offset", "to_offset"
+"""Details: the committed offset in the file, and the safe one; None removes the entry."""
 
 
 def lower_offset(

@@ -18,6 +18,7 @@ from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import (
     CLOCK_SKEW_MS_MAX,
+    FILE,
     LOG_DIR,
     SOURCE_SEGMENT_ID,
     WITHOUT_KEYS,
@@ -448,12 +449,12 @@ def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> StillDec
 
 
 def _key(step: Step) -> _Key:
-    """Return what a step does: its action, its partition, and its segment or, of a copy, its offsets."""
+    """Return what a step does: its action, partition, segment or, of a copy, its offsets, and its file."""
     source = step.details.get(SOURCE_SEGMENT_ID)
     segment: object = step.segment_id or (step.start_offset, step.end_offset, source)
     if LOG_DIR in step.details:
         segment = (segment, step.details[LOG_DIR], step.details.get(WITHOUT_KEYS))
-    return (step.action, step.topic_id_partition, segment)
+    return (step.action, step.topic_id_partition, segment, step.details.get(FILE))
 
 
 def _lower_log_start(current: Step, saved: Step) -> Step:

@@ -82,6 +82,8 @@ SOURCE_SEGMENT_ID = "source_segment_id"
 """Detail: the id, in the source tier, of a segment that is copied from another tier."""
 LOG_DIR = "log_dir"
 """Detail: the log directory in which a step changes files."""
+FILE = "file"
+"""Detail: the file of committed offsets that a step changes."""
 
 AS_TOPIC, AS_TOPIC_ID = "as_topic", "as_topic_id"
 """Details: name and id of the topic whose log is written."""

@@ -24,8 +24,8 @@ from tierctl.locallog.log_end import ProducerTable
 from tierctl.metadata.offset_repair import read_committed, write_committed
 from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.model.choices import Severity
-from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
-from tierctl.plan.steps import Step
+from tierctl.plan.repair import FROM_OFFSET, TO_OFFSET, index_types
+from tierctl.plan.steps import FILE, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState
 from tierctl.storage.index_cache import forget_indexes, spool_folder, spooled

@@ -50,6 +50,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.checked_values import absolute_path
 from tierctl.model.choices import THREADS, Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import parse_size
@@ -271,7 +272,7 @@ def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
     values = {name: getattr(request, name) for name in shared} | {
         "orphans_of": tuple(collected.orphans_of),
         "indexes_of": tuple(collected.indexes_of),
-        "offset_files": tuple(collected.offset_files),
+        "offset_files": tuple(map(absolute_path, collected.offset_files)),
         "unrepaired": tuple(collected.unrepaired),
         "meter": None,
     }
