@@ -254,17 +254,12 @@ class Repair(Change[RepairRequest]):
         unexamined = existence.unknown | _unexamined(run, deciding, partitions)
         judged = {each for each in partitions if each.key not in unexamined}
         examined = {each.inputs.partition.key: each for each in self._examine(judged, chosen)}
-        rule = OrphanRule(
-            now_ms=run.resources.now_ms,
-            age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
-            first_seen_ms=_sightings(run, state, chosen),
-            unknown_ms=_last_write_to_unknown(state, listed, live),
-        )
+        unknown_ms = _last_write_to_unknown(state, listed, live)
         now_ms, alive = run.resources.now_ms, () if run.cluster is None else run.cluster.cluster.broker_ids()
         inputs = RepairInputs(
             topics=_topics(run, state),
             dangling=Dangling(now_ms=now_ms, alive=alive),
-            orphans=rule,
+            orphans=self._orphan_rule(_sightings(run, state, chosen), unknown_ms),
             examined=examined,
             unexamined=unexamined,
             # A segment with objects at two offsets is only reported, because it is unknown which objects
@@ -284,6 +279,15 @@ class Repair(Change[RepairRequest]):
             plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen))
         )
         return replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan)))
+
+    def _orphan_rule(self, first_seen_ms: Mapping[Uuid, int] | None, unknown_ms: int | None) -> OrphanRule:
+        asked = self.request.orphan_age_ms
+        return OrphanRule(
+            now_ms=self.run.resources.now_ms,
+            age_ms=ORPHAN_AGE_MS if asked is None else asked,
+            first_seen_ms=first_seen_ms,
+            unknown_ms=unknown_ms,
+        )
 
     def _examine(
         self, partitions: Collection[TopicIdPartition], chosen: Sequence[ListedSet]
