@@ -431,7 +431,8 @@ def exclusive(folder: Path, name: str = OWN_LOCK, *, timeout_s: float = 0) -> It
 def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
     """Hold an flock on a file beside `path`, which is removed at the end, while `path` is replaced.
 
-    Raise LockedError as `exclusive`. All processes that use the lock must use this function.
+    A file with content stays: another program made it. Raise LockedError as `exclusive`. All processes that
+    use the lock must use this function.
     """
     lock = path.with_name(f".{path.name}.lock")
     fd = _locked_file(lock, time.monotonic() + timeout_s)
@@ -441,7 +442,8 @@ def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
         # The file is removed while the lock is held. A process that waits for the lock then gets it on a
         # removed file, finds that out in `_locked_file`, and opens the new file.
         with suppress(OSError):
-            lock.unlink()
+            if not os.fstat(fd).st_size:
+                lock.unlink()
         os.close(fd)
 
 

@@ -443,6 +443,14 @@ def test_a_lock_of_a_killed_run_is_taken_over_and_removed(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_programs_lock_is_not_removed(tmp_path: Path) -> None:
+    """A file of a lock that tierctl made is empty."""
+    (tmp_path / ".page.lock").write_text("4711")
+    with exclusive_replacement(tmp_path / "page", timeout_s=0):
+        pass
+    assert (tmp_path / ".page.lock").read_text() == "4711"
+
+
 @pytest.mark.parametrize(
     ("args", "unbuffered"),
     [(("segments", "--metadata"), ""), (("format", "--metadata"), "1"), (("--help",), "")],
