@@ -49,6 +49,7 @@ def test_settings_of_a_broker_and_its_topics(wrong: Broker) -> None:
     where = DoctorRequest(metadata=f"kafka://{wrong.bootstrap}")
     wrong.create_topic(TOPIC, tiered=True, cleanup_policy="delete")
     wrong.create_topic("plain")
+    wrong.wait_for(METADATA_TOPIC, lambda: METADATA_TOPIC in wrong.admin.list_topics(timeout=5).topics)
     found = doctor(where)
     assert kinds(found, DoctorCheck.BROKER_CONFLICTS) == {"test_storage_manager", "tiering_default_compacted"}
     assert kinds(found, DoctorCheck.METADATA_SETTINGS) == {

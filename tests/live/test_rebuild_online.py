@@ -48,6 +48,7 @@ def check_before_and_after_restart(broker: Broker) -> None:
     assert (found.code, found.found("error")) == (3, {"restarts": {(None, None)}}), found.rows
     assert f"brokers [{broker.node_id}] were not restarted" in found.text("restarts")
     broker.restart()
+    broker.await_idle()
     found = check(broker)
     assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
     assert found.found("ok")["restarts"] == {(None, None)}
