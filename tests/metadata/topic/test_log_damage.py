@@ -6,14 +6,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
+from tierctl.commands.restore import new_logs
 from tierctl.commands.restore.hosts import LogContent
 from tierctl.commands.restore.new_logs import merge_offsets
 from tierctl.errors import CorruptInputError, MetadataError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.metadata.topic.base import PartitionLog
 from tierctl.metadata.topic.folder_writer import drop_stale_entries, known_id
+from tierctl.model import TopicPartition
+from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
 from tests.metadata.topic.test_folder import (
     NOW_MS,
@@ -102,6 +107,28 @@ def test_the_error_of_a_damaged_small_file_names_it(folder: Path, name: str) -> 
     with pytest.raises(CorruptInputError) as caught:
         read(folder)
     assert caught.value.source == str(folder / file)
+
+
+def test_runs_side_by_side_keep_the_entries_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    read = new_logs.read_decoded
+    runs = [Thread(target=merge_offsets, args=(path, {TopicPartition("t", at): at})) for at in range(2)]
+
+    def slow(*args: Any) -> Any:
+        found = read(*args)
+        if runs[1].ident is None:
+            runs[1].start()
+            runs[1].join(0.2)
+        return found
+
+    monkeypatch.setattr(new_logs, "read_decoded", slow)
+    runs[0].start()
+    for run in runs:
+        run.join(60)
+    assert read_offset_checkpoint(path.read_bytes()) == {TopicPartition("t", at): at for at in range(2)}
+    assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, f"{path.name}.bak"]
 
 
 class TestDamage:

@@ -19,7 +19,14 @@ from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError, hint_of
-from tierctl.files import PLAIN, make_like, read_decoded, read_regular, replace_durably
+from tierctl.files import (
+    PLAIN,
+    exclusive_replacement,
+    make_like,
+    read_decoded,
+    read_regular,
+    replace_durably,
+)
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_log_files
 from tierctl.model import (
@@ -53,6 +60,7 @@ from tierctl.wire.files.checkpoints import (
 )
 
 _SHOWN_MAX = 5
+_CHECKPOINT_TIMEOUT_S = 60
 
 
 def refusal_of(reasons: Iterable[tuple[TopicIdPartition, str]], hint: str) -> SafetyRefusal:
@@ -470,9 +478,13 @@ def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, in
 
 
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
-    present = read_decoded(path, read_offset_checkpoint) or {}
-    replace_changed(path, write_offset_checkpoint({**present, **offsets}))
+    """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file.
+
+    Other runs wait: where no broker has run, no lock of a broker keeps them out of the log directory.
+    """
+    with exclusive_replacement(path, timeout_s=_CHECKPOINT_TIMEOUT_S):
+        present = read_decoded(path, read_offset_checkpoint) or {}
+        replace_changed(path, write_offset_checkpoint({**present, **offsets}))
 
 
 def replace_changed(path: Path, data: bytes) -> None:
