@@ -2,7 +2,7 @@
 # also need Java 17 and Maven.
 
 PYTHON ?= $(firstword $(foreach v,python3 python3.14 python3.13 python3.12 python3.11,$(shell command -v $(v) >/dev/null 2>&1 && $(v) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(v))))
-JOBS ?= 3
+JOBS ?= 4
 ROWS ?= not large
 KAFKA_VERSIONS ?= 3.9.1 4.3.0 4.4.0
 BIN := .venv/bin
