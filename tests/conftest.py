@@ -98,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 MEMORY = Path("/dev/shm")
 _ROOT = "PYTEST_DEBUG_TEMPROOT"
-_FREE_MIN, _MEMORY_MIN = 8 << 30, 16 << 30
+_FREE_MIN, _MEMORY_MIN = 8 << 30, 20 << 30
 
 
 def _keep_files_in_memory() -> None:
@@ -117,7 +117,10 @@ def _keep_files_in_memory() -> None:
             os.environ[_ROOT] = str(MEMORY)
 
 
-LONGEST_FIRST = ("simulation", "spark", "live", "apply", "commands", "storage", "cli", "metadata")
+LONGEST_FIRST = (
+    *("simulation/", "spark/test_both_engines.py", "docs/test_lines.py", "spark/", "pipeline/", "live/"),
+    *("hostile/", "apply/", "commands/", "storage/", "cli/", "metadata/", ""),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -135,8 +138,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(tests).parts[0]
-        return (*LONGEST_FIRST, folder).index(folder)
+        path = item.path.relative_to(tests).as_posix()
+        return next(at for at, begin in enumerate(LONGEST_FIRST) if path.startswith(begin))
 
     items.sort(key=rank)
 
