@@ -208,7 +208,8 @@ class FindingKind(CheckTable):
         "Objects of the store belong to no live segment.",
         "make sure that --metadata belongs to this tier before you delete these objects",
         repair="publishes the segment again if its objects are complete and the log needs them; deletes the "
-        "objects of other segments if they are older than --orphan-age and two runs, a day apart, saw them; "
+        "objects of other segments if they are older than --orphan-age and two runs, a day apart, saw them "
+        "(those of a topic that the metadata never had, if all such topics are as old); "
         "also deletes the objects of a topic with the evidence of its deletion that delete --mark requires",
         needs=Needs.OBJECTS,
     )
