@@ -119,7 +119,7 @@ def _keep_files_in_memory() -> None:
 
 LONGEST_FIRST = (
     *("simulation/", "spark/test_both_engines.py", "docs/test_lines.py", "spark/", "pipeline/", "live/"),
-    *("hostile/", "apply/", "commands/", "storage/", "cli/", "metadata/", ""),
+    *("wire/", "hostile/", "apply/", "commands/", "storage/", "cli/", "metadata/", ""),
 )
 
 
