@@ -427,8 +427,12 @@ def exclusive(folder: Path, name: str = OWN_LOCK, *, timeout_s: float = 0) -> It
         os.close(fd)
 
 
+REPLACEMENT_TIMEOUT_S = 10.0
+"""How long a run waits while another one replaces the same file, which takes milliseconds."""
+
+
 @contextmanager
-def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
+def exclusive_replacement(path: Path, *, timeout_s: float = REPLACEMENT_TIMEOUT_S) -> Iterator[None]:
     """Hold an flock on a file beside `path`, which is removed at the end, while `path` is replaced.
 
     A file with content stays: another program made it. Raise LockedError as `exclusive`. All processes that

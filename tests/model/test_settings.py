@@ -346,8 +346,7 @@ _CANDIDATES = (
 
 @pytest.mark.kafka
 def test_settings_of_tiering_have_the_bounds_of_kafkas_own(kafka: KafkaRelease, tmp_path: Path) -> None:
-    source = tmp_path / "Bounds.java"
-    source.write_text(
+    source = (
         "import org.apache.kafka.common.config.*;\n"
         "public class Bounds { public static void main(String[] candidates) {\n"
         "for (var key : org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig.configDef()\n"
@@ -357,7 +356,8 @@ def test_settings_of_tiering_have_the_bounds_of_kafkas_own(kafka: KafkaRelease, 
         'System.out.print(" " + each); } catch (ConfigException e) { } } System.out.println(); } } }\n'
     )
     accepted = {
-        line.split()[0]: line.split()[1:] for line in kafka.run(str(source), *_CANDIDATES).splitlines()
+        line.split()[0]: line.split()[1:]
+        for line in kafka.run_source(tmp_path, source, *_CANDIDATES).splitlines()
     }
     assert len(accepted) > 25
     if kafka.number >= (4, 0):
@@ -377,8 +377,7 @@ def _is_valid(name: str, text: str) -> bool:
 
 @pytest.mark.kafka
 def test_the_names_of_kafkas_own_clients_are_known(kafka: KafkaRelease, tmp_path: Path) -> None:
-    source = tmp_path / "Names.java"
-    source.write_text(
+    source = (
         "import org.apache.kafka.clients.admin.*; import org.apache.kafka.clients.consumer.*;\n"
         "import org.apache.kafka.clients.producer.*;\n"
         "public class Names { public static void main(String[] a) {\n"
@@ -386,6 +385,6 @@ def test_the_names_of_kafkas_own_clients_are_known(kafka: KafkaRelease, tmp_path
         "ConsumerConfig.configNames().forEach(System.out::println);\n"
         "AdminClientConfig.configNames().forEach(System.out::println); } }\n"
     )
-    names = kafka.run(str(source)).split()
+    names = kafka.run_source(tmp_path, source).split()
     assert len(names) > 100
     assert [each for each in unknown_client_names(dict.fromkeys(names, "x")) if each.is_misspelt] == []

@@ -401,8 +401,6 @@ def test_caches_of_brokers(tmp_path: Path, remote: MemoryStorage) -> None:
 
 @pytest.mark.kafka
 def test_brokers_end_at_the_same_caches(kafka: KafkaRelease, tmp_path: Path, remote: MemoryStorage) -> None:
-    source = tmp_path / "Loading.java"
-    source.write_text(_LOADING)
     caches = _spoilt_caches(tmp_path / "caches", remote)
-    found = kafka.run(str(source), *map(str, caches.values())).split()
+    found = kafka.run_source(tmp_path, _LOADING, *map(str, caches.values())).split()
     assert found == ["starts" if name.startswith("good") else "ends" for name in caches]

@@ -89,6 +89,12 @@ class KafkaRelease:
             )
         return done.stdout
 
+    def run_source(self, folder: Path, source: str, *arguments: str) -> str:
+        """Run the class of a Java source text, which is written to `folder`; return its stdout."""
+        file = folder / "Source.java"
+        file.write_text(source)
+        return self.run(str(file), *arguments)
+
     @property
     def with_tools(self) -> "KafkaRelease":
         """Return the release whose tools are complete: this one, or an older one."""

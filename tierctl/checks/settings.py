@@ -10,7 +10,7 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.metadata.server_properties import MetadataClients, ServerSettings
+from tierctl.metadata.server_properties import MetadataClients, ServerSettings, manager_settings
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import Severity
 from tierctl.model.conflicts import (
@@ -636,12 +636,9 @@ def check_metadata_partitions(found: int, settings: Mapping[str, str], source: s
     Source: TopicBasedRemoteLogMetadataManager.isPartitionsCountSameAsConfigured. A broker that tiers and
     whose settings state no number expects Kafka's default.
     """
-    row, prefix = clients.TOPIC_PARTITIONS, broker.METADATA_MANAGER_PREFIX.value(settings)
-    stated = row.given(StatedSettings.of(settings).below(prefix), source)
-    if stated is None and not (
-        is_tiering(settings)
-        and broker.METADATA_MANAGER_CLASS.value(settings) == broker.METADATA_MANAGER_CLASS.kafka_default
-    ):
+    row = clients.TOPIC_PARTITIONS
+    stated = row.given(manager_settings(StatedSettings.of(settings)), source)
+    if stated is None and not (is_tiering(settings) and broker.has_own_metadata_manager(settings)):
         return
     expected = row.kafka_default if stated is None else stated
     setting = f"{row.name}={expected}{' (default)' if stated is None else ''}"

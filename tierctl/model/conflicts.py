@@ -446,7 +446,7 @@ def _of_local_tiered_storage(settings: Mapping[str, str]) -> Iterator[Conflict]:
 def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> Iterator[Conflict]:
     """Yield the conflicts of the metadata manager, and of the metadata topic that it makes."""
     yield from _of_listener(settings)
-    if not _is_own_manager(settings):
+    if not broker.has_own_metadata_manager(settings):
         return
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
     yield from _of_login(settings, prefix)
@@ -494,7 +494,7 @@ def _of_listener(settings: Mapping[str, str]) -> Iterator[Conflict]:
     name, listeners = settings.get(rows[0].name, "").strip(), rows[1].value(settings)
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
     bootstrap = f"{prefix}{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}"
-    needs_none = bootstrap in settings or not _is_own_manager(settings)
+    needs_none = bootstrap in settings or not broker.has_own_metadata_manager(settings)
     known = {each.strip().partition("://")[0].upper() for each in listeners}
     if name.upper() in known.difference(broker.CONTROLLER_LISTENER_NAMES.value(settings)):
         return
@@ -502,8 +502,3 @@ def _of_listener(settings: Mapping[str, str]) -> Iterator[Conflict]:
         found = f"{rows[0].name}={name or '(none)'}, {rows[1].name}={','.join(listeners)}"
         kind = ConflictKind.NO_METADATA_LISTENER
         yield Conflict(kind=kind, names=tuple(row.name for row in rows), found=found)
-
-
-def _is_own_manager(settings: Mapping[str, str]) -> bool:
-    row = broker.METADATA_MANAGER_CLASS
-    return row.value(settings) == row.kafka_default

@@ -481,9 +481,6 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-_LOCK_TIMEOUT_S = 10.0
-
-
 def require_page_file(path: Path) -> None:
     """Raise UsageError unless `path` can be written, and SafetyRefusal if it has content that is no page.
 
@@ -528,7 +525,7 @@ def write_page(path: Path, content: PageContent) -> int:
     # A name in a web server's folder may be a link to the file. `resolve` has no OSError for a loop of links.
     target = Path(os.path.realpath(path))
     try:
-        with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
+        with exclusive_replacement(target):
             require_page_file(target)
             write_durably(target, chunks, mode=0o666)
     except OSError as e:

@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, read_regular, replace_durably
 from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
-_LOCK_TIMEOUT_S = 10.0
 _TOTAL = "_total"
 """End of the names of counters, which `prometheus_client` leaves out of the names of families."""
 
@@ -42,7 +41,7 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
     ten seconds.
     """
     path = path.absolute()
-    with exclusive_replacement(path, timeout_s=_LOCK_TIMEOUT_S):
+    with exclusive_replacement(path):
         lost = None
         try:
             content = _parsed(read_regular(path).decode("utf-8"))

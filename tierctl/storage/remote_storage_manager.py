@@ -512,10 +512,14 @@ class RemoteStorageManager:
                     failures += 1
                     if failures >= self.retry.attempts or not is_retryable(e):
                         raise
-                    with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
-                        self._sleep(self.retry.wait_ms(failures, self._chance()) / 1000)
+                    self._wait(self.retry, failures, e)
                     if before_retry is not None:
                         before_retry(e)
+
+    def _wait(self, retry: RetrySettings, failures: int, error: RemoteStorageError) -> None:
+        """Wait before the next attempt after so many failures, the last of them `error`."""
+        with WAITS.waiting(f"before attempt {failures + 1}, after {error.message}"):
+            self._sleep(retry.wait_ms(failures, self._chance()) / 1000)
 
 
 def _damaged(listed: ListedSet, error: CorruptInputError | LimitExceeded) -> ObjectSet:

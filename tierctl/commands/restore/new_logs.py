@@ -60,7 +60,6 @@ from tierctl.wire.files.checkpoints import (
 )
 
 _SHOWN_MAX = 5
-_CHECKPOINT_TIMEOUT_S = 60
 
 
 def refusal_of(reasons: Iterable[tuple[TopicIdPartition, str]], hint: str) -> SafetyRefusal:
@@ -482,7 +481,7 @@ def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
     Other runs wait: where no broker has run, no lock of a broker keeps them out of the log directory.
     """
-    with exclusive_replacement(path, timeout_s=_CHECKPOINT_TIMEOUT_S):
+    with exclusive_replacement(path):
         present = read_decoded(path, read_offset_checkpoint) or {}
         replace_changed(path, write_offset_checkpoint({**present, **offsets}))
 

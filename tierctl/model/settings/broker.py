@@ -294,6 +294,11 @@ def metadata_listener(settings: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
+def has_own_metadata_manager(settings: Mapping[str, str]) -> bool:
+    """Return whether the metadata manager is Kafka's own, TopicBasedRemoteLogMetadataManager."""
+    return METADATA_MANAGER_CLASS.value(settings) == METADATA_MANAGER_CLASS.kafka_default
+
+
 def endpoints_row(settings: Mapping[str, str]) -> Setting[tuple[str, ...]]:
     """Return the setting with the listeners that a broker advertises (KafkaConfig.advertisedListeners)."""
     return ADVERTISED_LISTENERS if ADVERTISED_LISTENERS.given(settings) else LISTENERS
