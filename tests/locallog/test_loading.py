@@ -289,6 +289,20 @@ def test_zeros_that_a_broker_allocated_ahead_do_not_count(tmp_path: Path, is_cle
     assert _one(tmp_path).segments[-1].size_bytes == 0
 
 
+@pytest.mark.parametrize("how", ["torn", "damaged"])
+def test_bytes_that_a_broker_cuts_off_after_a_crash_do_not_count(tmp_path: Path, how: str) -> None:
+    """Size and largest timestamp of the last segment count what LogSegment.recover keeps."""
+    folder = write_log(tmp_path, three_segments())
+    path = folder / "00000000000000000040.log"
+    second = scan(path.read_bytes())[1]
+    if how == "torn":
+        os.truncate(path, second.end - 1)
+    else:
+        _break(folder, 40, 1)
+    (*_, last) = _one(tmp_path).segments
+    assert (last.base_offset, last.size_bytes, last.max_timestamp_ms) == (40, second.position, TIME_MS + 41)
+
+
 # An index entry at a position where no batch begins.
 _NOWHERE = bytes.fromhex("000000010000000100000002000000337fffffff7fffffff")
 _DAMAGES: dict[str, Callable[[bytes], bytes]] = {

@@ -289,8 +289,8 @@ class LogEnd:
     `epochs` are those of the batches that were read. `stable_offset` is the first offset of the oldest
     transaction that is open at the high watermark; the high watermark if none is. `max_timestamp_ms` is the
     largest timestamp of the last segment, -1 without one. `damage` is that of the bytes before which the log
-    ends, None for an unfinished write. The last segment has zeros from `allocated_from` on, which a broker
-    allocated ahead (`preallocate`) and does not count; None without.
+    ends, None for an unfinished write. The last segment has bytes from `unused_from` on that a broker does
+    not count; None without. It cuts them off when it starts after a crash, or allocated them (`preallocate`).
     """
 
     segments: tuple[SegmentFiles, ...]
@@ -299,7 +299,7 @@ class LogEnd:
     stable_offset: int
     max_timestamp_ms: int
     damage: CorruptInputError | None = None
-    allocated_from: int | None = None
+    unused_from: int | None = None
 
 
 def read_log_end(
@@ -345,17 +345,16 @@ def read_log_end(
             log_start_offset=log_start_offset,
             high_watermark=tail.end_offset,
         )
-    is_cut = kept < len(segments)
+    # A segment that is recovered is read as a whole, and its time index may have entries of lost batches.
+    indexed_ms = -1 if recovery_point < NO_RECOVERY else newest.timestamp_ms
     return LogEnd(
         segments=tuple(segments[:kept]),
         end_offset=tail.end_offset,
         epochs=tuple(tail.epochs),
         stable_offset=tail.stable_offset,
         damage=tail.damage and tail.damage.within(str(segments[kept - 1].log)),
-        allocated_from=tail.allocated_from,
-        max_timestamp_ms=_largest_timestamp(segments[kept - 1])
-        if is_cut
-        else max(newest.timestamp_ms, tail.max_timestamp_ms),
+        unused_from=tail.unused_from,
+        max_timestamp_ms=max(indexed_ms, tail.max_timestamp_ms),
     )
 
 
@@ -375,7 +374,7 @@ class _Tail:
     max_timestamp_ms: int = -1
     damage: CorruptInputError | None = None
     """Why the log ends, if it does not end with its bytes."""
-    allocated_from: int | None = None
+    unused_from: int | None = None
     _is_flushed: bool = False
     _unstable: list[int] = field(default_factory=list)
 
@@ -387,7 +386,8 @@ class _Tail:
         """Add the next item of the segment whose bytes are `buf`; return False if the log ends before it."""
         if isinstance(item, TornTail):
             is_allocated = not any(buf[item.position : item.position + HEAD_SIZE])
-            self.allocated_from = item.position if is_allocated and not self._is_flushed else None
+            is_unused = is_allocated or self.recovery_point < NO_RECOVERY
+            self.unused_from = item.position if is_unused and not self._is_flushed else None
             return self._is_flushed
         if isinstance(item, BadRange):
             return self._add_damage(item)
@@ -411,6 +411,7 @@ class _Tail:
         if self._is_flushed or is_before:
             return True
         self.damage = item.error
+        self.unused_from = item.position if self.recovery_point < NO_RECOVERY else None
         return False
 
     @property
@@ -578,7 +579,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
     epochs = _parsed(folder / LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint) if files.has_epochs else ()
     end_offset = log_start = checkpointed_start or 0
     high_watermark = checkpointed_end = checkpoints.high_watermark.get(partition, 0)
-    stable_offset, newest_ms, damage, allocated_from = end_offset, -1, None, None
+    stable_offset, newest_ms, damage, unused_from = end_offset, -1, None, None
     if segments:
         log_start = segments[0].base_offset if checkpointed_start is None else checkpointed_start
         end = read_log_end(
@@ -591,7 +592,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         segments, end_offset = end.segments, end.end_offset
         epochs = _with_recovered(epochs, end.epochs)
         stable_offset, newest_ms, damage = end.stable_offset, end.max_timestamp_ms, end.damage
-        allocated_from = end.allocated_from
+        unused_from = end.unused_from
     if checkpointed_start is not None and end_offset < checkpointed_start:
         # A broker restarts such a log empty: all of its segments lie below the log start offset.
         damage = _above_end(checkpointed_start, end_offset, folder)
@@ -601,7 +602,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
     return LocalLog(
         topic_id_partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
         directory=folder,
-        segments=tuple(_local_segments(segments, files, newest_ms, allocated_from)),
+        segments=tuple(_local_segments(segments, files, newest_ms, unused_from)),
         # Without a record of the log start, only the epochs tell that the log began below its first segment.
         leader_epochs=_cut_epochs(epochs, checkpointed_start or 0, end_offset),
         log_start_offset=log_start,
@@ -661,11 +662,11 @@ def _cut_epochs(
 
 
 def _local_segments(
-    segments: Sequence[SegmentFiles], files: LogFiles, newest_ms: int, allocated_from: int | None
+    segments: Sequence[SegmentFiles], files: LogFiles, newest_ms: int, unused_from: int | None
 ) -> Iterator[LocalSegment]:
     """Yield the segments of a log; `newest_ms` is the largest timestamp of the last one, -1 without one.
 
-    The last one counts without the bytes from `allocated_from` on, as in LogSegment.size.
+    The last one counts without the bytes from `unused_from` on, as in LogSegment.size.
     """
     bases: list[int | None] = [segment.base_offset for segment in segments[1:]]
     for segment, next_base in zip_longest(segments, bases):
@@ -677,7 +678,7 @@ def _local_segments(
         )
         log = segment.log
         facts = log.stat()
-        written = allocated_from if next_base is None else None
+        written = unused_from if next_base is None else None
         modified_ms = facts.st_mtime_ns // 1_000_000
         yield LocalSegment(
             base_offset=segment.base_offset,
