@@ -189,7 +189,7 @@ def _seek(log: ExpectedLog, consumer: RecordConsumer, offset: int, mine: Fetched
 
 def _seek_time(log: ExpectedLog, server: Cluster, timestamp_ms: int) -> str | None:
     mine = log.reader().offset_for_time(timestamp_ms)
-    if mine is None or mine.offset >= log.end_offset:
+    if mine is None or mine.offset >= log.end_offset or _is_passed(log, timestamp_ms, mine.offset):
         return None
     found = None
     for _ in range(_TRIES):
@@ -197,6 +197,16 @@ def _seek_time(log: ExpectedLog, server: Cluster, timestamp_ms: int) -> str | No
         if found == mine.offset:
             return None
     return f"the first record at {timestamp_ms} ms has offset {found}, expected {mine.offset}"
+
+
+def _is_passed(log: ExpectedLog, timestamp_ms: int, offset: int) -> bool:
+    """Return whether a broker does not look in the segment of the record that a seek to a time should find.
+
+    It looks in the first segment with as large a timestamp only, and then in its local log
+    (RemoteLogManager.findOffsetByTimestamp). That timestamp may be the one of a record below the log start.
+    """
+    first = log.log.segment_ranges(log.start_offset).get(0)
+    return first is not None and first.to_offset < offset and (first.max_timestamp_ms or -1) >= timestamp_ms
 
 
 _CONSUMERS_MAX = 4

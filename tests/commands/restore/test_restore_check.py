@@ -13,13 +13,15 @@ from tierctl.checks import served as of_consumers
 from tierctl.commands.resources import Resources
 from tierctl.kafka.librdkafka import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.model import EpochEntry, IsolationLevel, Uuid
+from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, Uuid
 from tierctl.model.local import PartitionOffsets
 from tierctl.read.partition_reader import PartitionReader
+from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.cli.shell import Ran, tierctl
 from tests.commands.restore.serving import Cluster, Key, tier_records
+from tests.read.made import made_tier
 
 KEY = ("orders", 1)
 
@@ -213,6 +215,35 @@ def test_delete_records_inside_a_batch_or_segment_is_no_fault(
     cluster.epochs[KEY] = (first._replace(start_offset=600), *others)
     _, rows = check(cluster, "--topic", "orders")
     assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["severity"] == "error")
+
+
+def test_a_time_below_the_log_start_hides_later_records_from_brokers(check: Check, tmp_path: Path) -> None:
+    """A broker answers nothing if the first segment with so large a timestamp has it below the log start."""
+    times = [1, 2, 10**6, *range(3, 9), *range(20, 30), 10**6]
+    batches = [[Record(offset, at, None, b"v")] for offset, at in enumerate(times)]
+    partition = TopicIdPartition(Uuid.from_bytes(bytes(range(16))), "orders", 0)
+    tier = made_tier(tmp_path, partition, [batches[:9], batches[9:]])
+    own = [ServedRecord(offset, at, 0, None, b"v", ()) for offset, at in enumerate(times)][5:]
+    key, log_start, end = ("orders", 0), 5, len(times)
+    cluster = Cluster(
+        ids={"orders": partition.topic_id},
+        partitions={"orders": 1},
+        records={each: {key: own} for each in IsolationLevel},
+        epochs={key: (EpochEntry(0, log_start),)},
+        offsets={
+            key: PartitionOffsets(
+                log_start_offset=log_start,
+                high_watermark=end,
+                last_stable_offset=end,
+                local_log_start_offset=end,
+                latest_tiered_offset=end - 1,
+            )
+        },
+    )
+    found = cluster.offset_for_time
+    cluster.offset_for_time = lambda name, at: None if at > 8 else found(name, at)
+    rows = check(cluster, "--topic", "orders", remote=Path(tier["remote"]))[1]
+    assert [row["found"] for row in rows if row["severity"] == "error"] == []
 
 
 @pytest.mark.parametrize("case", FAULTS)
