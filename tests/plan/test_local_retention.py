@@ -124,6 +124,13 @@ LEFT: dict[str, tuple[TopicConfig, dict[str, int], int, int]] = {
     "-1 is no limit": (_stated(ms=-1, retention_ms=0), {}, 399, 5),
     "copying is disabled: also what is not in the tier": (replace(WHOLE, is_copy_disabled=True), {}, -1, 0),
     "copying is disabled: size": (TopicConfig(retention_bytes=240, is_copy_disabled=True), {}, -1, 3),
+    "tiering is off: no local limit counts": (
+        replace(_stated(ms=0, retention_ms=DAY_MS), remote_storage_enable=False),
+        {},
+        399,
+        5,
+    ),
+    "tiering is off: what is not in the tier": (replace(WHOLE, remote_storage_enable=False), {}, -1, 0),
     "no deletes by the policy": (replace(WHOLE, cleanup_policy=frozenset({"compact"})), {}, 399, 5),
     "below the log start without a limit": (TopicConfig(), {"log_start_offset": 200}, -1, 3),
     "within a segment": (TopicConfig(), {"log_start_offset": 199}, -1, 4),

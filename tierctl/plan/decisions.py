@@ -253,9 +253,10 @@ class LocalRetention:
     def of(cls, config: TopicConfig) -> Self:
         """Return the local retention of a topic; -2 is its retention (LogConfig.localRetentionMs).
 
-        With remote.log.copy.disable, retention.ms and retention.bytes count instead, also for what is not in
-        the tier (KIP-950, UnifiedLog.localRetentionMs). Without cleanup.policy=delete there is no limit,
-        unless the policy is empty, the topic copies and the version cleans such logs.
+        If nothing is copied, because of remote.log.copy.disable or of remote.storage.enable, retention.ms and
+        retention.bytes count instead, also for what is not in the tier (UnifiedLog.localRetentionMs).
+        Without cleanup.policy=delete there is no limit, unless the policy is empty, the topic copies and the
+        version cleans such logs.
         """
         version = config.kafka_version
         is_copying = config.remote_storage_enable is not False and not config.is_copy_disabled
@@ -263,7 +264,7 @@ class LocalRetention:
         if "delete" not in config.cleanup_policy and not is_cleaned:
             return cls(ms=UNLIMITED, size_bytes=UNLIMITED, kafka_version=version)
         retention_ms, retention_bytes = config.broker_retention_ms, config.broker_retention_bytes
-        if config.is_copy_disabled:
+        if not is_copying:
             return cls(ms=retention_ms, size_bytes=retention_bytes, needs_copy=False, kafka_version=version)
         stated = {name: each.value for name, each in config.stated.items()}
         own_ms = topic.LOCAL_RETENTION_MS.value(stated)
