@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,19 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         config.option.benchmark_disable = True
         _keep_files_in_memory()
+    if config.getoption("numprocesses", default=None) and find_spec("numba") is not None:
+        config.stash[_COMPILING] = subprocess.Popen([sys.executable, "-m", "tests.support.kernels"], cwd=ROOT)
+
+
+_COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    """Let no process run tests before the kernels are compiled: each would compile them, for 20 seconds."""
+    if _COMPILING in node.config.stash:
+        node.config.stash[_COMPILING].wait()
 
 
 MEMORY = Path("/dev/shm")

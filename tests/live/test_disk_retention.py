@@ -11,7 +11,7 @@ from tests.cli.shell import tierctl
 from tests.live.test_explained import KEPT
 from tests.support.broker import Broker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 DAY_MS = 86_400_000
 CHECKS_S = 6
 """Time in which the broker looks for segments to delete more than once (log.retention.check.interval.ms)."""

@@ -21,7 +21,7 @@ from tests.support.broker import Broker, Brokers
 
 checks = import_module("tierctl.commands.doctor")
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPICS = ("engines-1", "engines-2", "engines-3")
 
 

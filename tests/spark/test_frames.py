@@ -41,6 +41,7 @@ from tests.pipeline.tables import delta, lives, read, run, write
 from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
 from tests.state.histories import S
+from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -68,7 +69,7 @@ def rows(frame: "DataFrame", *key: str) -> "dict[tuple[Any, ...], Row]":
     return by_key
 
 
-@pytest.mark.parametrize("among", [4, 1])
+@pytest.mark.parametrize("among", rest_in_matrix([1, 4]))
 def test_a_fold_goes_on_from_the_tables_of_a_warehouse(
     among: int, tmp_path: Path, spark: "SparkSession"
 ) -> None:

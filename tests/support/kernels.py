@@ -1,9 +1,17 @@
-"""A fixture that runs a test with interpreted and with compiled kernels."""
+"""Compiled kernels in tests: a fixture with both forms, and one process that compiles them for all others.
 
+`python -m tests.support.kernels` compiles what is not compiled yet.
+"""
+
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tierctl.kernel import use_compiled, use_interpreted
+
+from tests.cli.shell import tierctl
+from tests.support.captures import unpack
 
 
 @pytest.fixture(params=["interpreted", "compiled"], scope="module")
@@ -16,3 +24,19 @@ def both_forms(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
     finally:
         use_interpreted()
+
+
+def compile_kernels() -> None:
+    """Run commands that call nearly every kernel, so that Numba keeps its compiled form."""
+    use_compiled()
+    with tempfile.TemporaryDirectory() as name:
+        folder = unpack("tiered-cluster", Path(name), "4.3.0")
+        tier = ("--metadata", folder / "before", "--remote", folder / "before-remote")
+        tierctl("segments", "--sizes", *tier[:2])
+        tierctl("format", *tier[:2])
+        tierctl("fetch", "--topic", "orders", "--partition", 0, *tier)
+        tierctl("verify", "--deep", *tier)
+
+
+if __name__ == "__main__":
+    compile_kernels()

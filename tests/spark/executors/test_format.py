@@ -49,7 +49,12 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
 
 @pytest.mark.parametrize(
     ("records", "way"),
-    [(1, ()), (2, ("--order", "time")), (3, ("--limit", "2")), (5, ("--from-offset", "9"))],
+    [
+        (1, ()),
+        pytest.param(2, ("--order", "time"), marks=pytest.mark.matrix),
+        pytest.param(3, ("--limit", "2"), marks=pytest.mark.matrix),
+        (5, ("--from-offset", "9")),
+    ],
 )
 def test_damage_has_its_line_once(
     records: int, way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +117,7 @@ def test_a_store_that_is_not_there(capture: Capture, tmp_path: Path) -> None:
     assert assert_same("verify", *where).code == 5
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("no_segments")
 def test_a_sample_that_is_recorded(capture: Capture, tmp_path: Path) -> None:
     sample = ("--sample", "40%", "--seed", 5, "--state-dir", tmp_path, "--now", NOW_MS, "-o", "json")
@@ -120,6 +126,7 @@ def test_a_sample_that_is_recorded(capture: Capture, tmp_path: Path) -> None:
     assert len(read_segments(tmp_path)) > 1
 
 
+@pytest.mark.matrix
 def test_a_topic_that_lost_its_oldest_events(writable: Callable[[str], Path]) -> None:
     """The driver has the segments, whose tables are sent to executors."""
     metadata, remote = (writable(f"tiered-cluster/{name}") for name in ("before", "before-remote"))
