@@ -1,6 +1,7 @@
 """The registries: every check of `doctor` and of `restore check`; the man pages are generated from them.
 
-A new check is a row here and the code that examines it, in the module of its subject:
+A new check is a row here, the code that examines it, in the module of its subject, and the call of that code
+in `commands.doctor` or `commands.restore.check`:
 
 settings     tierctl.toml, files of settings, settings and versions of brokers, topics, the metadata topic
 environment  clocks, rights, files with secrets, the state directory, brokers' log directories, executors
@@ -12,7 +13,8 @@ served       what consumers and producers of a restored topic get from brokers
 from tierctl.checks.check import Check, CheckTable
 from tierctl.model.choices import Severity
 
-_CLUSTER = "--bootstrap-server, or --metadata kafka://..."
+CLUSTER = "--bootstrap-server, or --metadata kafka://..."
+"""The part of `needs` that every check of a running cluster has."""
 _REMOTE = "--remote"
 _PROBE = "--remote and --probe-writes"
 _PROBE_OR_FOLDER = "--remote, and --probe-writes unless the tier is a folder"
@@ -53,7 +55,7 @@ class DoctorCheck(CheckTable):
     BROKER_CONFLICTS = Check(
         "broker_conflicts",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="Settings that are valid each on its own may contradict each other, or damage the metadata "
         "topic.",
         fix="see CONFLICTS",
@@ -61,7 +63,7 @@ class DoctorCheck(CheckTable):
     CONTROLLER_TIERS = Check(
         "controller_tiers",
         Severity.ERROR,
-        needs=f"{_CLUSTER}, and the right to create topics",
+        needs=f"{CLUSTER}, and the right to create topics",
         why="The controller decides about the settings of topics: while it refuses a tiered topic, no topic "
         "can be made one, although the brokers tier.",
         fix="set remote.log.storage.system.enable=true on all controllers, too, and restart them one by one",
@@ -69,7 +71,7 @@ class DoctorCheck(CheckTable):
     BROKERS_AGREE = Check(
         "brokers_agree",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="The settings of the leader's broker decide how a partition is tiered, so a new leader changes "
         "that; a leader without tiering serves no records from the tier.",
         fix="give all brokers the same value, and restart them one by one",
@@ -77,7 +79,7 @@ class DoctorCheck(CheckTable):
     BROKER_VERSION = Check(
         "broker_version",
         Severity.ERROR,
-        needs=f"--kafka-version, or {_CLUSTER}",
+        needs=f"--kafka-version, or {CLUSTER}",
         why="Some releases of Kafka delete segments that have not expired.",
         fix="upgrade the brokers to a release with the fix",
     )
@@ -92,7 +94,7 @@ class DoctorCheck(CheckTable):
     METADATA_SETTINGS = Check(
         "metadata_settings",
         Severity.ERROR,
-        needs=f"{_CLUSTER}, or --topic-configs with settings of the metadata topic",
+        needs=f"{CLUSTER}, or --topic-configs with settings of the metadata topic",
         why="Brokers know the tier only from the events of the metadata topic: if events are lost, brokers "
         "lose the segments.",
         fix="see CONFLICTS",
@@ -100,7 +102,7 @@ class DoctorCheck(CheckTable):
     METADATA_REPLICAS = Check(
         "metadata_replicas",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="While a partition of the metadata topic is not writable, brokers copy and delete no segments of "
         "its user partitions.",
         fix="bring the missing brokers back, or reassign the partitions to others",
@@ -117,7 +119,7 @@ class DoctorCheck(CheckTable):
     TOPIC_CONFLICTS = Check(
         "topic_conflicts",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="Settings of a topic that are valid each on its own may contradict each other, or prevent "
         "tiering.",
         fix="see CONFLICTS",
@@ -125,7 +127,7 @@ class DoctorCheck(CheckTable):
     TIERED_TOPICS = Check(
         "tiered_topics",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="While a topic has remote.storage.enable=true, brokers with "
         "remote.log.storage.system.enable=false do not start, and do not read the topic's tier.",
         fix="set remote.log.storage.system.enable=true, or end the tiering of the topics first",
@@ -133,7 +135,7 @@ class DoctorCheck(CheckTable):
     CONTROLLER_CLOCK = Check(
         "controller_clock",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="tierctl uses the clock of its own machine for retention and for the age of unfinished copies. "
         "If it differs from the brokers' clocks, tierctl deletes segments that brokers would keep.",
         fix="synchronize the clocks (NTP) before anything is deleted",
@@ -156,7 +158,7 @@ class DoctorCheck(CheckTable):
     CLUSTER_RIGHTS = Check(
         "cluster_rights",
         Severity.WARNING,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="Without this right, tierctl can't find out whether the brokers tier, and therefore refuses to "
         "change anything.",
         fix="grant the right with kafka-acls",
@@ -164,14 +166,14 @@ class DoctorCheck(CheckTable):
     METADATA_RIGHTS = Check(
         "metadata_rights",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="Every command reads the metadata topic; copy, sweep and delete write to it.",
         fix="grant the right with kafka-acls",
     )
     TOPIC_RIGHTS = Check(
         "topic_rights",
         Severity.WARNING,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="sweep reads the settings and offsets of a topic, and raises its log start offset before it "
         "deletes segments.",
         fix="grant the right with kafka-acls",
@@ -397,7 +399,7 @@ class RestoreCheck(CheckTable):
     RESTARTS = Check(
         "restarts",
         Severity.ERROR,
-        needs=f"{_METADATA}, and {_CLUSTER}; it finds brokers that lead metadata partitions",
+        needs=f"{_METADATA}, and {CLUSTER}; it finds brokers that lead metadata partitions",
         why="Brokers under which the metadata topic was deleted and created again skip new events until they "
         "are restarted: segments that they copy become unreadable once these are deleted locally.",
         fix="keep copying disabled and restart the brokers, then check again. Restart them also if the topic "
@@ -407,7 +409,7 @@ class RestoreCheck(CheckTable):
     OFFSETS = Check(
         "offsets",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="A log start above the tier's makes brokers delete what is below it; a tiered offset below the "
         "tier's end leaves records out of range.",
         fix="keep copying disabled; see DeleteRecords and retention first, then "
@@ -416,7 +418,7 @@ class RestoreCheck(CheckTable):
     LEADER_EPOCHS = Check(
         "leader_epochs",
         Severity.ERROR,
-        needs=f"{_CLUSTER}; with --log-dir the files of these directories are read, too",
+        needs=f"{CLUSTER}; with --log-dir the files of these directories are read, too",
         why="Without an epoch, brokers delete the segments that have it, and consumers whose position has it "
         "see a truncation at the next election.",
         fix="stop the brokers and put leader-epoch-checkpoint back: tierctl rebuild --log-start tier, or "
@@ -425,7 +427,7 @@ class RestoreCheck(CheckTable):
     RECORDS = Check(
         "records",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="The brokers serve other records than the tier has, or not all of them.",
         fix="keep consumers away; tierctl verify --deep names damaged objects, tierctl segments --check "
         "wrong metadata",
@@ -433,7 +435,7 @@ class RestoreCheck(CheckTable):
     SEEKS = Check(
         "seeks",
         Severity.ERROR,
-        needs=_CLUSTER,
+        needs=CLUSTER,
         why="A consumer that begins at an offset, or at a time, gets another record or none: an index or a "
         "leader epoch is missing.",
         fix="see tierctl verify, and the check leader_epochs",
@@ -441,7 +443,7 @@ class RestoreCheck(CheckTable):
     ELECTION = Check(
         "election",
         Severity.ERROR,
-        needs=f"{_CLUSTER} and --election-timeout",
+        needs=f"{CLUSTER} and --election-timeout",
         why="A consumer that holds its position over an election asks the new leader whether the log was "
         "truncated (KIP-320). If the epochs of the batches are not those of the log, it was: consumers stop, "
         "or start over.",
@@ -457,7 +459,7 @@ class RestoreCheck(CheckTable):
     PRODUCERS = Check(
         "producers",
         Severity.ERROR,
-        needs=f"{_CLUSTER} and --produce",
+        needs=f"{CLUSTER} and --produce",
         why="New producers can't write: their ids may be those of producers that the restored snapshots "
         "name (INVALID_PRODUCER_EPOCH).",
         fix="wait for producer.id.expiration.ms, by default a day: brokers then forget the restored "

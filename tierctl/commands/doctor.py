@@ -42,7 +42,7 @@ from tierctl.checks.environment import (
     profile_file,
     settings_files,
 )
-from tierctl.checks.registry import DoctorCheck
+from tierctl.checks.registry import CLUSTER, DoctorCheck
 from tierctl.checks.settings import (
     Broker,
     check_agreement,
@@ -144,19 +144,7 @@ def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
 
 
 _STORE_CHECKS = tuple(check for check in DoctorCheck if check.startswith("store_"))
-_CLUSTER_CHECKS = (
-    DoctorCheck.CONTROLLER_TIERS,
-    DoctorCheck.BROKERS_AGREE,
-    DoctorCheck.BROKER_VERSION,
-    DoctorCheck.METADATA_SETTINGS,
-    DoctorCheck.METADATA_REPLICAS,
-    DoctorCheck.TOPIC_CONFLICTS,
-    DoctorCheck.TIERED_TOPICS,
-    DoctorCheck.CONTROLLER_CLOCK,
-    DoctorCheck.CLUSTER_RIGHTS,
-    DoctorCheck.METADATA_RIGHTS,
-    DoctorCheck.TOPIC_RIGHTS,
-)
+_CLUSTER_CHECKS = tuple(check for check in DoctorCheck if CLUSTER in check.row.needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
