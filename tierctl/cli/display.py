@@ -14,7 +14,7 @@ import typer
 from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.profiles import CHOOSE_PROFILE, RunSettings, option_key
-from tierctl.commands.request import APPLY, DECIDE, FROM_TIER, HOW, WHERE, OutputFormat
+from tierctl.commands.request import APPLY, DECIDE, FROM_TIER, HOW, WHERE
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns
@@ -29,7 +29,7 @@ from tierctl.report.plans import (
     show_plan,
     skipped_text,
 )
-from tierctl.report.render import SHOW, View, show_rows, show_texts
+from tierctl.report.render import SHOW, OutputFormat, View, show_rows, show_texts
 from tierctl.report.table import Tally, counted, printable
 
 if TYPE_CHECKING:

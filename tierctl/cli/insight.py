@@ -38,7 +38,6 @@ from tierctl.cli.options import (
     typed_option,
 )
 from tierctl.commands import completion
-from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
@@ -46,7 +45,7 @@ from tierctl.model.events import PARTITION_MAX
 from tierctl.model.selection import named_partition
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
-from tierctl.report.render import SHOW
+from tierctl.report.render import SHOW, OutputFormat
 from tierctl.report.table import bytes_text, counted
 
 if TYPE_CHECKING:

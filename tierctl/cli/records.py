@@ -36,11 +36,10 @@ from tierctl.cli.options import (
     request_of,
     typed_option,
 )
-from tierctl.commands.request import OutputFormat
 from tierctl.console_consumer import CLASS_NAME, find_jar
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import render_object
-from tierctl.report.render import View
+from tierctl.report.render import OutputFormat, View
 from tierctl.report.table import bytes_text, counted
 
 if TYPE_CHECKING:

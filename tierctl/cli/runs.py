@@ -22,10 +22,10 @@ from tierctl.cli.config import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import Printer, Rows, console_of, summarize
 from tierctl.cli.options import METADATA_TOPIC, SPARK, NoCheck, is_typed, request_of
 from tierctl.cli.profiles import RunSettings
-from tierctl.commands.request import OutputFormat
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.choices import ONLY_SPARK, EngineName
 from tierctl.model.location import folder_of, is_uri
+from tierctl.report.render import OutputFormat
 
 _OWN_WORDS_FIRST: Final = {"allow_interspersed_args": False}
 """Settings of a command whose argument is another command with its options."""

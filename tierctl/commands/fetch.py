@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierctl.commands.histories import read_selected
-from tierctl.commands.request import TYPED_ONLY, OutputFormat, Request
+from tierctl.commands.request import TYPED_ONLY, Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
@@ -40,7 +40,7 @@ from tierctl.read.record_rows import (
 from tierctl.read.segment import IndexFetcher, Refusals, Report, stored_or_rebuilt
 from tierctl.read.tasks import plan_read_tasks
 from tierctl.report.columns import Columns
-from tierctl.report.render import SHOW
+from tierctl.report.render import SHOW, OutputFormat
 from tierctl.report.results import RowLines, Stream, TableResult, TableRows
 from tierctl.state.lineage import AuxiliarySource, Lineage, built_epochs, find_source
 from tierctl.wire.files.checkpoints import (

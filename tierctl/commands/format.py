@@ -13,7 +13,7 @@ from typing import Annotated, NotRequired, TypedDict, cast
 import typer
 
 from tierctl.commands import completion
-from tierctl.commands.request import TYPED_ONLY, OutputFormat, Request
+from tierctl.commands.request import TYPED_ONLY, Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.kernel import expect
@@ -38,6 +38,7 @@ from tierctl.report.formatters.sources import (
     from_hex,
     from_segment,
 )
+from tierctl.report.render import OutputFormat
 from tierctl.report.results import RowLines
 from tierctl.report.table import counted
 

@@ -60,15 +60,6 @@ HOW = "How it is done"
 FROM_TIER = "From one tier to another"
 
 
-class OutputFormat(StrEnum):
-    """The format of the rows on stdout."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
 class Layout(StrEnum):
     """The layout of a tier: names and encoding of a segment's objects."""
 

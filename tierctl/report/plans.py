@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 from tierctl.errors import UsageError
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.render import Printed, View, render, render_object
+from tierctl.report.render import OutputFormat, Printed, View, render, render_object
 from tierctl.report.table import Tally, counted
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ _WRITE_LOGS = {"materialise_partition", "restore_partition"}
 _OUTCOME = ("status", "error", "why")
 
 
-def show_plan(saved: SavedPlan, output: str, view: View) -> Printed:
+def show_plan(saved: SavedPlan, output: OutputFormat, view: View) -> Printed:
     """Print the plan: as one object in JSON, otherwise one row per step."""
-    if output == "json":
+    if output == OutputFormat.JSON:
         render_object(saved.to_json(), output)
         return Printed(rows=len(saved.plan.steps))
     rows = [step.to_json() for step in saved.plan.steps]
@@ -176,23 +176,23 @@ def show_plan(saved: SavedPlan, output: str, view: View) -> Printed:
 def show_outcomes(
     saved: SavedPlan,
     outcomes: Sequence[Mapping[str, Any]],
-    output: str,
+    output: OutputFormat,
     view: View,
     *,
     conclusion: str | None = None,
 ) -> Printed:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
-    if output == "json":
+    if output == OutputFormat.JSON:
         more = {} if conclusion is None else {"conclusion": conclusion}
         render_object(saved.to_json() | {"outcomes": list(outcomes)} | more, output)
         return Printed(rows=len(outcomes))
     return render(outcomes, output, OUTCOMES, view, names=[*_columns(outcomes), *_OUTCOME])
 
 
-def check_view(output: str, view: View) -> None:
+def check_view(output: OutputFormat, view: View) -> None:
     """Raise UsageError for a view in which a plan can't be printed; called before anything is changed."""
     view.check(OUTCOMES)
-    if output == "json" and not view.is_plain:
+    if output == OutputFormat.JSON and not view.is_plain:
         raise UsageError(
             "--columns, --sort, --limit and --no-header are for rows, and with --output json a plan is one "
             "object",

@@ -7,9 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Any, Final, TextIO, assert_never
 
 import typer
 
@@ -33,6 +34,15 @@ from tierctl.wire.metadata.schema import json_fields
 Row = Mapping[str, Any]
 SHOW = "Output"
 """The title of the options about rows in the help of a command."""
+
+
+class OutputFormat(StrEnum):
+    """The format of the rows on stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -215,7 +225,7 @@ class Printed:
 
 def render(
     rows: Iterable[Row],
-    fmt: str,
+    fmt: OutputFormat,
     columns: Columns,
     view: View = _PLAIN,
     *,
@@ -235,33 +245,37 @@ def render(
     counted = Counted(view.arranged(rows, columns), view.limit)
     dropped: tuple[str, ...] = ()
     match fmt:
-        case "json":
+        case OutputFormat.JSON:
             _json_array(_narrowed(counted, chosen), out)
-        case "jsonl":
+        case OutputFormat.JSONL:
             for row in _narrowed(counted, chosen):
                 out.writelines((to_json(row), "\n"))
-        case "csv":
+        case OutputFormat.CSV:
             _csv(counted, chosen or names or columns.names, out, header=not view.no_header)
-        case _ if out.isatty():
+        case OutputFormat.TABLE if out.isatty():
             dropped = _terminal(counted, columns, view, chosen, out)
-        case _:
+        case OutputFormat.TABLE:
             _table(counted, columns, view, chosen or columns.in_table or columns.names, out)
+        case _:
+            assert_never(fmt)
     return Printed(rows=counted.count, limit=view.limit, dropped=dropped)
 
 
-def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
+def render_object(obj: Row, fmt: OutputFormat, *, stream: TextIO | None = None) -> None:
     """Print `obj` as a json object, one line of jsonl or csv, or a table of its fields and values."""
     out = stream or sys.stdout
     match fmt:
-        case "json":
+        case OutputFormat.JSON:
             out.write(f"{json.dumps(obj, default=_plain, indent=2)}\n")
-        case "jsonl":
+        case OutputFormat.JSONL:
             out.write(f"{to_json(obj)}\n")
-        case "csv":
+        case OutputFormat.CSV:
             _csv([obj], list(obj), out, header=True)
-        case _:
+        case OutputFormat.TABLE:
             cells = [(key, _text(value)) for key, value in obj.items()]
             write_table(_FIELD_AND_VALUE, cells, (), out, header=True)
+        case _:
+            assert_never(fmt)
 
 
 _FIELD_AND_VALUE = tuple(
@@ -434,7 +448,7 @@ def _terminal(
     return table.write(([row[i] for i in kept] for row in more), out)
 
 
-def show_rows(items: Iterable[Any], output: str, columns: Columns, view: View) -> Printed:
+def show_rows(items: Iterable[Any], output: OutputFormat, columns: Columns, view: View) -> Printed:
     """Print one row per item, as `row_of` makes it."""
     return render((row_of(item, columns) for item in items), output, columns, view)
 
@@ -452,12 +466,12 @@ def row_of(item: Any, columns: Columns) -> Row:
     return {name: getattr(item, name) for name in columns.by_name}
 
 
-def show_texts(texts: Iterable[str], output: str, columns: Columns, view: View) -> Printed:
+def show_texts(texts: Iterable[str], output: OutputFormat, columns: Columns, view: View) -> Printed:
     """Print rows that executors have rendered as jsonl.
 
     What is printed equals `show_rows` of the same rows, byte for byte.
     """
-    if output != "jsonl" or not view.is_plain:
+    if output != OutputFormat.JSONL or not view.is_plain:
         lines = (line for text in texts for line in io.StringIO(text))
         return show_rows(map(json.loads, lines), output, columns, view)
     count = 0

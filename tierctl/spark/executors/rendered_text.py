@@ -29,7 +29,7 @@ from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report.formatters.pages import Filter, Page, Printer
 from tierctl.report.formatters.records import load
 from tierctl.report.formatters.sources import from_chunk
-from tierctl.report.render import View, render
+from tierctl.report.render import OutputFormat, View, render
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open_tier import TierSpec
@@ -296,7 +296,7 @@ def _write(
         problems.append((error, -1))
 
     made = (record_rows.record_row(partition, record, encode, report) for record in _records(columns))
-    render(made, "jsonl", record_rows.RECORDS, View(), stream=text)
+    render(made, OutputFormat.JSONL, record_rows.RECORDS, View(), stream=text)
 
 
 def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:
