@@ -98,11 +98,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_disable = True
         _keep_files_in_memory()
     if config.getoption("numprocesses", default=None) and find_spec("numba") is not None:
-        config.stash[_COMPILING] = subprocess.Popen([sys.executable, "-m", "tests.support.kernels"], cwd=ROOT)
+        words = [sys.executable, "-m", "tests.support.kernels"]
+        config.stash[_COMPILING] = subprocess.Popen(words, cwd=config.rootpath)
 
 
 _COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.hookimpl(optionalhook=True)

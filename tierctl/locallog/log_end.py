@@ -346,7 +346,7 @@ def read_log_end(
             high_watermark=tail.end_offset,
         )
     # A segment that is recovered is read as a whole, and its time index may have entries of lost batches.
-    indexed_ms = -1 if recovery_point < NO_RECOVERY else newest.timestamp_ms
+    indexed_ms = -1 if tail.is_recovered else newest.timestamp_ms
     return LogEnd(
         segments=tuple(segments[:kept]),
         end_offset=tail.end_offset,
@@ -386,7 +386,7 @@ class _Tail:
         """Add the next item of the segment whose bytes are `buf`; return False if the log ends before it."""
         if isinstance(item, TornTail):
             is_allocated = not any(buf[item.position : item.position + HEAD_SIZE])
-            is_unused = is_allocated or self.recovery_point < NO_RECOVERY
+            is_unused = is_allocated or self.is_recovered
             self.unused_from = item.position if is_unused and not self._is_flushed else None
             return self._is_flushed
         if isinstance(item, BadRange):
@@ -411,8 +411,13 @@ class _Tail:
         if self._is_flushed or is_before:
             return True
         self.damage = item.error
-        self.unused_from = item.position if self.recovery_point < NO_RECOVERY else None
+        self.unused_from = item.position if self.is_recovered else None
         return False
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether a broker that starts reads the last segments, and cuts off what is not whole."""
+        return self.recovery_point < NO_RECOVERY
 
     @property
     def stable_offset(self) -> int:
