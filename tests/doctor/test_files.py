@@ -404,6 +404,26 @@ def test_exit_codes(outcomes: list[Severity], errors: list[MetadataError], code:
     assert exit_code_of(results) is code
 
 
+def test_an_error_after_some_checks_were_made_prevents_the_others_only() -> None:
+    made, other = DoctorCheck.CLIENT_FILE, DoctorCheck.TOPIC_FILE
+    examination = Examination(DoctorCheck)
+
+    def fail_after_one() -> Iterator[Result]:
+        examination.make([made], "two", lambda: [ok(made, "two", "good")])
+        raise MetadataError("no answer")
+        yield
+
+    def fail() -> list[Result]:
+        raise MetadataError("no answer")
+
+    examination.make([made], "one", lambda: [ok(made, "one", "good")])
+    examination.make([made, other], "two", fail_after_one)
+    examination.make([made], "three", fail)
+    found = [(each.check, each.subject, each.severity) for each in examination.results]
+    good, prevented_by = [(made, "one", OK), (made, "two", OK)], [(other, "two", NOT_CHECKED)]
+    assert found == [*good, *prevented_by, (made, "three", NOT_CHECKED)]
+
+
 def test_an_error_prevents_its_checks_only() -> None:
     examination = Examination(DoctorCheck, skipped=[DoctorCheck.SECRETS])
 

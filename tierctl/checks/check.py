@@ -129,11 +129,16 @@ def prevented(check: CheckTable, subject: str, error: TierctlError | OSError) ->
     )
 
 
-def made(checks: Sequence[CheckTable], subject: str, run: Callable[[], Iterable[Result]]) -> Iterator[Result]:
+def made(
+    checks: Sequence[CheckTable],
+    subject: str,
+    run: Callable[[], Iterable[Result]],
+    others: Callable[[], Iterable[Result]] = tuple,
+) -> Iterator[Result]:
     """Yield the results of `run`, which makes `checks` of one subject.
 
     If it raises a TierctlError or OSError, those of `checks` without a result become prevented: `checks` may
-    name some that `run` has made before the error.
+    name some that `run` has made before the error. `others` returns results that `run` did not yield.
     """
     seen = set()
     try:
@@ -141,6 +146,7 @@ def made(checks: Sequence[CheckTable], subject: str, run: Callable[[], Iterable[
             seen.add(result.check)
             yield result
     except (TierctlError, OSError) as e:
+        seen |= {result.check for result in others()}
         for check in checks:
             if check not in seen:
                 yield prevented(check, subject, e)
@@ -155,10 +161,15 @@ class Examination:
     results: list[Result] = field(default_factory=list)
 
     def make(self, checks: Sequence[CheckTable], subject: str, run: Callable[[], Iterable[Result]]) -> None:
-        """Add the results of `run`, as `made` yields them, unless all of `checks` are skipped."""
-        if not set(checks) <= set(self.skipped):
-            for result in made(checks, subject, run):
-                self.add(result)
+        """Add the results of `run`, as `made` yields them, unless all of `checks` are skipped.
+
+        `run` may itself make some of `checks` by this method: an error after that prevents the others only.
+        """
+        if set(checks) <= set(self.skipped):
+            return
+        before = len(self.results)
+        for result in made(checks, subject, run, lambda: self.results[before:]):
+            self.add(result)
 
     def add(self, result: Result) -> None:
         """Add one result, unless its check is skipped."""

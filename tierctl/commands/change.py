@@ -45,7 +45,7 @@ from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised
 from tierctl.plan.reasons import Reason
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, begins_plan, refusal
-from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
+from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.plans import OUTCOMES, STEPS
 from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
@@ -475,7 +475,6 @@ def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
 
 _COPY = (prometheus.COPY_REQUESTS, prometheus.COPY_ERRORS, prometheus.COPY_BYTES)
 _DELETE = (prometheus.DELETE_REQUESTS, prometheus.DELETE_ERRORS, prometheus.DELETED_BYTES)
-_NOT_LAGGING = {REBUILD, MATERIALISE, RESTORE, NEW_IDS}
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
 
 
@@ -495,7 +494,7 @@ def measure_mutation(
     measure_tier(meter, state)
     for outcome in outcomes or ():
         _count(meter, plan.command, outcome)
-    if scope.is_partial or plan.command in _NOT_LAGGING:
+    if scope.is_partial or plan.is_recovery:
         return
     done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
     left = [step for step in plan.steps if id(step) not in done]

@@ -23,7 +23,7 @@ from tierctl.model import SelectionRequest, TopicIdPartition, Uuid
 from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.scopes import KNOWN, LATEST, KafkaVersion
 from tierctl.model.times import DURATION_FORMS, TIME_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Shown
@@ -143,8 +143,8 @@ class FormatRequest(Request):
         typer.Option(
             metavar="VERSION",
             parser=KafkaVersion.parse,
-            help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of "
-            "the cluster, otherwise 4.4.",
+            help=f"With --style kafka: print the text of this version, {KNOWN[0]} to {LATEST}. Default: the "
+            f"version of the cluster, otherwise {LATEST}.",
             rich_help_panel=_STYLE,
         ),
     ] = None

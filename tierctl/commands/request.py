@@ -9,7 +9,6 @@ An option of several requests has its name, type, help and panel here; a request
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
@@ -26,9 +25,9 @@ from tierctl.model.choices import (
     THREADS,
     EngineName,
 )
-from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TruncatedMetadata
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, Layout, TruncatedMetadata
 from tierctl.model.selection import parse_partition
-from tierctl.model.settings.scopes import KafkaVersion
+from tierctl.model.settings.scopes import KNOWN, LATEST, KafkaVersion
 from tierctl.model.times import (
     DURATION_FORMS,
     TIME_FORMS,
@@ -58,13 +57,6 @@ APPLY = "Changing things"
 RUN = "Where the work is done"
 HOW = "How it is done"
 FROM_TIER = "From one tier to another"
-
-
-class Layout(StrEnum):
-    """The layout of a tier: names and encoding of a segment's objects."""
-
-    KAFKA = "kafka"
-    AIVEN = "aiven"
 
 
 Apply = Annotated[
@@ -347,8 +339,8 @@ class Request:
         typer.Option(
             metavar="VERSION",
             parser=KafkaVersion.parse,
-            help="Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the "
-            "cluster, otherwise 4.4.",
+            help=f"Decide, and print, as brokers of this version: {KNOWN[0]} to {LATEST}. Default: the "
+            f"version of the cluster, otherwise {LATEST}.",
             rich_help_panel=DECIDE,
         ),
     ] = None

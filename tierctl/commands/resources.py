@@ -549,7 +549,7 @@ class Resources:
 
     @cached_property
     def kafka_version(self) -> KafkaVersion:
-        """The version of the brokers to follow: the requested one, else the cluster's, else 4.4."""
+        """The version of the brokers to follow: the requested one, else the cluster's, else LATEST."""
         if self.request.kafka_version is not None:
             return self.request.kafka_version
         return LATEST if self.cluster is None else self.cluster.kafka_version()

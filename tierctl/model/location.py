@@ -19,6 +19,13 @@ DERIVED = "none"
 """As --metadata: no metadata topic, the metadata are derived from the objects of the tier."""
 
 
+class Layout(StrEnum):
+    """The layout of a tier: names and encoding of a segment's objects."""
+
+    KAFKA = "kafka"
+    AIVEN = "aiven"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLocation:
     """Name a metadata topic so that another process can open the same topic; contains no credentials.

@@ -213,6 +213,11 @@ class Plan:
     kept: tuple[Decision, ...] = field(default=(), compare=False)
     refused: tuple[Skip, ...] = field(default=(), compare=False)
 
+    @property
+    def is_recovery(self) -> bool:
+        """Whether the steps write metadata or logs of what is in a tier already."""
+        return self.command in {REBUILD, RESTORE, NEW_IDS, MATERIALISE}
+
     def decisions(self, now_ms: int) -> Iterator[Decision]:
         """Yield the decisions about segments: those that stay, and those that are copied or deleted now.
 

@@ -158,7 +158,6 @@ PLAN_ROWS: Final = (STEPS, OUTCOMES)
 """The kinds of rows of a command that makes plans."""
 _FIXED = 8
 """The number of columns that every step has."""
-_RECOVERY = {"rebuild", "restore into", "restore new-ids", "restore log"}
 _WRITE_LOGS = {"materialise_partition", "restore_partition"}
 """Actions after which the operator starts brokers, as the run says, before anything can be checked."""
 _OUTCOME = ("status", "error", "why")
@@ -239,7 +238,7 @@ def skipped_text(plan: Plan) -> str:
     unused = {
         (skip.topic_id_partition, skip.segment_id)
         for skip in plan.skipped
-        if skip.segment_id is not None and plan.command in _RECOVERY
+        if skip.segment_id is not None and plan.is_recovery
     }
     text = f"; {counted(len(skipped), 'partition')} skipped" if skipped else ""
     return text + (f"; {counted(len(unused), 'segment')} not used" if unused else "")

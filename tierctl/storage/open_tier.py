@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
-from tierctl.model.location import require_no_credentials
+from tierctl.model.location import Layout, require_no_credentials
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import MANIFEST, AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import AIVEN_PATTERN, ROOT_FOLDER, KafkaLayout, SegmentLayout
@@ -71,14 +71,11 @@ def require_no_tier(option: str, folder: Path) -> None:
 
 def _layout_of(key: str) -> DetectedLayout | None:
     if key.startswith(f"{ROOT_FOLDER}/"):
-        return DetectedLayout("kafka")
+        return DetectedLayout(Layout.KAFKA)
     if _ICEBERG.match(key):
         raise iceberg(f"the object {key!r}")
     match = _AIVEN.match(key)
-    return None if match is None else DetectedLayout("aiven", match["prefix"])
-
-
-KAFKA, AIVEN = LAYOUTS = ("kafka", "aiven")
+    return None if match is None else DetectedLayout(Layout.AIVEN, match["prefix"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +98,8 @@ class TierSpec:
     """The limits of a process that opens the tier without a `Throttle` of its own."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.layout, str) and self.layout not in LAYOUTS:
-            raise UsageError(f"unknown layout {self.layout!r}", hint=f"expected one of {', '.join(LAYOUTS)}")
+        if isinstance(self.layout, str) and self.layout not in tuple(Layout):
+            raise UsageError(f"unknown layout {self.layout!r}", hint=f"expected one of {', '.join(Layout)}")
 
     @classmethod
     def from_settings(
@@ -164,7 +161,7 @@ def open_tier(
     with WAITS.waiting(f"connecting to {spec.uri}"):
         store = open_store_at(address)
     if spec.layout is None or isinstance(spec.layout, str):
-        name = KAFKA if names_root_folder else spec.layout
+        name = Layout.KAFKA if names_root_folder else spec.layout
         with WAITS.waiting(f"looking for the layout of {store.name_of('')}"):
             layout = _named_or_detected(name, store, address, spec.aiven)
     else:
@@ -178,7 +175,7 @@ def open_tier(
 def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None) -> bool:
     """Return whether the URI names layout `kafka`'s own folder in the tier instead of the tier."""
     path = PurePosixPath("/", address.folder)
-    is_kafka = layout is None or layout == KAFKA or isinstance(layout, KafkaLayout)
+    is_kafka = layout is None or layout == Layout.KAFKA or isinstance(layout, KafkaLayout)
     if path.name != ROOT_FOLDER or not is_kafka:
         return False
     # A broker whose rsm.config.dir has that name creates another folder of the same name inside.
@@ -201,16 +198,16 @@ def _named_or_detected(
     Raise UsageError if `store` has segments of another layout than `name` and none of `name`.
     """
     is_local = address.scheme == FILE
-    if name != AIVEN and is_local and _has_root_folder(Path("/", address.folder)):
+    if name != Layout.AIVEN and is_local and _has_root_folder(Path("/", address.folder)):
         return KafkaLayout()
     found = None
     try:
         found = _detected(name, store, aiven)
     except RemoteTierMissing:
         # The first copy creates the folder.
-        if not is_local and name != KAFKA:
+        if not is_local and name != Layout.KAFKA:
             raise
-    if (found.layout if found else name or (KAFKA if is_local else AIVEN)) == KAFKA:
+    if (found.layout if found else name or (Layout.KAFKA if is_local else Layout.AIVEN)) == Layout.KAFKA:
         return KafkaLayout()
     return AivenLayout(aiven, key_prefix=_key_prefix(found, aiven, address.folder), root=address.folder)
 
@@ -236,7 +233,7 @@ def _detected(name: str | None, store: ObjectStore, aiven: AivenSettings) -> Det
 def _has_others(store: ObjectStore, found: DetectedLayout) -> bool:
     """Return whether the store's top folder shows a tier of another layout than `found`, listed later."""
     folders = store.list_folder("").folders
-    return any((folder == f"{ROOT_FOLDER}/") != (found.layout == KAFKA) for folder in folders)
+    return any((folder == f"{ROOT_FOLDER}/") != (found.layout == Layout.KAFKA) for folder in folders)
 
 
 def _key_prefix(found: DetectedLayout | None, aiven: AivenSettings, folder: str) -> str:

@@ -231,13 +231,16 @@ def _names(options: set[str]) -> Iterator[Message]:
         yield _MISSING_EVENTS
 
 
-_CHECKING = {(name,) for name in ("copy", "sweep", "delete", "apply", "verify", "fetch", "segments")}
-"""The commands that compare the tier with the metadata before anything else."""
-
 _MUTATING = {(name,) for name in ("copy", "sweep", "delete", "apply")}
 """The commands that change a tier."""
 
-_LOG_READERS = {(name,) for name in ("copy", "sweep", "rebuild", "apply", "verify", "fetch", "segments")}
+_READING = {(name,) for name in ("status", "explain", "report", "verify", "fetch", "segments")}
+"""The commands that read the metadata, and a tier and logs if they are named."""
+
+_CHECKING = {*_MUTATING, *_READING, ("restore", "new-ids"), ("restore", "log")}
+"""The commands that compare the tier with the metadata before anything else."""
+
+_LOG_READERS = {*_MUTATING, *_READING, ("rebuild",)} - {("delete",)}
 """The commands that read the logs of partitions."""
 
 _COPIED_TOPICS = """A topic is copied only if its settings have remote.storage.enable=true, as in Kafka.
@@ -300,8 +303,7 @@ _TIER = (
         ExitCode.RETRYABLE,
         "NAME has no object of the finished segments in the metadata; there is no tier at NAME",
         """The folder, bucket or prefix is wrong, or the objects are lost. copy, sweep, delete and apply
-        continue with --allow-missing-objects; verify, fetch and segments continue if the identity
-        matches.""",
+        continue with --allow-missing-objects; commands that only read continue if the identity matches.""",
     ),
 )
 _UNRECOGNISED = Message(

@@ -24,7 +24,6 @@ from tierctl.commands.request import (
     HOW,
     TYPED_ONLY,
     CustomMetadataMaxBytes,
-    Layout,
     MutationRequest,
 )
 from tierctl.commands.resources import Resources
@@ -43,7 +42,7 @@ from tierctl.model import (
 )
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.events import INTERNAL_TOPICS, writer_text
-from tierctl.model.location import canonical_uri
+from tierctl.model.location import Layout, canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.model.settings import broker

@@ -560,7 +560,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 KNOWN = tuple(KafkaVersion(*number) for number in _FIRST_LEVELS)
 LAST_WITH_ZOOKEEPER = KafkaVersion(3, 9)
-LATEST = KafkaVersion(4, 4)
+LATEST = KNOWN[-1]
 """The version that is assumed if no source states one."""
 
 

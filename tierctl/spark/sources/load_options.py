@@ -32,11 +32,10 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.checked_values import NUMBER_MAX, natural_number
 from tierctl.model.choices import private_keys_of
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.location import TopicLocation, TruncatedMetadata
+from tierctl.model.location import Layout, TopicLocation, TruncatedMetadata
 from tierctl.model.times import parse_time_ms
 from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri
-from tierctl.storage.open_tier import LAYOUTS
 from tierctl.storage.throttle import parse_rate
 from tierctl.wire.primitives import LIMIT_FACTOR_MAX
 
@@ -223,7 +222,7 @@ class LogOptions:
                 broker_config=given.path("broker_config"),
             ),
             remote_uri=store_uri("option remote", given.required("remote", _HINT)),
-            layout=given.one_of("layout", LAYOUTS),
+            layout=given.one_of("layout", Layout),
             log_dirs=tuple(Path(each).absolute() for each in given.several("log_dir")),
             state_dir=given.path("state_dir"),
             private_keys=private_keys_of(given.several("aiven_private_key")),

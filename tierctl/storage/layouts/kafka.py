@@ -37,6 +37,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import PARTITION_MAX
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
+from tierctl.model.location import Layout
 from tierctl.state.lineage import Lineage, OtherEpoch
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
@@ -352,7 +353,7 @@ class _Written:
 class KafkaLayout:
     """SegmentLayout of LocalTieredStorage, which has no custom metadata."""
 
-    name = "kafka"
+    name = Layout.KAFKA
     base = f"{ROOT_FOLDER}/"
     keys_per_segment = len(SUFFIXES)
     required_objects: ClassVar[Mapping[ObjectPart, str]] = {

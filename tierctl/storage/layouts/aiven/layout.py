@@ -37,6 +37,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.local import LARGEST_OFFSET, unknown_segment
+from tierctl.model.location import Layout
 from tierctl.model.settings import clients
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.model.settings.known import require_no_references
@@ -299,7 +300,7 @@ def _custom_metadata(settings: AivenSettings, prefix: str, key: str, remote_size
 class AivenLayout:
     """SegmentLayout of the plugin; `key_prefix` is its key.prefix, relative to the store."""
 
-    name = "aiven"
+    name = Layout.AIVEN
     keys_per_segment = len(SUFFIXES)
     required_objects: ClassVar[Mapping[ObjectPart, str]] = {
         ObjectPart.LOG: LOG,
