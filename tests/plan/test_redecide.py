@@ -78,11 +78,25 @@ def test_a_log_start_that_fell_is_a_reason() -> None:
 
 
 def test_each_of_two_files_keeps_its_step() -> None:
-    """Two brokers before Kafka 3.8 may have unsafe offsets of one metadata partition."""
+    """Two brokers before Kafka 3.6 may have unsafe offsets of one metadata partition."""
     partition = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "__remote_log_metadata", 3)
     steps = tuple(lower_offset(file, partition, (9, 4), "ahead") for file in ("/a/offsets", "/b/offsets"))
     plan = Plan(command=VERIFY, steps=steps, read={})
     assert still_decided(kept(plan), plan, tier()).plan.steps == steps
+
+
+def test_copies_of_a_plan_do_not_depend_on_the_replica_that_is_read() -> None:
+    """Segments that both replicas have are copied also if the other one has become the newest."""
+    state, one, other = (
+        TierState(),
+        *(
+            local_log([0, 100, 200], end, directory=f"/logs/b{number}")
+            for number, end in ((1, 250), (2, 260))
+        ),
+    )
+    configs = {"orders": TopicConfig(remote_storage_enable=True)}
+    found, reasons = left(plan_copy(state, [one], configs), plan_copy(state, [one, other], configs), state)
+    assert (found, reasons) == ([0, 100], [])
 
 
 def raised(plan: Plan) -> list[object]:

@@ -10,6 +10,7 @@ offsets, and would never delete the first.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from tierctl.errors import SafetyRefusal
 from tierctl.model import (
@@ -22,6 +23,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.topic import CopyLag
@@ -44,6 +46,8 @@ from tierctl.plan.steps import (
     Plan,
     Skip,
     Step,
+    segment_facts,
+    segment_step,
 )
 from tierctl.state.lineage import (
     Lineage,
@@ -442,36 +446,44 @@ def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> 
 
 
 def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
-    partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
-    epochs = lineage.entries_in_range(segment.base_offset, next_base_offset)
     checkpoint = lineage.truncate_from_end(next_base_offset).entries
-    transaction_index = segment.transaction_index
-    return Step(
-        action=Action.COPY_SEGMENT,
-        reason=Reason(ReasonKind.ROLLED, last_stable_offset=log.last_stable_offset),
+    return _copy_step(
+        segment_to_copy(log, segment, next_base_offset),
+        lineage,
+        Reason(ReasonKind.ROLLED, last_stable_offset=log.last_stable_offset),
+        written_ms=segment.written_ms,
+        leader_epoch_checkpoint=[list(entry) for entry in checkpoint],
+        log=str(segment.log),
+    )
+
+
+def segment_to_copy(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> RemoteLogSegmentMetadata:
+    """Return the metadata with which a rolled segment of `log` is copied, without id, broker and time."""
+    partition = log.topic_id_partition
+    return RemoteLogSegmentMetadata(
         topic=partition.topic,
         topic_id=partition.topic_id,
         partition=partition.partition,
+        segment_id=ZERO_UUID,
         start_offset=segment.base_offset,
         end_offset=next_base_offset - 1,
-        details={
-            LINEAGE_EPOCH: lineage.entries[-1].epoch,
-            "next_base_offset": next_base_offset,
-            "max_timestamp_ms": segment.max_timestamp_ms,
-            "written_ms": segment.written_ms,
-            "segment_size_in_bytes": segment.size_bytes,
-            "segment_leader_epochs": [list(entry) for entry in epochs],
-            "leader_epoch_checkpoint": [list(entry) for entry in checkpoint],
-            "txn_index_empty": transaction_index is None,
-            "log_dir": str(log.directory.parent),
-            "log": str(segment.log),
-            "offset_index": str(segment.offset_index),
-            "time_index": str(segment.time_index),
-            "transaction_index": None if transaction_index is None else str(transaction_index),
-            "producer_snapshot": str(segment.producer_snapshot),
-        },
+        broker_id=-1,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        event_timestamp_ms=0,
+        segment_leader_epochs=Lineage(log.leader_epochs).entries_in_range(
+            segment.base_offset, next_base_offset
+        ),
+        segment_size_in_bytes=segment.size_bytes,
+        state=_S.COPY_SEGMENT_STARTED,
+        txn_index_empty=segment.transaction_index is None,
     )
+
+
+def _copy_step(segment: RemoteLogSegmentMetadata, lineage: Lineage, reason: str, **details: Any) -> Step:
+    """Return the step that copies `segment`, of a log or of another tier: each attempt has its own id."""
+    facts = {LINEAGE_EPOCH: lineage.entries[-1].epoch, **segment_facts(segment), **details}
+    return replace(segment_step(Action.COPY_SEGMENT, segment, reason, facts), segment_id=None)
 
 
 REASON = "finished in the source tier"
@@ -578,20 +590,4 @@ def _wanted(
 
 
 def _step_from_tier(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> Step:
-    return Step(
-        action=Action.COPY_SEGMENT,
-        reason=REASON,
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        details={
-            LINEAGE_EPOCH: lineage.entries[-1].epoch,
-            SOURCE_SEGMENT_ID: str(segment.segment_id),
-            "max_timestamp_ms": segment.max_timestamp_ms,
-            "segment_size_in_bytes": segment.segment_size_in_bytes,
-            "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
-            "txn_index_empty": segment.txn_index_empty,
-        },
-    )
+    return _copy_step(segment, lineage, REASON, **{SOURCE_SEGMENT_ID: str(segment.segment_id)})

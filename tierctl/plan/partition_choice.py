@@ -31,7 +31,7 @@ from tierctl.plan.choose_sets import (
     with_ends,
 )
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
-from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_step
+from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_facts, segment_step
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import Covered, DerivedSets, Log, LogStart, cut_among, log_start_in_force
 
@@ -607,11 +607,8 @@ def _segment_step(
     custom = segment.custom_metadata
     details = {
         STATES: ",".join(states),
-        "max_timestamp_ms": segment.max_timestamp_ms,
-        "segment_size_in_bytes": segment.segment_size_in_bytes,
-        "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+        **segment_facts(segment),
         "custom_metadata": None if custom is None else custom.hex(),
-        "txn_index_empty": segment.txn_index_empty,
         LINEAGE_EPOCH: decision.lineage.entries[-1].epoch,
     }
     return segment_step(action, segment, reason, details)

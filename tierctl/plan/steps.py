@@ -279,6 +279,16 @@ def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) 
     return segment_step(Action.DELETE_SEGMENT, segment, reason, found | details)
 
 
+def segment_facts(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
+    """Return the details of a step after which the tier or the metadata has `segment`."""
+    return {
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "segment_size_in_bytes": segment.segment_size_in_bytes,
+        "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+        "txn_index_empty": segment.txn_index_empty,
+    }
+
+
 def segment_step(
     action: Action, segment: RemoteLogSegmentMetadata, reason: str, details: Mapping[str, Any]
 ) -> Step:

@@ -41,7 +41,10 @@ class StepRow(TypedDict):
             int, Field(Kind.NUMBER, "latest leader epoch of the lineage from which the step was decided")
         ]
     ]
-    next_base_offset: NotRequired[Annotated[int, Field(Kind.NUMBER, "offset after the segment")]]
+    written_ms: NotRequired[
+        Annotated[int, Field(Kind.TIME, "time at which the log segment was last written", "written")]
+    ]
+    log: NotRequired[Annotated[str, Field(Kind.NAME, "file of the log segment that is copied")]]
     leader_epoch_checkpoint: NotRequired[
         Annotated[
             list[tuple[int, int]],

@@ -41,10 +41,10 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import SegmentFiles
+from tierctl.plan.copy import segment_to_copy
 from tierctl.plan.preconditions import newest_replicas
-from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
+from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step, segment_facts
 from tierctl.state.lineage import Lineage
 from tierctl.storage.index_cache import spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -321,24 +321,8 @@ def _source(
     if segment.transaction_index is not None:
         indexes[IndexType.TRANSACTION] = segment.transaction_index
     files = SegmentFiles(log=segment.log, indexes=indexes)
-    partition = log.topic_id_partition
-    metadata = RemoteLogSegmentMetadata(
-        topic=partition.topic,
-        topic_id=partition.topic_id,
-        partition=partition.partition,
-        segment_id=ZERO_UUID,
-        start_offset=segment.base_offset,
-        end_offset=next_base_offset - 1,
-        broker_id=-1,
-        max_timestamp_ms=segment.max_timestamp_ms,
-        event_timestamp_ms=0,
-        segment_leader_epochs=lineage.entries_in_range(segment.base_offset, next_base_offset),
-        segment_size_in_bytes=segment.size_bytes,
-        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-        txn_index_empty=segment.transaction_index is None,
-    )
     return LogSource(
-        metadata=metadata,
+        metadata=segment_to_copy(log, segment, next_base_offset),
         files=files,
         leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
         fingerprint=fingerprint(files),
@@ -347,13 +331,10 @@ def _source(
 
 def _compare(step: Step, found: RemoteLogSegmentMetadata) -> None:
     """Raise SourceChanged if the segment that was `found` is not the one of `step`."""
-    epochs = [list(entry) for entry in found.segment_leader_epochs]
-    facts = {
-        "end_offset": (step.end_offset, found.end_offset),
-        "segment_size_in_bytes": (step.details.get("segment_size_in_bytes"), found.segment_size_in_bytes),
-        "max_timestamp_ms": (step.details.get("max_timestamp_ms"), found.max_timestamp_ms),
-        "segment_leader_epochs": (step.details.get("segment_leader_epochs"), epochs),
-    }
+    now = segment_facts(found)
+    compared = ("segment_size_in_bytes", "max_timestamp_ms", "segment_leader_epochs")
+    facts = {"end_offset": (step.end_offset, found.end_offset)}
+    facts |= {name: (step.details.get(name), now[name]) for name in compared}
     changed = [f"{name} was {then}, is {now}" for name, (then, now) in facts.items() if then != now]
     if changed:
         raise SourceChanged(f"the segment changed: {'; '.join(changed)}")
