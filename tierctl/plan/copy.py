@@ -305,7 +305,7 @@ def _decide(
     lineage = Lineage(log.leader_epochs)
     cache = part.cache if part is not None else RemoteLogMetadataCache.empty()
     copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
-    begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
+    begun = [] if part is None else list(part.segments.in_state(_S.COPY_SEGMENT_STARTED))
     from_offset = max(copied + 1, log.log_start_offset)
     if not cache.leader_epochs():
         # Nothing was ever copied, so the records below the local log exist nowhere: copying begins above
@@ -547,9 +547,9 @@ def _decide_from_tier(
 ) -> None:
     partition = part.topic_id_partition
     cache = other.cache if other is not None else RemoteLogMetadataCache.empty()
-    there = list(cache.list_remote_log_segments())
-    begun = [segment for segment in there if segment.state is _S.COPY_SEGMENT_STARTED]
-    finished = {_copied_as(s): s for s in there if s.state is _S.COPY_SEGMENT_FINISHED}
+    begun = [] if other is None else list(other.segments.in_state(_S.COPY_SEGMENT_STARTED))
+    copied = () if other is None else other.segments.in_state(_S.COPY_SEGMENT_FINISHED)
+    finished = set(map(_copied_as, copied))
     for item in _wanted(part.cache, lineage, cache):
         if isinstance(item, str):
             decisions.skipped.append(Skip.of(partition, item))

@@ -1,6 +1,6 @@
 """Decide the repairs that `verify --plan-out` plans; pure functions.
 
-`plan` decides all partitions, by the verdicts on `sets` of objects and the rule for `orphans`.
+`plan_repair` decides all partitions, by the verdicts on `sets` of objects and the rule for `orphans`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""`copy`: its request, which segments a broker's copy task would copy next (from log directories, or from
-another tier), and the one protocol of commands that change something.
+"""`copy`: its request, and which segments a broker's copy task would copy next, from log directories or from
+another tier.
 """
 
 import shlex

@@ -448,9 +448,12 @@ def disk_error(error: OSError, folder: Path) -> SpoolError:
 
 
 def remove_left(log_dir: Path, name: str) -> None:
-    """Remove the staging folders that killed runs left of partition `name`."""
+    """Remove the staging folders that killed runs left of partition `name`.
+
+    What can't be removed stays: brokers delete folders of such names when they start.
+    """
     for left in _left(log_dir, name):
-        shutil.rmtree(left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def former_folder(log_dir: Path, name: str) -> Path:

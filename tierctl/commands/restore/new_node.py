@@ -56,8 +56,11 @@ class NewBroker:
     metadata_version: int
 
     def log_dir(self, topic: str, partition: int) -> Path:
-        """Return the log directory for a partition; the choice is the same in each run."""
-        dirs = list(self.directories)
+        """Return the log directory for a partition; the choice is the same in each run.
+
+        It does not depend on the order in which the directories are named.
+        """
+        dirs = sorted(self.directories)
         return dirs[(crc32(topic.encode()) + partition) % len(dirs)]
 
     @property

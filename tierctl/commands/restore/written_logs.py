@@ -351,7 +351,7 @@ class _Writer:
 def abort_markers_bytes(log: Path, first: int, end: int) -> int | None:
     """Return the bytes of the abort markers at offsets [first, end), with which the file of a segment ends.
 
-    Return None if anything else is at these offsets, or the file can't be read.
+    Return None if anything else is at these offsets. Raise OSError if the file can't be read.
     """
     offset, size_bytes = first, 0
     with FileBytes(log) as file:

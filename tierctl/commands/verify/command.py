@@ -171,7 +171,7 @@ class VerifyRequest(Request):
     @property
     def reads_bytes(self) -> bool:
         """Whether the bytes of segments are read; raises as `is_sample`."""
-        return self.deep or self.is_sample
+        return self.is_sample or self.deep
 
 
 def open_deep_reads(request: VerifyRequest, now_ms: int) -> DeepReads:

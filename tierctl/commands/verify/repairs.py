@@ -1,7 +1,7 @@
 """Decide the repairs of the findings of `verify`, for `verify --plan-out` and again for `apply`.
 
 Repairs are of sets of objects without metadata, unfinished copies and deletions, missing or damaged indexes,
-and unsafe committed offsets in the log directories of brokers before Kafka 3.8.
+and unsafe committed offsets in the log directories of brokers before Kafka 3.6.
 """
 
 from collections import defaultdict
