@@ -59,6 +59,17 @@ def test_help_fits_and_cuts_no_name_and_divides_no_choice(node: Node) -> None:
         (["format", "--style", "nope", "--input", "hex"], "no style 'nope'", "json, kafka, kip"),
         (["segments", "--metadata", "kafka://"], "no bootstrap servers", "kafka://host:port"),
         (["format", "--metadata", "gopher://x"], "unknown scheme 'gopher'", "file:///dir"),
+        *(
+            ([*words, f"{scheme}://[x"], f"{words[-1]} {shown}", "brackets: [::1]:9092")
+            for words, scheme, shown in (
+                (["segments", "--metadata"], "kafka", "kafka://[x: not a URI"),
+                (["segments", "--metadata"], "s3", "s3://[x: not a URI"),
+                (["doctor", "--remote"], "hdfs", "hdfs://[x: not a URI"),
+                (["doctor", "--remote"], "file", "file://[x: not a URI"),
+                (["pipeline", "run", "--metadata", "x", "--warehouse"], "s3", "s3://[x: not a URI"),
+            )
+        ),
+        (["segments", "--bootstrap-server", "[x"], "--bootstrap-server [x: not a URI", "brackets: [::1]"),
         (["format", "--metadata", "file://var/x"], "the URI names a host, 'var'", "file:///var/x"),
         (["format", "--metadata", "x", "--topic-id", "abc"], "not a Kafka id: 'abc'", "22 characters"),
     ],

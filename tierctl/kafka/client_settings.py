@@ -18,7 +18,7 @@ from urllib.parse import quote_plus, urlsplit
 from tierctl import kafka as sdk
 from tierctl.errors import UsageError
 from tierctl.model.checked_values import PORT_MAX, natural_number, read_named
-from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, split_uri
 from tierctl.model.settings import clients
 from tierctl.model.settings.known import require_no_references
 from tierctl.model.settings.scopes import StatedSettings, place_of
@@ -357,7 +357,7 @@ class ClientSettings:
         """
         given = StatedSettings({}, {}) if command_config is None else read_client_file(command_config)
         option = option or option_of(bootstrap)
-        servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
+        servers = split_uri(option, bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
             given |= {clients.BOOTSTRAP_SERVERS.name: ",".join(split_servers(servers, option))}
         found = cls.from_properties(given, str(command_config or option))

@@ -138,10 +138,21 @@ def is_uri(text: str) -> bool:
     return ":" in text.split("/", 1)[0]
 
 
+def split_uri(option: str, uri: str) -> SplitResult:
+    """Return the parts of `uri`, the value of `option`; raise UsageError if it is no URI."""
+    try:
+        return urlsplit(uri)
+    except ValueError as e:
+        shown = uri.removeprefix("kafka://") if option == BOOTSTRAP_SERVER else uri
+        raise UsageError(
+            f"{option} {shown}: not a URI: {e}", hint="put an IPv6 address in brackets: [::1]:9092"
+        ) from None
+
+
 def folder_of(option: str, uri: str) -> Path:
     """Return the folder that file:///dir, file:dir or a plain path names; UsageError for another URI."""
     require_no_credentials(option, uri)
-    scheme = urlsplit(uri).scheme if is_uri(uri) else ""
+    scheme = split_uri(option, uri).scheme if is_uri(uri) else ""
     if scheme not in {"", "file"}:
         raise UsageError(
             f"{option} {uri}: expected a folder, found the scheme {scheme}:",
@@ -150,7 +161,7 @@ def folder_of(option: str, uri: str) -> Path:
     if not scheme:
         path = uri
     else:
-        parts = urlsplit(uri)
+        parts = split_uri(option, uri)
         if parts.netloc not in {"", "localhost"}:
             raise UsageError(
                 f"{option} {uri}: the URI names a host, {parts.netloc!r}",

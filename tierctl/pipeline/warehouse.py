@@ -27,7 +27,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import require_no_file
-from tierctl.model.location import path_in_uri, require_no_credentials
+from tierctl.model.location import path_in_uri, require_no_credentials, split_uri
 from tierctl.state.tier_state import MissingEvents
 from tierctl.storage.lease import ObjectLease
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
@@ -158,8 +158,7 @@ class WarehouseSpec:
     def of(cls, uri: str) -> Self:
         """Return the address of file:///dir or s3://bucket/folder; raise UsageError for another URI."""
         require_no_credentials("--warehouse", uri)
-        parts = urlsplit(uri)
-        if parts.scheme != "s3":
+        if split_uri("--warehouse", uri).scheme != "s3":
             return cls(uri=uri)
         return cls(uri=uri, endpoint=open_store(uri, named_by="--warehouse").endpoint)
 

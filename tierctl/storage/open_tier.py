@@ -11,11 +11,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Self
-from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
-from tierctl.model.location import Layout, require_no_credentials
+from tierctl.model.location import Layout, require_no_credentials, split_uri
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import MANIFEST, AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import AIVEN_PATTERN, ROOT_FOLDER, KafkaLayout, SegmentLayout
@@ -120,7 +119,7 @@ class TierSpec:
         # Executors have other working directories.
         given = {name: path.absolute() for name, path in (private_keys or {}).items()}
         aiven = replace(aiven, private_keys={**aiven.private_keys, **given})
-        if retry is None and urlsplit(uri).scheme != FILE:
+        if retry is None and split_uri("--remote", uri).scheme != FILE:
             retry = RetrySettings.from_settings(settings)
         throttle = ThrottleSettings.from_settings(settings)
         return cls(uri, layout=layout, aiven=aiven, retry=retry, throttle=throttle)

@@ -443,6 +443,25 @@ def test_each_reason_of_a_403_has_its_remedy(code: str, hint: str) -> None:
     assert (caught.value.hint or "").startswith(hint)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://[::1"}, "AWS_ENDPOINT_URL: Invalid IPv6 URL"),
+        ({"AWS_ENDPOINT_URL_S3": "http://host:99999"}, "AWS_ENDPOINT_URL_S3: Port out of range"),
+        ({"AWS_ENDPOINT_URL": "host:1"}, "AWS_ENDPOINT_URL: Invalid endpoint: host:1"),
+        ({"AWS_PROFILE": "nobody"}, r"the AWS settings: The config profile \(nobody\)"),
+        ({"AWS_CONFIG_FILE": __file__}, "the AWS settings: Unable to parse config file"),
+    ],
+)
+def test_settings_that_no_client_takes(
+    settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=message):
+        open_tier(TierSpec("s3://bucket/tier"))
+
+
 def test_a_page_that_names_no_next_one_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that knows only version 1 of listings answers so, and boto3 ends the listing there."""
 

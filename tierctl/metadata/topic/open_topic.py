@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from tierctl.errors import EngineError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.topic.base import (
@@ -25,7 +24,7 @@ from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_di
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.location import TopicLocation, is_uri, require_no_credentials
+from tierctl.model.location import TopicLocation, is_uri, require_no_credentials, split_uri
 from tierctl.storage import stores
 from tierctl.storage.layouts.kafka import StoredLog
 from tierctl.storage.stores import ObjectStore
@@ -161,7 +160,7 @@ def topic_location(
     Raises UsageError for an unknown scheme.
     """
     require_no_credentials(option, given)
-    scheme = urlsplit(given).scheme if is_uri(given) else "file"
+    scheme = split_uri(option, given).scheme if is_uri(given) else "file"
     if scheme not in {"kafka", *SCHEMES}:
         raise UsageError(
             f"{option} {given}: unknown scheme {scheme!r}",

@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
-from urllib.parse import urlsplit
 
 from tierctl.errors import (
     AuthenticationError,
@@ -31,7 +30,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
-from tierctl.model.location import folder_of, is_uri, path_in_uri, require_no_credentials
+from tierctl.model.location import folder_of, is_uri, path_in_uri, require_no_credentials, split_uri
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
@@ -535,7 +534,7 @@ def store_uri(option: str, given: str) -> str:
     Raise UsageError if no store has the scheme of `given`.
     """
     require_no_credentials(option, given)
-    scheme = urlsplit(given).scheme if is_uri(given) else FILE
+    scheme = split_uri(option, given).scheme if is_uri(given) else FILE
     if scheme == FILE:
         return folder_of(option, given).as_uri()
     if scheme not in STORES:
@@ -649,7 +648,7 @@ def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSy
     `endpoint` is as for `open_store`; `files` makes the changes of a store on local disk.
     """
     require_no_credentials("the store", uri)
-    parts = urlsplit(uri)
+    parts = split_uri("the store", uri)
     kind = STORES.get(parts.scheme)
     if kind is None:
         raise unknown_scheme(repr(uri), parts.scheme)

@@ -18,7 +18,6 @@ from http import HTTPStatus
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import boto3
 import botocore.session
@@ -45,6 +44,7 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
     TransferStopped,
+    UsageError,
 )
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import (
@@ -54,7 +54,6 @@ from tierctl.storage.stores.base import (
     Endpoint,
     RemoteObject,
     changed,
-    require_listening,
     unreadable,
 )
 from tierctl.storage.stores.s3.answers import ForeignAnswerError, require_document
@@ -558,24 +557,26 @@ def _timestamp(text: str) -> datetime:
 
 
 def s3_client(endpoint: Endpoint | None = None) -> S3Client:
-    """Return a client for the server at `endpoint`, or for the server that the environment names."""
+    """Return a client for the server at `endpoint`, or for the server that the environment names.
+
+    Raise UsageError as `settings_understood`.
+    """
     endpoint = endpoint or Endpoint()
-    session = botocore.session.get_session()
-    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
-    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
-    client = boto3.session.Session(botocore_session=session).client(
-        "s3",
-        endpoint_url=endpoint.url,
-        region_name=endpoint.region,
-        config=Config(
-            connect_timeout=10,
-            read_timeout=READ_TIMEOUT_S,
-            retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
-            max_pool_connections=32,
-            request_checksum_calculation=endpoint.request_checksums,
-            response_checksum_validation=endpoint.response_checksums,
-        ),
+    config = Config(
+        connect_timeout=10,
+        read_timeout=READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
+        max_pool_connections=32,
+        request_checksum_calculation=endpoint.request_checksums,
+        response_checksum_validation=endpoint.response_checksums,
     )
+    with settings_understood():
+        session = botocore.session.get_session()
+        session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+        client = boto3.session.Session(botocore_session=session).client(
+            "s3", endpoint_url=endpoint.url, region_name=endpoint.region, config=config
+        )
     chosen: Any = client.meta.config
     if (chosen.s3 or {}).get("payload_signing_enabled") is None:
         for operation in ("PutObject", "UploadPart"):
@@ -606,18 +607,22 @@ def _sign_no_file(request: AWSRequest, **_: object) -> None:
         request.context["client_config"] = _UNSIGNED_BODY
 
 
-def require_endpoint(endpoint_url: str) -> None:
-    """Raise RemoteStorageError if the endpoint in the settings refuses connections.
-
-    AWS's own endpoints and endpoints behind a proxy are not checked here; the client reports their errors.
-    """
-    url = urlsplit(endpoint_url)
-    host = url.hostname or ""
-    if not host or getproxies().keys() - {"no"} or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        return
+def endpoint_setting() -> str:
+    """Return the name of the setting that states the endpoint."""
     settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
-    require_listening(host, url.port or (443 if url.scheme == "https" else 80), named_by)
+    return next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
+
+
+@contextmanager
+def settings_understood() -> Iterator[None]:
+    """Raise UsageError for settings that no AWS client takes, such as an endpoint that is no URL."""
+    try:
+        yield
+    except BotoCoreError as e:
+        where = "check AWS_PROFILE, ~/.aws/config and ~/.aws/credentials"
+        raise UsageError(f"the AWS settings: {e}", hint=where) from None
+    except ValueError as e:
+        raise UsageError(f"{endpoint_setting()}: {e}", hint="as https://minio.example.org:9000") from None
 
 
 _NATIVE_CERTIFICATES: Final = "SSL_CERT_FILE"

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from botocore.exceptions import ClientError
 
@@ -37,6 +38,7 @@ from tierctl.storage.stores.base import (
     Versioning,
     delete_all,
     differs,
+    require_listening,
     source_crc32c,
     source_size_bytes,
     verify_stream,
@@ -52,11 +54,12 @@ from tierctl.storage.stores.s3.client import (
     code_of,
     crc_field,
     encoded_crc,
+    endpoint_setting,
     file_range,
     names_checksums,
     remote_objects,
-    require_endpoint,
     s3_client,
+    settings_understood,
     suppressed,
     translated,
 )
@@ -620,8 +623,21 @@ class S3Store:
             )
 
 
+def _require_endpoint(endpoint_url: str) -> None:
+    """Raise RemoteStorageError if the endpoint in the settings refuses connections.
+
+    AWS's own endpoints and endpoints behind a proxy are not checked here; the client reports their errors.
+    """
+    with settings_understood():
+        url = urlsplit(endpoint_url)
+        host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+    if not host or getproxies().keys() - {"no"} or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return
+    require_listening(host, port, endpoint_setting())
+
+
 def open_store(address: StoreAddress) -> S3Store:
     """Open the store below a folder of a bucket."""
     client = s3_client(address.endpoint)
-    require_endpoint(client.meta.endpoint_url)
+    _require_endpoint(client.meta.endpoint_url)
     return S3Store(client, address.authority, address.folder, throttle=address.throttle)
