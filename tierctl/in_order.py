@@ -1,7 +1,7 @@
 """Call functions on other threads: for many items, whose results are in their order, or once."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import TypeVar
@@ -15,6 +15,7 @@ def in_order(
 ) -> Generator[Result, None, None]:
     """Yield `do(item)` for each of `items`, in their order; raise an exception of `do` at its position.
 
+    An exception of `items` is raised after the results of the items before it.
     At most `ahead` items after the one whose result is yielded are read. One of the threads is the caller's.
     Closing the generator waits for running calls.
     """
@@ -35,12 +36,25 @@ def _submitted(
 ) -> Generator[Result, None, None]:
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[Result]] = deque()
-        for item in items:
-            running.append(pool.submit(do, item))
+        for call in _calls(pool, do, items):
+            running.append(call)
             if len(running) > ahead:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+
+
+def _calls(
+    pool: ThreadPoolExecutor, do: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Future[Result]]:
+    """Yield the calls in the order of `items`; the last may be an exception of `items`, as its result."""
+    try:
+        for item in items:
+            yield pool.submit(do, item)
+    except Exception as e:
+        failed: Future[Result] = Future()
+        failed.set_exception(e)
+        yield failed
 
 
 def in_background(call: Callable[[], Result], name: str) -> Future[Result]:

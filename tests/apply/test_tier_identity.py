@@ -218,6 +218,7 @@ def test_an_identity_that_nobody_can_read_is_refused(site: Site) -> None:
         b"[]",
         b'{"tier_identity": 2}',
         b'{"tier_identity": 1, "cluster_id": 5}',
+        b'{"tier_identity": 1, "cluster_id": "c", "metadata_topic_id": "bad", "layout": "kafka"}',
         b"[" * 4096,
         b"x" * 9999,
     ):

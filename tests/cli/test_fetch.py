@@ -135,6 +135,8 @@ def test_a_decoded_index_has_its_entries(cluster: list[str], capture: Capture) -
     assert rows(*cluster, *args) == entries
     assert len(entries) > 3
     assert rows(*cluster, *args, "--limit", "3") == entries[:3]
+    printed = tierctl(*cluster, *args, "-o", "csv", "--columns", "position").ok()
+    assert printed.lines == ["position", *(str(entry["position"]) for entry in entries)]
     # A limit of the environment is one of records.
     env = environment(TIERCTL_LIMIT="5", TIERCTL_ISOLATION="read_committed")
     assert tierctl(*cluster, *args[:2], "--index", "leader-epoch", env=env).ok().out.startswith("0\n")
@@ -198,6 +200,25 @@ def test_auxiliary_state_is_what_a_follower_would_have(
 
 WRONG = {
     "no such topic": (["--topic", "nothing"], 10),
+    "a column of records for entries": (
+        [
+            *[
+                "--topic",
+                "orders",
+                "--partition",
+                "1",
+                "--offset",
+                "3000",
+                "--index",
+                "offset",
+                "-o",
+                "csv",
+                "--columns",
+                "value",
+            ]
+        ],
+        2,
+    ),
     "offset beyond the end": (["--topic", "orders", "--partition", "0", "--offset", "99999"], 10),
     "no offset": (["--topic", "orders", "--offset", "soon"], 2),
     "two beginnings": (["--offset", "5", "--from-time", "1"], 2),

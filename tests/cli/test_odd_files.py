@@ -257,6 +257,14 @@ def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:
             "--out {tmp}/file/x: expected a folder",
             "with --out",
         ),
+        *(
+            (f"{words} {{tmp}}/none/file", f"{words.split()[-1]} {{tmp}}/none/file: the folder", "make it")
+            for words in (
+                f"sweep --metadata /none {REMOTE} {LOGS} --plan-out",
+                "restore check --bootstrap-server 127.0.0.1:1 --listing-out",
+                "backup-config --bootstrap-server 127.0.0.1:1 --output-file",
+            )
+        ),
         (
             "format --metadata {tmp}/pipe",
             "{tmp}/pipe has no metadata topic: it is no folder",

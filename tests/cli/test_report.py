@@ -128,7 +128,7 @@ def test_a_report_replaces_a_report_and_nothing_else(where: tuple[object, ...], 
 WRONG = {
     "folder": ("{tmp}", ExitCode.USAGE, "is a folder"),
     "no folder": ("{tmp}/none/tier.html", ExitCode.USAGE, "does not exist"),
-    "device": ("/dev/null", ExitCode.USAGE, "is not a regular file"),
+    "device": ("/dev/null", ExitCode.USAGE, "is no regular file"),
     "other file": ("{tmp}/configs", ExitCode.REFUSED, "is not replaced"),
 }
 

@@ -25,6 +25,7 @@ from tierctl.errors import (
     RemoteTierMissing,
     SafetyRefusal,
     TierctlError,
+    UsageError,
 )
 from tierctl.model import (
     ClusterIdentity,
@@ -104,11 +105,12 @@ def _decoded(body: bytes, source: str) -> TierIdentity:
     if isinstance(facts, dict) and facts.get("tier_identity") == VERSION:
         cluster_id, topic_id = facts.get("cluster_id"), facts.get("metadata_topic_id")
         if isinstance(cluster_id, str | None) and isinstance(topic_id, str | None):
-            cluster = ClusterIdentity(
-                cluster_id=cluster_id,
-                metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id),
-            )
-            return TierIdentity(cluster=cluster, layout=str(facts.get("layout")))
+            with suppress(UsageError):
+                cluster = ClusterIdentity(
+                    cluster_id=cluster_id,
+                    metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id),
+                )
+                return TierIdentity(cluster=cluster, layout=str(facts.get("layout")))
     raise CorruptInputError(
         "the tier's identity",
         expected=f"JSON with tier_identity {VERSION}, cluster_id and metadata_topic_id",

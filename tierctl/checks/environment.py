@@ -490,7 +490,7 @@ def check_versions(found: Mapping[str, Sequence[ExecutorFacts]], own: Versions) 
     yield from joined(
         (host, _of_versions(versions, own))
         for host, tasks in found.items()
-        for versions in {each.versions for each in tasks}
+        for versions in dict.fromkeys(each.versions for each in tasks)
     )
 
 
@@ -516,7 +516,7 @@ def check_scratch(found: Mapping[str, Sequence[ExecutorFacts]]) -> Iterator[Resu
     """Yield the results about the folders for temporary files, of which the tasks of a host share one."""
     results = []
     for host, tasks in found.items():
-        for folder in {each.scratch for each in tasks}:
+        for folder in dict.fromkeys(each.scratch for each in tasks):
             sharing = [each for each in tasks if each.scratch == folder]
             results.append((host, _of_scratch(folder, sharing)))
     yield from joined(results)

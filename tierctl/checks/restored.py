@@ -23,7 +23,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.files import open_regular, read_regular, require_replaceable, write_output
+from tierctl.files import open_regular, read_regular, write_output
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -38,6 +38,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.checked_values import require_output
 from tierctl.model.local import PartitionOffsets
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.partition_choice import PartitionDecision
@@ -560,7 +561,7 @@ class Listing:
 def require_listing_file(path: Path) -> None:
     """Raise SafetyRefusal if `path` has content that is no listing; also raise those of `output_error`."""
     first = f"{_FORMAT}\n".encode()
-    require_replaceable("--listing-out", path, "listing", lambda head: head.startswith(first))
+    require_output("--listing-out", path, "listing", lambda head: head.startswith(first))
 
 
 def _parsed(line: str, where: str) -> tuple[SetKey, tuple[TopicIdPartition, Mapping[int, int]]]:

@@ -162,11 +162,12 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
     if request.output is None and is_record and sys.stdout.isatty():
         request = replace(request, output=OutputFormat.TABLE)
-    printer = Printer.of(ctx, commands.RECORDS, request.output or OutputFormat.JSONL)
-    if request.index is not None and request.output is not None:
-        printer = Printer.of(ctx, commands.INDEXES[request.index], request.output)
+    columns, default = commands.RECORDS, OutputFormat.JSONL
     if request.erase_report:
-        printer = Printer.of(ctx, commands.KEY_OCCURRENCES, request.output or OutputFormat.TABLE)
+        columns, default = commands.KEY_OCCURRENCES, OutputFormat.TABLE
+    elif request.index is not None and request.output is not None:
+        columns = commands.INDEXES[request.index]
+    printer = Printer.of(ctx, columns, request.output or default)
     ends = (request.limit, request.until, request.to_time_ms)
     is_cut = is_record and not (request.erase_report or printer.view.sort or any(e is not None for e in ends))
     is_cut = is_cut and sys.stdout.isatty()

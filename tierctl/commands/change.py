@@ -32,14 +32,14 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.files import open_regular, require_replaceable, why_distrusted, write_output
+from tierctl.files import open_regular, why_distrusted, write_output
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicConfig, TopicIdPartition
-from tierctl.model.checked_values import require_types
+from tierctl.model.checked_values import require_output, require_types
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised
@@ -428,7 +428,7 @@ def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]
 def require_plan_file(file: Path | None) -> None:
     """Raise SafetyRefusal if `file` has content that is no plan; also raise the errors of `output_error`."""
     if file is not None:
-        require_replaceable("--plan-out", file, "plan", begins_plan)
+        require_output("--plan-out", file, "plan", begins_plan)
 
 
 def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:

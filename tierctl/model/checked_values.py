@@ -5,13 +5,13 @@ fields that others may have changed.
 import errno
 import os
 import select
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TypeVar
 
-from tierctl.errors import UsageError
-from tierctl.files import open_regular
+from tierctl.errors import AuthenticationError, UsageError, output_error
+from tierctl.files import open_regular, require_replaceable
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -75,6 +75,28 @@ def require_no_file(option: str, folder: Path) -> None:
         raise UsageError(
             f"{option} {folder}: expected a folder, found the file {there}",
             hint=f"name a folder with {option}, or move the file away",
+        )
+
+
+def require_output(option: str, path: Path, kind: str, is_own: Callable[[bytes], bool]) -> None:
+    """Raise an error unless the file that `option` names can be written, as far as is known before the work.
+
+    Raise UsageError if its folder does not exist, AuthenticationError if this user may not write there, and
+    the errors of `require_replaceable`.
+    """
+    folder = path.absolute().parent
+    try:
+        is_folder = folder.is_dir()
+    except OSError as e:
+        raise output_error(f"{option} {path}", e) from e
+    if not is_folder:
+        why = f"{option} {path}: the folder {folder} does not exist"
+        raise UsageError(why, hint="make it, or name another")
+    require_replaceable(option, path, kind, is_own)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AuthenticationError(
+            f"{option} {path}: this user may not write in {folder}",
+            hint="the file is replaced by a rename, which needs the right to write in its folder",
         )
 
 

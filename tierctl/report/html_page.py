@@ -19,8 +19,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tierctl.errors import AuthenticationError, UsageError, output_error
-from tierctl.files import exclusive_replacement, require_replaceable, write_durably
+from tierctl.errors import UsageError, output_error
+from tierctl.files import exclusive_replacement, write_durably
+from tierctl.model.checked_values import require_output
 from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
@@ -482,37 +483,20 @@ def _asset(name: str) -> str:
 
 
 def require_page_file(path: Path) -> None:
-    """Raise UsageError unless `path` can be written, and SafetyRefusal if it has content that is no page.
-
-    Raise AuthenticationError if this user may not write it.
+    """Raise UsageError for a folder and for a link of another user, else the errors of `require_output`.
 
     It is called before the work, so that a typing error neither wastes a run nor replaces another file.
     """
-    folder = path.absolute().parent
     try:
         if path.is_dir():
             raise UsageError(f"--html {path} is a folder", hint=f"name a file in it, as {path / 'tier.html'}")
-        if not folder.is_dir():
-            raise UsageError(
-                f"--html {path}: the folder {folder} does not exist", hint="make it, or name another"
-            )
         if path.is_symlink() and path.lstat().st_uid not in {os.geteuid(), 0}:
             raise UsageError(f"--html {path} is a link of another user", hint="name a file, or make the link")
-        if path.exists():
-            _require_page(path)
     except OSError as e:
         raise output_error(f"--html {path}", e) from e
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise AuthenticationError(
-            f"--html {path}: this user may not write in {folder}",
-            hint="the page replaces the file by a rename, which needs the right to write in its folder",
-        )
-
-
-def _require_page(path: Path) -> None:
-    if not path.is_file():
-        raise UsageError(f"--html {path} is not a regular file", hint="name a file that the page replaces")
-    require_replaceable("--html", path, "report", lambda head: GENERATOR.encode() in head)
+    # A name in a web server's folder may be a link to the file. `resolve` has no OSError for a loop of links.
+    target = Path(os.path.realpath(path))
+    require_output("--html", target, "report", lambda head: GENERATOR.encode() in head)
 
 
 def write_page(path: Path, content: PageContent) -> int:
@@ -522,7 +506,6 @@ def write_page(path: Path, content: PageContent) -> int:
     another run writes it for more than ten seconds.
     """
     chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
-    # A name in a web server's folder may be a link to the file. `resolve` has no OSError for a loop of links.
     target = Path(os.path.realpath(path))
     try:
         with exclusive_replacement(target):

@@ -107,15 +107,17 @@ class RemoteIndexCache:
 
         Files that can't be read are left out, and so are all of them if the folder can't be read.
         """
+        found = []
         with suppress(OSError):
-            found = []
             for entry in os.scandir(self._folder):
                 path = Path(entry.path)
-                if entry.is_file(follow_symlinks=False) and self._is_whole(path):
-                    found.append((entry.stat().st_mtime_ns, path.name, entry.stat().st_size))
-            for _, name, size_bytes in sorted(found):
-                self._sizes[name] = size_bytes
-                self._size_bytes += size_bytes
+                # Another process may delete the file meanwhile.
+                with suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False) and self._is_whole(path):
+                        found.append((entry.stat().st_mtime_ns, path.name, entry.stat().st_size))
+        for _, name, size_bytes in sorted(found):
+            self._sizes[name] = size_bytes
+            self._size_bytes += size_bytes
         self._evict()
 
     def _is_whole(self, path: Path) -> bool:

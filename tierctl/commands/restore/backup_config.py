@@ -10,7 +10,8 @@ import typer
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError
-from tierctl.files import require_replaceable, write_output
+from tierctl.files import write_output
+from tierctl.model.checked_values import require_output
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
@@ -119,7 +120,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
 
 
 def _require_replaceable(file: Path) -> None:
-    require_replaceable("--output-file", file, "backup", begins_backup)
+    require_output("--output-file", file, "backup", begins_backup)
 
 
 def file_of(saved: SavedTopics, path: Path) -> bytes:

@@ -1,9 +1,7 @@
 """Pages: the lines that a formatter writes for the records that a filter accepts."""
 
 import heapq
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 
@@ -11,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl.in_order import one_ahead
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.selection import admits_topic, is_glob
 from tierctl.report.formatters.records import Formatter, Records, TextLines, as_array, is_true
@@ -104,8 +103,6 @@ _LINES_PER_PAGE = 1 << 13
 _RECORDS_PER_TASK = 1 << 14
 # The values of a task, whose text may take ten times as much.
 _BYTES_PER_TASK = 4 << 20
-# How many tasks may wait or be rendered while the records of the next task are read.
-_TASKS_MAX = 1
 
 Position = tuple[int, int, int]
 """The sort key of a line among those of several partitions: time, metadata partition, offset."""
@@ -165,34 +162,16 @@ def render_ahead(printer: Printer, records: Iterable[Records]) -> Iterator[Page]
 
     An error of `records` is raised after the pages of all records before it.
     """
-    rendering: deque[Future[list[Page]]] = deque()
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            for task in _tasks(printer, records, pool):
-                rendering.append(task)
-                if len(rendering) > _TASKS_MAX:
-                    yield from rendering.popleft().result()
-            for task in rendering:
-                yield from task.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    for pages in one_ahead(lambda some: list(printer.pages_of(some)), _decoded(records)):
+        yield from pages
 
 
-def _tasks(
-    printer: Printer, records: Iterable[Records], pool: ThreadPoolExecutor
-) -> Iterator[Future[list[Page]]]:
-    """Yield the results of rendering in the order of `records`; the last may be an error of `records`."""
-    try:
-        for encoded in records:
-            for some in _slices(encoded):
-                # Decoded here, and rendered by the thread.
-                _ = some.events
-                yield pool.submit(_rendered, printer, some)
-    # Exceptions of reading and decoding are raised again at their position in the order.
-    except Exception as e:
-        failed: Future[list[Page]] = Future()
-        failed.set_exception(e)
-        yield failed
+def _decoded(records: Iterable[Records]) -> Iterator[Records]:
+    """Yield the records as tasks of bounded size, decoded."""
+    for encoded in records:
+        for some in _slices(encoded):
+            _ = some.events
+            yield some
 
 
 def _slices(encoded: Records) -> Iterator[Records]:
@@ -208,10 +187,6 @@ def _of_bounded_bytes(encoded: Records) -> Iterator[Records]:
         yield from _of_bounded_bytes(encoded.slice(half, len(encoded) - half))
     else:
         yield encoded
-
-
-def _rendered(printer: Printer, records: Records) -> list[Page]:
-    return list(printer.pages_of(records))
 
 
 def merge_pages(streams: Sequence[Iterator[Page]], *, by_time: bool) -> Iterator[Page]:
@@ -278,4 +253,7 @@ def _bad_rows(shown: Records) -> list[int]:
 
 def _positions(shown: Records) -> list[Position]:
     columns = zip(shown.timestamps_ms.to_pylist(), shown.offsets.to_pylist(), strict=True)
-    return [(time_ms or NO_TIME, shown.metadata_partition, offset) for time_ms, offset in columns]
+    return [
+        (NO_TIME if time_ms is None else time_ms, shown.metadata_partition, offset)
+        for time_ms, offset in columns
+    ]

@@ -213,10 +213,13 @@ def read_node(data: bytes) -> Node | None:
 
 
 def read_directory_id(data: bytes) -> Uuid | None:
-    """Return `directory.id` (KIP-858), None if the file has none; UsageError for one that is no id."""
+    """Return `directory.id` (KIP-858), None if the file has none; CorruptInputError for one that is no id."""
     settings = {entry.key: entry.value.strip() for entry in parse_properties(data)}
     text = settings.get(_DIRECTORY_ID)
-    return Uuid.parse(text) if text else None
+    try:
+        return Uuid.parse(text) if text else None
+    except UsageError:
+        raise CorruptInputError(_DIRECTORY_ID, expected="a directory id", found=repr(text)) from None
 
 
 PRODUCER_SNAPSHOT_VERSION = 1

@@ -1,7 +1,7 @@
 """The YAML file of `backup-config`: topics with their ids, partition counts and settings.
 
     version: 1
-    saved: '2026-11-23T10:00:00.000Z'
+    saved: '2026-11-23T10:00:00Z'
     cluster_id: dGllcmN0bC10ZXN0cy0wMQ
     not_covered: [ACLs, quotas, ...]
     topics:
