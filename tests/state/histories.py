@@ -64,7 +64,6 @@ def finished(number: int, *facts: object, **named: object) -> list[MetadataEvent
 _numbers = st.integers(0, 7)
 _epochs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), min_size=1, max_size=4).map(tuple)
 _written_by = st.sampled_from([{}, {"broker_id": None, "leader_epoch": 3}, {"broker_id": 7}])
-_tags = st.sampled_from([{}, {}, {"unknown_tags": ((7, b"later"),)}, {"nested_tags": (("id", ((3, b""),)),)}])
 _custom = st.sampled_from([None, None, b"", b"object-key", b"another key"])
 
 
@@ -84,7 +83,6 @@ def _add(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
         custom_metadata=draw(_custom),
         max_timestamp_ms=draw(st.integers(-1, 100)),
         **draw(_written_by),
-        **draw(_tags),
     )
 
 

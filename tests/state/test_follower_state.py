@@ -9,7 +9,6 @@ from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentState
 from tierctl.state.lineage import (
     Lineage,
-    OffsetAndEpoch,
     RemoteLogMetadataCache,
     built_epochs,
     find_highest_remote_offset,
@@ -181,17 +180,17 @@ def test_consumers_read_the_current_lineage(case: Election) -> None:
     ("lineage", "segments", "copied_up_to"),
     [
         # A new leader searches from the latest epoch backwards, and continues to copy at 5.
-        ([*LEADER[:2], (2, 6)], [SEG_0_2, Segment(2, 3, 4, [(1, 3)], LEADER[:2])], OffsetAndEpoch(4, 1)),
+        ([*LEADER[:2], (2, 6)], [SEG_0_2, Segment(2, 3, 4, [(1, 3)], LEADER[:2])], 4),
         # B leads after A copied 0-3 of epoch 0, which ends at 2 for B.
-        ([(0, 0), (1, 2)], [DIVERGED_0_3], OffsetAndEpoch(1, 0)),
+        ([(0, 0), (1, 2)], [DIVERGED_0_3], 1),
         # A leads again: its own copy counts, and it does not know B's epoch 1.
-        ([(0, 0), (2, 5)], [DIVERGED_0_3, REWRITTEN_0_3], OffsetAndEpoch(3, 0)),
-        ([(0, 0)], [], OffsetAndEpoch(-1, -1)),
+        ([(0, 0), (2, 5)], [DIVERGED_0_3, REWRITTEN_0_3], 3),
+        ([(0, 0)], [], -1),
     ],
     ids=["promotion", "unclean", "unclean and back", "nothing copied"],
 )
 def test_new_leader_finds_where_to_copy_on(
-    lineage: Entries, segments: list[Segment], copied_up_to: OffsetAndEpoch
+    lineage: Entries, segments: list[Segment], copied_up_to: int
 ) -> None:
     assert find_highest_remote_offset(tier(*segments), Lineage(lineage), 10) == copied_up_to
 

@@ -14,7 +14,6 @@ from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
 from tierctl.state.lineage import (
     Lineage,
-    OffsetAndEpoch,
     RemoteLogMetadataCache,
     build_filtered_leader_epoch_map,
     find_highest_remote_offset,
@@ -175,18 +174,18 @@ def tier(*segments: tuple[Any, ...]) -> RemoteLogMetadataCache:
 @pytest.mark.parametrize(
     ("segments", "highest"),
     [
-        ([], (-1, -1)),
-        ([(1, 0, 9)], (9, 0)),
-        ([(1, 0, 25, ((0, 0), (2, 10)))], (25, 2)),
-        ([(1, 0, 40, ((0, 0),))], (9, 0)),
-        ([(1, 0, 10, ((0, 0),))], (9, 0)),
-        ([(1, 0, 9), (2, 30, 55, ((5, 30),))], (49, 5)),
-        ([(1, 0, 9), (2, 30, 55, ((3, 30),))], (9, 0)),
+        ([], -1),
+        ([(1, 0, 9)], 9),
+        ([(1, 0, 25, ((0, 0), (2, 10)))], 25),
+        ([(1, 0, 40, ((0, 0),))], 9),
+        ([(1, 0, 10, ((0, 0),))], 9),
+        ([(1, 0, 9), (2, 30, 55, ((5, 30),))], 49),
+        ([(1, 0, 9), (2, 30, 55, ((3, 30),))], 9),
     ],
     ids=["nothing", "one", "two epochs", "diverged", "diverged by one", "diverged later", "foreign epoch"],
 )
-def test_highest_remote_offset(segments: list[tuple[Any, ...]], highest: tuple[int, int]) -> None:
-    assert find_highest_remote_offset(tier(*segments), LEDGER, 60) == OffsetAndEpoch(*highest)
+def test_highest_remote_offset(segments: list[tuple[Any, ...]], highest: int) -> None:
+    assert find_highest_remote_offset(tier(*segments), LEDGER, 60) == highest
 
 
 def spans(cache: RemoteLogMetadataCache, *bounds: int) -> list[tuple[str, int, int]]:
@@ -318,7 +317,7 @@ def test_unclean_election_leaves_one_answer_for_each_offset(
     found = list(segments_in_lineage(part.cache, lineage, lineage.entries[0].start_offset))
     covered = [o for span in found for o in range(span.from_offset, span.to_offset + 1)]
     assert covered == offsets[: len(covered)]
-    assert covered[-1] == find_highest_remote_offset(part.cache, lineage, 1550).offset == 1443
+    assert covered[-1] == find_highest_remote_offset(part.cache, lineage, 1550) == 1443
     assert all(lineage.contains(span.segment, 1550) for span in found)
     for entry in lineage.entries:
         sought = next(segments_in_lineage(part.cache, lineage, entry.start_offset))

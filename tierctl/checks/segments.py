@@ -467,7 +467,7 @@ def _check_all_offsets(
 ) -> Iterator[Finding]:
     """Compare the offsets of a log that was read with each other, and with those of the tier in `cache`."""
     first = next(segments_in_lineage(cache, log.lineage, log.log_start_offset), None)
-    highest = find_highest_remote_offset(cache, log.lineage, log.log_end_offset).offset
+    highest = find_highest_remote_offset(cache, log.lineage, log.log_end_offset)
     yield from check_offsets(
         partition,
         log,
@@ -495,7 +495,7 @@ def check_local_retention(
         partition = log.topic_id_partition
         if not config.remote_storage_enable or why_never_tiered(partition.topic, {partition.topic: config}):
             continue
-        copied = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+        copied = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset)
         decided = LocalRetention.of(config).decide(log, copied, now_ms)
         held = [d for d in decided if not d.is_deleted and now_ms - d.segment.modified_ms > copy_limit_ms]
         if held:

@@ -187,5 +187,5 @@ def _offsets_of_logs(readable: ReadablePartition, replica: Replica | None, linea
 
 
 def _latest_tiered(readable: ReadablePartition, lineage: Lineage, log_end_offset: int) -> int | None:
-    highest = find_highest_remote_offset(readable.cache, lineage, log_end_offset).offset
+    highest = find_highest_remote_offset(readable.cache, lineage, log_end_offset)
     return highest if highest >= 0 else None

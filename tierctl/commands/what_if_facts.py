@@ -214,7 +214,7 @@ class _FactsDigest:
         limits = LocalRetention.of(self.configs.get(part.topic_id_partition.topic, TopicConfig()))
         later_ms = self.now_ms + HORIZONS_DAYS[-1] * DAY_MS
         highest = [
-            find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+            find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset)
             for log in logs
         ]
         left = (limits.left(log, copied, self.now_ms) for log, copied in zip(logs, highest, strict=True))

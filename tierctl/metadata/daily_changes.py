@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tierctl.kernel import expect
-from tierctl.metadata.parallel_fold import rows_by_user_partition
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
+from tierctl.state.fold_kernels import numbered
+from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import STATES, SegmentIds
 from tierctl.state.tier_state import TierState
 from tierctl.wire.arrays import Int64s
@@ -175,12 +176,11 @@ def _add(
     selects: Callable[[TopicIdPartition], bool],
 ) -> None:
     segments.add(events.rows)
-    groups = rows_by_user_partition(events)
-    named = [groups.user_partition(at) for at in range(len(groups))]
+    table = SegmentTable()
+    owners, _ = numbered(table, events)
+    named = table.topic_id_partitions()
     topics = [(whose.topic, whose.topic_id) if selects(whose) else None for whose in named]
     is_selected = np.array([topic is not None for topic in topics], np.bool_)
-    owners = np.zeros(len(events), np.int64)
-    owners[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.bounds))
     for code in (_COPIED, _DELETED):
         rows, sizes, unknown = segments.first_in(code, events.rows)
         found.unknown_segments += int(np.count_nonzero(is_selected[owners[unknown]]))

@@ -18,10 +18,8 @@ from tierctl.errors import CorruptInputError
 from tierctl.in_order import in_order
 from tierctl.kernel import expect
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
-from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold, write_snapshot
-from tierctl.state.fold_kernels import numbered
 from tierctl.state.table import SegmentTable, may_share_partitions
 from tierctl.state.tier_state import (
     HeldState,
@@ -38,35 +36,6 @@ from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
 from tierctl.wire.metadata.values import metadata_partition, metadata_partitions_of
 from tierctl.wire.primitives import crc32c
-
-
-@dataclass(frozen=True, slots=True)
-class UserPartitionRows:
-    """The rows of a decoded chunk, grouped by user partition.
-
-    User partition i has number i in `table`, which has no segments, and the rows `rows[bounds[i]:bounds[i +
-    1]]`, ascending. Tombstones and records that cannot be decoded have none.
-    """
-
-    table: SegmentTable
-    rows: Int64s
-    bounds: Int64s
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
-    def user_partition(self, at: int) -> TopicIdPartition:
-        """Return user partition `at` with the topic name of its first row."""
-        return self.table.topic_id_partition(at)
-
-
-def rows_by_user_partition(events: DecodedEvents) -> UserPartitionRows:
-    """Return the rows of each user partition, which is identified by topic id and number."""
-    table = SegmentTable()
-    owners, _topics = numbered(table, events)
-    order = np.argsort(owners, kind="stable")
-    bounds = np.searchsorted(owners[order], np.arange(len(table.partitions) + 1))
-    return UserPartitionRows(table, order[bounds[0] :], bounds - bounds[0])
 
 
 def misplaced(

@@ -304,7 +304,7 @@ def _decide(
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
     cache = part.cache if part is not None else RemoteLogMetadataCache.empty()
-    copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    copied = find_highest_remote_offset(cache, lineage, log.log_end_offset)
     begun = [] if part is None else list(part.segments.in_state(_S.COPY_SEGMENT_STARTED))
     from_offset = max(copied + 1, log.log_start_offset)
     if not cache.leader_epochs():
@@ -568,7 +568,7 @@ def _wanted(
 
     A string instead of a segment ends the iteration and is the reason.
     """
-    copied = find_highest_remote_offset(target, lineage, 1 << 62).offset
+    copied = find_highest_remote_offset(target, lineage, 1 << 62)
     expected: int | None = None
     last: Uuid | None = None
     for span in segments_in_lineage(source, lineage):

@@ -409,7 +409,7 @@ def with_local_retention(
     """
     copied = -1
     if part is not None:
-        copied = find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+        copied = find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset)
     local = {d.segment.base_offset: d for d in LocalRetention.of(config).decide(log, copied, now_ms)}
     for each in kept:
         decided = local.get(each.start_offset)

@@ -121,7 +121,7 @@ class PartitionView:
     def highest_copied(self) -> int:
         """The highest offset of the lineage in the tier; -1 if nothing is copied."""
         cache = self.segments.cache
-        return find_highest_remote_offset(cache, self.lineage, self.log_end_offset).offset
+        return find_highest_remote_offset(cache, self.lineage, self.log_end_offset)
 
     @cached_property
     def ended_copies(self) -> list[RemoteLogSegmentMetadata]:
@@ -163,7 +163,7 @@ def distinct_bytes(spans: Iterable[tuple[int, int, int]]) -> int:
 
 def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
     """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
-    highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+    highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset)
     # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 

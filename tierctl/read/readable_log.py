@@ -318,7 +318,7 @@ class ReadableLog:
                 # A running broker checkpoints its log start offset only now and then.
                 lineage = merge_lineage(lineage.entries, [tier_lineage(cache, fetcher, report).entries])
         start = start if log_start_offset is None else log_start_offset
-        tiered = find_highest_remote_offset(cache, lineage, log_end).offset
+        tiered = find_highest_remote_offset(cache, lineage, log_end)
         stable = end if replica is None else replica.last_stable_offset
         # The log of a leader may begin above all that was copied.
         readable_end = max(end, tiered + 1, start)

@@ -6,7 +6,7 @@ deleted, not with the events.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -158,38 +158,11 @@ def _snapshot_refusal() -> IllegalEventError:
     )
 
 
-Blobs = Mapping[str, bytes | npt.NDArray[np.uint8]]
+Blobs = Mapping[str, npt.NDArray[np.uint8]]
 """Byte strings by name; an array shares the memory of the table."""
 
 
-def _tags(tags: Iterable[tuple[int, bytes]]) -> list[list[Any]]:
-    return [[tag, raw.hex()] for tag, raw in tags]
-
-
-def _tags_of(raw: Iterable[list[Any]]) -> tuple[tuple[int, bytes], ...]:
-    return tuple((tag, bytes.fromhex(data)) for tag, data in raw)
-
-
-def _blobs_of(table: SegmentTable) -> Blobs:
-    """Return the content of `table`, which is compacted."""
-    arrays = table.contents()
-    blobs: dict[str, bytes | NdArray] = {name: array.view(np.uint8) for name, array in arrays.items()}
-    tags = [
-        [row, _tags(own), [[p, _tags(t)] for p, t in nested]] for row, (own, nested) in table.tags.items()
-    ]
-    return blobs | {"tags": json.dumps(tags).encode()}
-
-
-def _table_of(blobs: Mapping[str, memoryview]) -> SegmentTable:
-    """Return the table with that content; raise KeyError, ValueError, TypeError or CorruptInputError."""
-    table = SegmentTable()
-    table.load(blobs)
-    for row, own, nested in json.loads(bytes(blobs["tags"])):
-        table.tags[row] = (_tags_of(own), tuple((place, _tags_of(tags)) for place, tags in nested))
-    return table
-
-
-SNAPSHOT_VERSION: Final = 6
+SNAPSHOT_VERSION: Final = 7
 _ERRORS: Final = {
     kind.__name__: kind for kind in (CorruptInputError, UnsupportedFormatError, IllegalEventError)
 }
@@ -214,7 +187,8 @@ def write_snapshot(state: TierState, metadata_partition: int) -> bytes:
         "tombstones": state.tombstones.get(metadata_partition),
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
-    blobs = _blobs_of(state.table(metadata_partition))
+    contents = state.table(metadata_partition).contents()
+    blobs = {name: array.view(np.uint8) for name, array in contents.items()}
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
@@ -259,7 +233,9 @@ def read_snapshot(data: bytes | pa.Buffer) -> TierState:
                 for batch in reader
                 for name, data in zip(*batch.columns, strict=True)
             }
-            state.put_table(facts["metadata_partition"], _table_of(blobs))
+            table = SegmentTable()
+            table.load(blobs)
+            state.put_table(facts["metadata_partition"], table)
     except (pa.ArrowException, KeyError, ValueError, TypeError) as e:
         raise CorruptInputError(
             "folded state", expected=f"version {SNAPSHOT_VERSION} as Arrow", found=f"{type(e).__name__}: {e}"

@@ -25,7 +25,6 @@ from tierctl.state.table_arrays import (
     DELETE_STARTED,
     FINISHED,
     FREE,
-    HAS_TAGS,
     KIP405,
     LEFT,
     LINKS,
@@ -64,7 +63,6 @@ from tierctl.wire.metadata.decode import (
     WRITER,
     DecodedEvents,
 )
-from tierctl.wire.metadata.decode import HAS_TAGS as EVENT_HAS_TAGS
 from tierctl.wire.metadata.decode import TXN_INDEX_EMPTY as EVENT_TXN_INDEX_EMPTY
 
 
@@ -370,11 +368,9 @@ def set_facts(t: Arrays, row: int, event: Int64s, topic: int) -> None:
     segment = t.segments[row]
     segment["start"], segment["end"], segment["topic"] = event[START], event[END], topic
     segment["max_timestamp"], segment["size"] = event[MAX_TIMESTAMP], event[SIZE]
-    segment["flags"] &= ~(TXN_INDEX_EMPTY | HAS_TAGS) & 0xFF
+    segment["flags"] &= ~TXN_INDEX_EMPTY & 0xFF
     if event[EVENT_TXN_INDEX_EMPTY] > 0:
         segment["flags"] |= TXN_INDEX_EMPTY
-    if event[EVENT_HAS_TAGS]:
-        segment["flags"] |= HAS_TAGS
 
 
 @plain_kernel
@@ -399,21 +395,18 @@ def list_new(t: Arrays, row: int, event: Int64s, epochs: Int64s, ghost: int) -> 
 @plain_kernel
 def add_segment(
     t: Arrays, event: Int64s, epochs: Int64s, data: NdArray, owner: int, topic: int, offset: int
-) -> tuple[int, int]:
-    """Apply an event that adds a segment; return the outcome and the segment's row.
-
-    This is addCopyInProgressSegment.
-    """
+) -> int:
+    """Apply an event that adds a segment (addCopyInProgressSegment); return the outcome."""
     start, end, count = int64(event[START]), int64(event[END]), int64(event[EPOCH_COUNT])
     if start < 0 or end < start or count == 0 or event[STATE] != STARTED:
-        return REFUSED, -1
+        return REFUSED
     high, low = int64(event[SEGMENT_ID]), int64(event[SEGMENT_ID_LOW])
     slot, row = find_segment(t, owner, high, low)
     ghost = -1
     if row >= 0 and t.segments[row]["state"] == DELETE_FINISHED:
         ghost, row = row, -1
     if row >= 0 and t.segments[row]["state"] != STARTED:
-        return IGNORED, row
+        return IGNORED
     partition = t.partitions[owner]
     is_new = row < 0
     if is_new:
@@ -435,7 +428,7 @@ def add_segment(
         reshape(t, row, event, epochs)
     set_event(t, row, data, event, offset)
     partition["lowest_start"] = min(int64(partition["lowest_start"]), start)
-    return ACCEPTED, row
+    return ACCEPTED
 
 
 @plain_kernel
@@ -470,19 +463,16 @@ def note_copy(t: Arrays, row: int, event: Int64s, offset: int) -> None:
 @plain_kernel
 def update_segment(
     t: Arrays, event: Int64s, data: NdArray, owner: int, offset: int, keep_deleted: bool
-) -> tuple[int, int]:
-    """Apply an event that updates a segment; return the outcome and the segment's row.
-
-    This is updateRemoteLogSegmentMetadata.
-    """
+) -> int:
+    """Apply an event that updates a segment (updateRemoteLogSegmentMetadata); return the outcome."""
     _slot, row = find_segment(t, owner, int64(event[SEGMENT_ID]), int64(event[SEGMENT_ID_LOW]))
     if row < 0 or t.segments[row]["state"] == DELETE_FINISHED:
-        return IGNORED, -1
+        return IGNORED
     before, state = int64(t.segments[row]["state"]), int64(event[STATE])
     if not _SEGMENT_ALLOWED[before, state]:
-        return IGNORED, row
+        return IGNORED
     if state == STARTED:
-        return REFUSED, row
+        return REFUSED
     note_copy(t, row, event, offset)
     if state != DELETE_FINISHED or keep_deleted:
         set_event(t, row, data, event, offset)
@@ -508,7 +498,7 @@ def update_segment(
         partition["live"] -= 1
         t.counts[DEAD] += 1
         leave(t, row)
-    return ACCEPTED, row
+    return ACCEPTED
 
 
 @plain_kernel
@@ -556,15 +546,13 @@ def fold_rows(
     topics: Int64s,
     keep_deleted: bool,
     outcomes: NdArray,
-    segments: Int64s,
 ) -> None:
-    """Apply events in order; write the outcome of each, and the row of its segment, -1 for none.
+    """Apply events in order; write the outcome of each.
 
     The arrays of the table must have room for all of them.
     """
     for i in range(len(rows)):
         event, owner, offset = rows[i], int64(owners[i]), int64(offsets[i])
-        segments[i] = -1
         if owner < 0:
             outcomes[i] = NO_EVENT
             continue
@@ -573,12 +561,11 @@ def fold_rows(
             continue
         t.partitions[owner]["last_offset"] = max(int64(t.partitions[owner]["last_offset"]), offset)
         if event[KIND] == ADD:
-            outcome, row = add_segment(t, event, epochs, data, owner, int64(topics[i]), offset)
+            outcomes[i] = add_segment(t, event, epochs, data, owner, int64(topics[i]), offset)
         elif event[KIND] == PARTITION_DELETE:
-            outcome, row = delete_partition(t, int64(event[STATE]), owner, offset), -1
+            outcomes[i] = delete_partition(t, int64(event[STATE]), owner, offset)
         else:
-            outcome, row = update_segment(t, event, data, owner, offset, keep_deleted)
-        outcomes[i], segments[i] = outcome, row
+            outcomes[i] = update_segment(t, event, data, owner, offset, keep_deleted)
 
 
 def numbered(table: SegmentTable, events: DecodedEvents) -> tuple[Int64s, Int64s]:
@@ -597,22 +584,7 @@ def apply_numbered(
 ) -> NdArray:
     """Apply events that are `numbered` to `table`; return the outcome of each."""
     rows = events.rows
-    outcomes, segments = np.empty(len(rows), np.uint8), np.empty(len(rows), np.int64)
-    fold_rows(
-        table.arrays,
-        events.data,
-        rows,
-        events.epochs,
-        offsets,
-        owners,
-        topics,
-        table.keep_deleted,
-        outcomes,
-        segments,
-    )
-    has_tags = (rows[:, EVENT_HAS_TAGS] != 0) & (rows[:, KIND] == ADD) & (outcomes == ACCEPTED)
-    for row in np.flatnonzero(has_tags).tolist():
-        event = events.event(row)
-        table.tags[int(segments[row])] = event.unknown_tags, event.nested_tags
+    outcomes, keep_deleted = np.empty(len(rows), np.uint8), table.keep_deleted
+    fold_rows(table.arrays, events.data, rows, events.epochs, offsets, owners, topics, keep_deleted, outcomes)
     table.changed()
     return outcomes

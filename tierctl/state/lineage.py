@@ -7,7 +7,7 @@ The answers of LeaderEpochFileCache, and RemoteLogManager's decisions that need 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -182,10 +182,6 @@ class RemoteLogMetadataCache:
         return tuple(sorted(int(self.table.epochs["epoch"][at]) for at in self.table.epoch_rows(self.number)))
 
 
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_EPOCH_OFFSET: Final = -1
-
-
 class EpochEndOffset(NamedTuple):
     """The end offset (exclusive) of an epoch; both fields are -1 if the epoch is unknown."""
 
@@ -289,8 +285,8 @@ class Lineage:
         if self.latest is not None and epoch == self.latest.epoch:
             return EpochEndOffset(epoch, log_end_offset)
         higher = next((entry for entry in self.entries if entry.epoch > epoch), None)
-        if epoch == UNDEFINED_EPOCH or higher is None:
-            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+        if epoch < 0 or higher is None:
+            return EpochEndOffset(-1, -1)
         floor = next((entry.epoch for entry in reversed(self.entries) if entry.epoch <= epoch), epoch)
         return EpochEndOffset(floor, higher.start_offset)
 
@@ -388,18 +384,8 @@ def is_remote_segment_within_leader_epochs(
     return segment.end_offset < ends
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndEpoch:
-    """An offset and its leader epoch; both are -1 if there is none."""
-
-    offset: int
-    epoch: int
-
-
-def find_highest_remote_offset(
-    cache: RemoteLogMetadataCache, lineage: Lineage, log_end_offset: int
-) -> OffsetAndEpoch:
-    """Return the last copied offset and its epoch (RemoteLogManager.findHighestRemoteOffset).
+def find_highest_remote_offset(cache: RemoteLogMetadataCache, lineage: Lineage, log_end_offset: int) -> int:
+    """Return the last copied offset, -1 without any (RemoteLogManager.findHighestRemoteOffset).
 
     The search begins at the latest epoch. The offset is limited to the end of its epoch in `lineage`, because
     data that a former leader copied above it diverged.
@@ -408,11 +394,8 @@ def find_highest_remote_offset(
         highest = cache.highest_offset_for_epoch(entry.epoch)
         if highest is None:
             continue
-        found = lineage.end_offset_for(entry.epoch, log_end_offset)
-        if found.end_offset <= highest:
-            return OffsetAndEpoch(found.end_offset - 1, found.epoch)
-        return OffsetAndEpoch(highest, entry.epoch)
-    return OffsetAndEpoch(-1, UNDEFINED_EPOCH)
+        return min(highest, lineage.end_offset_for(entry.epoch, log_end_offset).end_offset - 1)
+    return -1
 
 
 class SegmentSpan(NamedTuple):
@@ -449,7 +432,7 @@ def segments_in_lineage(
             continue
         last = _last_common_offset(segment, lineage, offset)
         if offset > segment.end_offset and epoch is not None:
-            last = _last_above_end(cache, lineage, segment, OffsetAndEpoch(offset, epoch))
+            last = _last_above_end(cache, lineage, segment, offset, epoch)
         yield SegmentSpan(segment, offset, last if end_offset is None else min(last, end_offset))
         offset = last + 1
 
@@ -472,13 +455,13 @@ def _last_above_end(
     cache: RemoteLogMetadataCache,
     lineage: Lineage,
     segment: RemoteLogSegmentMetadata,
-    found_by: OffsetAndEpoch,
+    offset: int,
+    epoch: int,
 ) -> int:
-    """Return the last offset, from the one on that a segment was found by, up to which a broker finds it.
+    """Return the last offset, from `offset` on, up to which a broker finds a segment by `epoch`.
 
     It finds a segment above its end if a later leader epoch of it begins there: perhaps 2^63 offsets.
     """
-    offset, epoch = found_by.offset, found_by.epoch
     later = sorted(each for each in dict(segment.segment_leader_epochs).items() if each[0] > epoch)
     borders = [*(start for _, start in later[:1]), *lineage.starts_above(offset)]
     following = cache.next_start_offset(epoch, offset + 1)

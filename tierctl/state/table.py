@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition, Uuid
-from tierctl.model.events import NestedTags, UnknownTags
 from tierctl.state.table_arrays import (
     BLOB,
     COUNTS,
@@ -18,7 +17,6 @@ from tierctl.state.table_arrays import (
     DELETE_FINISHED,
     EPOCHS,
     FREE,
-    HAS_TAGS,
     KIP405,
     LENGTH_BYTES,
     LINKS,
@@ -41,7 +39,6 @@ from tierctl.state.table_arrays import (
 )
 from tierctl.wire.arrays import Int64s, copied_slices, distinct, runs, take_rows
 
-Tags = tuple[UnknownTags, NestedTags]
 Pairs = tuple[tuple[int, int], ...]
 
 _PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
@@ -65,13 +62,12 @@ _ENDS: Final = ("first_readable", "last_readable", "first_waiting", "last_waitin
 class SegmentTable:
     """The segments of the user partitions of one metadata partition: about 150 bytes per segment.
 
-    Rows of deleted segments stay until `compact` renumbers the rows, with `keep_deleted` always. `tags` has
-    the unknown tagged fields of each row that has them.
+    Rows of deleted segments stay until `compact` renumbers the rows, with `keep_deleted` always. Unknown
+    tagged fields of events are not kept.
     """
 
     def __init__(self, *, keep_deleted: bool = False) -> None:
         self.keep_deleted = keep_deleted
-        self.tags: dict[int, Tags] = {}
         self.groups: Any = None
         self.sums: Int64s | None = None
         self.facts: Int64s | None = None
@@ -92,33 +88,20 @@ class SegmentTable:
         self.changed()
         self.__dict__.pop("_topics", None)
 
-    def __getstate__(self) -> dict[str, Any]:
-        contents = {name: rows.tobytes() for name, rows in self.contents().items()}
-        sums, facts = (None if rows is None else rows.tobytes() for rows in (self.sums, self.facts))
-        return {
-            "keep_deleted": self.keep_deleted,
-            "tags": self.tags,
-            "contents": contents,
-            "sums": sums,
-            "facts": facts,
-        }
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.keep_deleted, self.contents(), self.sums, self.facts
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.keep_deleted, self.tags = state["keep_deleted"], state["tags"]
-        self.groups, self.sums, self.facts, self.expected = None, None, None, 0
-        self.load(state["contents"])
-        if state["sums"] is not None:
-            self.sums = np.frombuffer(state["sums"], np.int64).reshape(-1, 2, len(STATES))
-        if state["facts"] is not None:
-            facts, count = np.frombuffer(state["facts"], np.int64), len(self.partitions)
-            self.facts = facts.reshape(count, len(facts) // max(count, 1))
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.keep_deleted, contents, self.sums, self.facts = state
+        self.groups, self.expected = None, 0
+        self.load(contents)
 
     def contents(self) -> dict[str, Array]:
         """Return the arrays with the content of the table, without the rows of deleted segments."""
         self.compact()
         return {name: self._used(i) for i, name in enumerate(ROW_TYPES)}
 
-    def load(self, contents: Mapping[str, bytes | memoryview]) -> None:
+    def load(self, contents: Mapping[str, bytes | memoryview | Array]) -> None:
         """Replace the content; raise CorruptInputError if a row points to one that does not exist."""
         arrays = [copied(np.frombuffer(contents[name], kind)) for name, kind in ROW_TYPES.items()]
         counts = np.zeros(COUNTS, np.int64)
@@ -296,7 +279,6 @@ class SegmentTable:
         high, low, start, end, max_timestamp, event_timestamp, *rest = self.arrays.segments[row].item()
         _offset, _custom, size, owner, writer, topic, _links, _link_count, state, flags = rest
         partition = self.topic_id_partition(owner, topic)
-        unknown_tags, nested_tags = self.tags[row] if flags & HAS_TAGS else ((), ())
         is_kip405 = bool(flags & KIP405)
         return RemoteLogSegmentMetadata(
             topic=partition.topic,
@@ -314,8 +296,6 @@ class SegmentTable:
             custom_metadata=self.custom(row),
             state=STATES[state],
             txn_index_empty=bool(flags & TXN_INDEX_EMPTY),
-            unknown_tags=unknown_tags,
-            nested_tags=nested_tags,
         )
 
     def epoch_rows(self, number: int) -> Iterator[int]:
@@ -355,7 +335,7 @@ class SegmentTable:
 
         Both have one row per user partition: counts and sizes by state, and `SegmentGroups.facts`.
         """
-        self.tags, counts = {}, self.arrays.counts.copy()
+        counts = self.arrays.counts.copy()
         counts[[SEGMENTS, LINKS, EPOCHS, BLOB, DEAD]] = 0
         partitions = copied(self.partitions)
         partitions["first_epoch"] = -1
@@ -394,7 +374,6 @@ class SegmentTable:
         for name in _ENDS:
             epochs[name] = new[epochs[name]]
         blob = self._compact_blob(kept)
-        self.tags = {int(numbers[row]): tags for row, tags in self.tags.items() if numbers[row] >= 0}
         counts = self.arrays.counts.copy()
         counts[SEGMENTS], counts[LINKS], counts[BLOB] = len(kept), len(links), len(blob)
         counts[DEAD] = int((kept["state"] == DELETE_FINISHED).sum())

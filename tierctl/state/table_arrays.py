@@ -36,7 +36,6 @@ STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 TXN_INDEX_EMPTY: Final = 1
 KIP405: Final = 2
 """`writer` is a leader epoch, not a broker id."""
-HAS_TAGS: Final = 4
 ODD_EPOCHS: Final = 8
 """The leader epochs of the event do not ascend strictly."""
 RESHAPED: Final = 16

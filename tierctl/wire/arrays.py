@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow._compute import CastOptions, call_function
+from pyarrow._compute import call_function
 
 NdArray = npt.NDArray[Any]
 
@@ -51,9 +51,6 @@ def start_without_pandas() -> None:
         sys.meta_path.remove(_NoPandas)
 
 
-_AS_LARGE_BINARY: Final = CastOptions(target_type=pa.large_binary())
-
-
 def take_rows(values: pa.Array | pa.ChunkedArray, rows: Int64s, is_given: Bools | None = None) -> Any:
     """Return the values of `rows`, in their order; null where a row is not given."""
     wanted = array_of(pa.int64(), np.ascontiguousarray(rows, np.int64), is_given)
@@ -64,11 +61,6 @@ def distinct(values: pa.Array) -> tuple[Int64s, pa.Array]:
     """Return the index of each value among the distinct values, -1 for null, and these as they appear."""
     encoded = call_function("dictionary_encode", [values])
     return numbers(encoded.indices, null=-1).astype(np.int64), encoded.dictionary
-
-
-def large_binary(values: pa.Array | pa.ChunkedArray) -> Any:
-    """Return a binary column with 64-bit offsets."""
-    return values if values.type == pa.large_binary() else call_function("cast", [values], _AS_LARGE_BINARY)
 
 
 def array_of(kind: pa.DataType, values: NdArray, is_given: Bools | None = None) -> pa.Array:

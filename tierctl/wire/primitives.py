@@ -196,11 +196,6 @@ class Limits:
         return self.factor * (8 << 20)
 
     @property
-    def gzip_members(self) -> int:
-        """Gzip members of one batch; producers write one."""
-        return self.factor * 10_000
-
-    @property
     def record_headers(self) -> int:
         """Headers of one record."""
         return self.factor << 16

@@ -97,7 +97,7 @@ def test_every_truncation_is_a_valid_prefix() -> None:
     ("data", "says"),
     [
         (message(Record(5, 0, None, None), 0, 1), "a null value"),
-        (message(Record(5, 0, None, b"no gzip"), 1, 1), "a gzip stream"),
+        (message(Record(5, 0, None, b"no gzip"), 1, 1), "a complete gzip frame"),
         (message(Record(5, 0, None, b"v"), 1, 4), "a compression type from 0 to 3, found 4"),
         (wrapper(records_at(5, 5), 1, CompressionType.GZIP), "offsets that rise"),
     ],

@@ -35,7 +35,7 @@ from tierctl.report.formatters.json_lines import JsonFormatter
 from tierctl.spark.sources.metadata_splits import SCHEMA
 from tierctl.wire.metadata.values import decode, encode
 from tierctl.wire.metadata import decode as decode_module
-from tierctl.wire.metadata.decode import decode_column, decode_values
+from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.schema import json_fields
 
 first = RemoteLogSegmentMetadata(
@@ -52,7 +52,8 @@ values = pa.array([encode(event) for event in events])
 assert [decode(value) for value in values.to_pylist()] == events
 one_by_one = []
 decode_module.decode = lambda value: one_by_one.append(1) or decode(value)
-decoded, table = decode_values(values), decode_column(values)
+decoded = decode_values(values)
+table = decoded.table()
 assert not one_by_one, len(one_by_one)
 assert [decoded.event(row) for row in range(200)] == events
 for name in ("key_id", "note", "proof", "parts", "sealed"):

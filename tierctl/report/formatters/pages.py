@@ -87,7 +87,7 @@ class Filter:
             yield reduce(pc.or_, masks, pc.is_in(column, pa.array(sorted(self.partitions), column.type)))
         for name, ids in (("topic_id", self.topic_ids), ("segment_id", self.segment_ids)):
             if ids:
-                column = as_array(events.column(name)).storage
+                column = as_array(events.column(name))
                 yield pc.is_in(column, pa.array([each.bytes for each in ids], column.type))
         time_ms = as_array(events.column("event_timestamp_ms"))
         if self.from_time_ms is not None:

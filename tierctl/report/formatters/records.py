@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.report.table import printable
-from tierctl.wire.metadata.decode import decode_column
+from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.values import decode
 
 _BAD_VALUE_BYTES_MAX = 1024
@@ -42,10 +42,10 @@ class Records:
 
     @cached_property
     def events(self) -> pa.Table:
-        """The result of `wire.metadata.decode.decode_column`; its `error` is null if a value is good."""
+        """The result of `DecodedEvents.table`; its `error` is null if a value is good."""
         if self.decoded is not None:
             return self.decoded
-        events = decode_column(self.values)
+        events = decode_values(self.values).table()
         if self.errors:
             index = events.schema.get_field_index("error")
             texts = events.column(index).to_pylist()
@@ -107,7 +107,7 @@ class Records:
         """Return the user partitions that the records name."""
         events = self.events
         ids, topics, numbers = (as_array(events.column(n)) for n in ("topic_id", "topic", "partition"))
-        columns = pa.table([ids.storage, topics.cast(pa.string()), numbers], names=["id", "topic", "number"])
+        columns = pa.table([ids, topics.cast(pa.string()), numbers], names=["id", "topic", "number"])
         # A page has too few rows for several threads to be faster.
         distinct = columns.group_by(columns.column_names, use_threads=False).aggregate([]).drop_null()
         return frozenset(

@@ -21,7 +21,6 @@ from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
 from tierctl.report.formatters.records import Record, Records, TextLines, as_array
 from tierctl.report.table import printable
-from tierctl.wire.metadata.values import UuidType
 
 _ID_BYTES, _ID_CHARACTERS = 16, 22
 _NAMED = re.compile(r"<([a-z_]+)>")
@@ -64,9 +63,8 @@ def _is_literal(text: Text) -> bool:
 
 def id_text(column: pa.Array) -> pa.StringArray:
     """Return 16-byte ids as Kafka's unpadded base64url."""
-    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    count = len(storage)
-    data = np.frombuffer(storage.buffers()[1], np.uint8, count * _ID_BYTES, storage.offset * _ID_BYTES)
+    count = len(column)
+    data = np.frombuffer(column.buffers()[1], np.uint8, count * _ID_BYTES, column.offset * _ID_BYTES)
     # Three bytes are four characters: two bytes more make 24 characters, of which the last two are left out.
     padded = np.zeros((count, _ID_BYTES + 2), np.uint8)
     padded[:, :_ID_BYTES] = data.reshape(count, _ID_BYTES)
@@ -176,7 +174,7 @@ Makers = dict[str, Callable[[ChosenRows], Text]]
 
 
 def _plain(column: pa.Array) -> Text:
-    if isinstance(column.type, UuidType):
+    if pa.types.is_fixed_size_binary(column.type):
         return id_text(column)
     if pa.types.is_string(column.type):
         return mapped(column, printable)

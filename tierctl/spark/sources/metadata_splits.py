@@ -18,18 +18,20 @@ import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.kernel import expect
-from tierctl.metadata.parallel_fold import misplaced, rows_by_user_partition
+from tierctl.metadata.parallel_fold import misplaced
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT, TASKS_MAX
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.times import TIME_MS_MAX
 from tierctl.report.formatters.templates import id_text
+from tierctl.state.fold_kernels import numbered
+from tierctl.state.table import SegmentTable
 from tierctl.wire.arrays import array_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
-from tierctl.wire.metadata.decode import decode_column, decode_values
+from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.schema import FIELD_NAMES
-from tierctl.wire.metadata.values import EVENT_SCHEMA, UuidType, metadata_partition
+from tierctl.wire.metadata.values import EVENT_SCHEMA, metadata_partition
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
@@ -160,8 +162,9 @@ def are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
-            found = rows_by_user_partition(decode_values(chunk.slices))
-            if len(misplaced(found.table, range(len(found)), number, topic.partition_count)):
+            table = SegmentTable()
+            numbered(table, decode_values(chunk.slices))
+            if len(misplaced(table, range(len(table.partitions)), number, topic.partition_count)):
                 return False
     return True
 
@@ -310,7 +313,7 @@ EPOCH = pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())])
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that a column of decoded events has in Spark."""
-    if isinstance(kind, UuidType) or pa.types.is_dictionary(kind):
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_dictionary(kind):
         return pa.string()
     return pa.list_(pa.field("element", EPOCH)) if pa.types.is_list(kind) else kind
 
@@ -406,7 +409,7 @@ class _Rows:
         columns = [name for name in EVENT_SCHEMA.names if name in needed]
         if not columns:
             return self
-        return replace(self, events=decode_column(self.values, columns=columns).combine_chunks())
+        return replace(self, events=decode_values(self.values).table(columns))
 
     def where(self, predicates: Sequence[Predicate]) -> Self:
         mask = mask_of(predicates, self.column)
@@ -457,7 +460,7 @@ _MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
 
 def plain_column(column: pa.Array) -> pa.Array:
     """Convert a column of decoded events into a type that Spark has."""
-    if isinstance(column.type, UuidType):
+    if pa.types.is_fixed_size_binary(column.type):
         text = id_text(column)
         return pc.if_else(column.is_valid(), text, None) if column.null_count else text
     if pa.types.is_dictionary(column.type):

@@ -2,16 +2,16 @@
 
 import mmap
 import struct
-import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from io import BytesIO
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.primitives import PIECE_BYTES, at_most, limits
+from tierctl.wire.primitives import PIECE_BYTES, limits
 
 # The head of a record batch (magic 2), which also describes a message of magic 0 or 1.
 #
@@ -172,8 +172,6 @@ _LZ4_BLOCK = 64 << 10
 # frames have blocks that depend on each other, which Kafka's reader refuses.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_UNCOMPRESSED = 1 << 31
-_GZIP_WINDOW = 31
-_GZIP_PIECE_BYTES = 4 << 10
 
 
 def decompress(kind: CompressionType, data: bytes, *, max_bytes: int | None = None) -> bytes:
@@ -207,45 +205,6 @@ def _same(data: bytes, max_bytes: int) -> bytes:
     return data
 
 
-def _gunzip(data: bytes, max_bytes: int) -> bytes:
-    out = BytesIO()
-    at = members = 0
-    while at < len(data) or not members:
-        if members == limits().gzip_members:
-            raise _wrong_data(CompressionType.GZIP, at_most(members, "gzip members"), "more", at)
-        at = _gunzip_member(data, at, out, max_bytes)
-        members += 1
-    return out.getvalue()
-
-
-def _gunzip_member(data: bytes, start: int, out: BytesIO, max_bytes: int) -> int:
-    """Append the member at `start` to `out`; return the position after it.
-
-    The rest of the input that follows a member is copied by zlib, so pieces of input begin small.
-    """
-    member = zlib.decompressobj(_GZIP_WINDOW)
-    at, size = start, _GZIP_PIECE_BYTES
-    while not member.eof:
-        if at >= len(data):
-            raise _wrong_data(CompressionType.GZIP, "a complete gzip stream", "its end cut off", len(data))
-        piece = data[at : at + size]
-        wanted = min(PIECE_BYTES, max_bytes - out.tell() + 1)
-        try:
-            out.write(member.decompress(piece, wanted))
-        except zlib.error as error:
-            raise _wrong_data(CompressionType.GZIP, "a gzip stream", str(error), start) from None
-        if out.tell() > max_bytes:
-            raise _too_large(CompressionType.GZIP, max_bytes)
-        at += len(piece) - len(member.unconsumed_tail) - len(member.unused_data)
-        size = min(2 * size, PIECE_BYTES)
-    return at
-
-
-def _gzip(data: bytes) -> bytes:
-    member = zlib.compressobj(wbits=_GZIP_WINDOW)
-    return member.compress(data) + member.flush()
-
-
 def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
     if not data:
         raise _wrong_data(kind, f"a complete {name} frame", "nothing", 0)
@@ -263,16 +222,8 @@ def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> by
     return out.getvalue()
 
 
-def _unlz4(data: bytes, max_bytes: int) -> bytes:
-    return _stream(CompressionType.LZ4, "lz4", data, max_bytes)
-
-
-def _unzstd(data: bytes, max_bytes: int) -> bytes:
-    return _stream(CompressionType.ZSTD, "zstd", data, max_bytes)
-
-
-def _zstd(data: bytes) -> bytes:
-    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+def _packed(name: str, data: bytes) -> bytes:
+    return bytes(pa.Codec(name).compress(data, asbytes=True))
 
 
 def _lz4(data: bytes) -> bytes:
@@ -347,18 +298,18 @@ def _snappy(data: bytes) -> bytes:
 
 _DECOMPRESSORS: dict[CompressionType, Callable[[bytes, int], bytes]] = {
     CompressionType.NONE: _same,
-    CompressionType.GZIP: _gunzip,
+    CompressionType.GZIP: partial(_stream, CompressionType.GZIP, "gzip"),
     CompressionType.SNAPPY: _unsnappy,
-    CompressionType.LZ4: _unlz4,
-    CompressionType.ZSTD: _unzstd,
+    CompressionType.LZ4: partial(_stream, CompressionType.LZ4, "lz4"),
+    CompressionType.ZSTD: partial(_stream, CompressionType.ZSTD, "zstd"),
 }
 
 _COMPRESSORS: dict[CompressionType, Callable[[bytes], bytes]] = {
     CompressionType.NONE: lambda data: data,
-    CompressionType.GZIP: _gzip,
+    CompressionType.GZIP: partial(_packed, "gzip"),
     CompressionType.SNAPPY: _snappy,
     CompressionType.LZ4: _lz4,
-    CompressionType.ZSTD: _zstd,
+    CompressionType.ZSTD: partial(_packed, "zstd"),
 }
 
 

@@ -6,7 +6,7 @@ those with an error, with tagged fields that tierctl does not know, with a topic
 that may be a cut record of the other dialect.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct as Packer
 from typing import Any, Final
@@ -26,7 +26,6 @@ from tierctl.wire.arrays import (
     array_of,
     bitmap,
     bits,
-    large_binary,
     take_rows,
 )
 from tierctl.wire.metadata.schema import (
@@ -558,11 +557,8 @@ def _column(events: DecodedEvents, field: pa.Field) -> pa.Array:
             return _names(kinds, kinds < len(_TYPE_NAMES), _TYPE_NAMES)
         case "dialect":
             return _names(dialects, kinds < len(_TYPE_NAMES), _DIALECTS)
-        case "unknown_tags":
-            return _sparse(len(events), _tags(events), field.type)
         case "error":
-            texts = {row: str(error) for row, error in events.errors.items()}
-            return _sparse(len(events), texts, field.type)
+            return _errors(events)
         case _:
             given = _GIVEN[field.name][dialects, kinds]
             return _field_column(events, _FIELDS[field.name], field.type, given)
@@ -580,7 +576,7 @@ def _field_column(events: DecodedEvents, field: Field | Flag, kind: pa.DataType,
     match field.kind:
         case Fixed.UUID:
             words = events.rows[:, at : at + 2].astype(">i8")
-            return pa.ExtensionArray.from_storage(kind, array_of(kind.storage_type, words, given))
+            return array_of(kind, words, given)
         case Variable():
             given = given & (events.rows[:, at + 1] >= 0)
             offsets, items = _items(events, at, given, events.data)
@@ -623,49 +619,11 @@ def _copy_items(pool: NdArray, starts: Int64s, offsets: Int64s, width: int, item
         copy_items(items, first, pool, starts[i] * width, end - first)
 
 
-def _sparse(count: int, values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of `count` rows, of which few have a value."""
-    if not values:
-        return pa.nulls(count, kind)
-    places = np.full(count, len(values))
-    places[list(values)] = np.arange(len(values))
-    return take_rows(pa.array([*values.values(), None], kind), places)
-
-
-def _tags(events: DecodedEvents) -> dict[int, list[dict[str, Any]]]:
-    """Return the unknown tags of events by row."""
-    found = {}
-    for row, event in events.events.items():
-        places = [("", event.unknown_tags), *event.nested_tags]
-        found[row] = [{"place": p, "tag": tag, "data": data} for p, tags in places for tag, data in tags]
-    return found
-
-
-# The rows of a piece take 12 MB. Each piece of a column becomes one chunk of the table.
-_PIECE_ROWS = 1 << 16
-_PIECE_BYTES = 1 << 30
-
-
-def decode_column(
-    values: pa.Array | pa.ChunkedArray, *, columns: Sequence[str] = tuple(EVENT_SCHEMA.names)
-) -> pa.Table:
-    """Decode a binary column to a table with the same rows, and with `columns` of EVENT_SCHEMA."""
-    tables = [decode_values(piece).table(columns) for piece in _pieces(values)]
-    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table().select(columns)
-
-
-def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yield the column as arrays of bounded size, so that 32-bit offsets suffice for the columns of each."""
-    chunked = large_binary(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values]))
-    for start in range(0, len(chunked), _PIECE_ROWS):
-        piece = chunked.slice(start, _PIECE_ROWS)
-        yield from _of_bounded_bytes(piece.combine_chunks() if piece.num_chunks != 1 else piece.chunk(0))
-
-
-def _of_bounded_bytes(piece: pa.Array) -> Iterator[pa.Array]:
-    if len(piece) > 1 and piece.nbytes > _PIECE_BYTES:
-        half = len(piece) // 2
-        yield from _of_bounded_bytes(piece.slice(0, half))
-        yield from _of_bounded_bytes(piece.slice(half))
-    else:
-        yield piece
+def _errors(events: DecodedEvents) -> pa.Array:
+    """Return the column of errors, which few rows have."""
+    count, errors = len(events), events.errors
+    if not errors:
+        return pa.nulls(count, pa.string())
+    places = np.full(count, len(errors))
+    places[list(errors)] = np.arange(len(errors))
+    return take_rows(pa.array([*map(str, errors.values()), None], pa.string()), places)

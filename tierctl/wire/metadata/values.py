@@ -13,7 +13,7 @@ broker can use such a record.
 
 import struct
 from struct import Struct as Packer
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -370,44 +370,12 @@ def _murmur2_of_words(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return mixed
 
 
-class UuidScalar(pa.ExtensionScalar):  # type: ignore[misc]
-    """A scalar of UuidType; its Python value is the model's Uuid."""
-
-    def as_py(self, **_options: Any) -> Uuid | None:
-        """Return the id; None for null."""
-        return None if self.value is None else Uuid.from_bytes(self.value.as_py())
-
-
-class UuidType(pa.ExtensionType):  # type: ignore[misc]
-    """Kafka's Uuid: 16 bytes, most significant first."""
-
-    def __init__(self) -> None:
-        super().__init__(pa.binary(16), "tierctl.uuid")
-
-    def __hash__(self) -> int:
-        return hash(self.extension_name)
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return b""
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Self:
-        return cls()
-
-    def __arrow_ext_scalar_class__(self) -> type[UuidScalar]:
-        return UuidScalar
-
-
-UUID: Final = UuidType()
-pa.register_extension_type(UUID)
-
 _NAME = pa.dictionary(pa.int8(), pa.string())
-_TAG = pa.struct([("place", pa.string()), ("tag", pa.int64()), ("data", pa.binary())])
 _TYPES: dict[Fixed | Variable, pa.DataType] = {
     Fixed.INT8: pa.int8(),
     Fixed.INT32: pa.int32(),
     Fixed.INT64: pa.int64(),
-    Fixed.UUID: UUID,
+    Fixed.UUID: pa.binary(16),
     Variable.STRING: pa.string(),
     Variable.NULLABLE_BYTES: pa.binary(),
 }
@@ -429,7 +397,6 @@ EVENT_SCHEMA: Final = pa.schema(
         *((field.name, _column_type(field)) for field in EVENT_FIELDS),
         ("type", _NAME),
         ("dialect", _NAME),
-        ("unknown_tags", pa.list_(_TAG)),
         ("error", pa.string()),
     ]
 )
