@@ -43,6 +43,7 @@ from tierctl.wire.batches.segment_file import (
     chunk_of,
     empty_chunk,
     without_edge,
+    without_unproven,
 )
 
 _TOKEN_LIFETIME_S = 3600
@@ -245,7 +246,10 @@ class RawFetcher:
         data = self._fetch(partition, offset)
         # The first batch may begin before the requested offset.
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
-        heads, _ = without_edge(scan_heads(data, expected_offset=expected, is_window=True), len(data))
+        whole, end = without_edge(scan_heads(data, expected_offset=expected, is_window=True), len(data))
+        heads, _ = without_unproven(whole, end, expected)
+        if not len(heads):
+            heads = whole
         if not len(heads):
             # The response has damaged bytes only, and it is unknown where the damage ends: report all of
             # them.

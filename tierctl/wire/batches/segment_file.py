@@ -138,7 +138,7 @@ def scan_windows(
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
         settled = len(data)
         if data and is_window:
-            heads, settled = without_edge(heads, len(data))
+            heads, settled = without_unproven(*without_edge(heads, len(data)), expected_offset)
             is_zero = settled == 0 and data.count(0) == len(data)
             if settled == 0 and not (is_zero and is_zero_from(file, position + len(data))):
                 span *= 2
@@ -230,6 +230,20 @@ def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
     if heads.bad and heads.bad[-1].end >= size:
         return replace(heads, bad=heads.bad[:-1]), heads.bad[-1].position
     return heads, size
+
+
+def without_unproven(heads: HeadColumns, settled: int, expected_offset: int) -> tuple[HeadColumns, int]:
+    """Return what `without_edge` returned without a last batch of which only the next one proves the offset.
+
+    A batch above the offset after the one before it may have a damaged base offset, which its CRC does not
+    cover. Without its follower it would hide all batches after it.
+    """
+    if not len(heads) or int(heads.positions[-1] + heads.sizes_bytes[-1]) < settled:
+        return heads, settled
+    before = int(heads.next_offsets[-2]) if len(heads) > 1 else expected_offset
+    if int(heads.base_offsets[-1]) <= before:
+        return heads, settled
+    return heads.first(len(heads) - 1), int(heads.positions[-1])
 
 
 def skip_to(
