@@ -12,6 +12,7 @@ raise IndexError, but they are for our mistakes, not for bad input. Constants of
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from threading import Lock
 from types import FunctionType
 from typing import Any, Final, Generic, TypeVar, cast
 from zipfile import ZipFile
+from zlib import crc32
 
 from tierctl.files import why_below_others, why_folder_distrusted
 
@@ -232,21 +234,21 @@ def _user_cache() -> Path | None:
 
 
 def _digest() -> str:
-    """Return a digest of the modules that may have kernels, or of the archive that has them."""
+    """Return a digest of the modules that may have kernels, which are files or in an archive of the package.
+
+    It is the same in both forms, and after changes of other modules.
+    """
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
-    digest = hashlib.sha256()
-    if archive is not None:
-        # Byte code of the same source may differ.
+    if archive is None:
+        sources = [_PACKAGE / "kernel.py", _PACKAGE / "compiled.py"]
+        sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
+        found = {each.relative_to(_PACKAGE).as_posix(): crc32(each.read_bytes()) for each in sources}
+    else:
+        own = re.compile(rf"{_PACKAGE.name}/(kernel\.py|compiled\.py|(?:wire|state)/.*\.py)")
         with ZipFile(archive) as opened:
-            members = sorted((each.filename, each.CRC) for each in opened.infolist())
-        digest.update(repr([each for each in members if not each[0].endswith(".pyc")]).encode())
-        return digest.hexdigest()[:16]
-    sources = [_PACKAGE / "kernel.py", _PACKAGE / "compiled.py"]
-    sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
-    for path in sorted(sources):
-        found = path.stat()
-        digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+            named = ((own.fullmatch(each.filename), each.CRC) for each in opened.infolist())
+            found = {match[1]: crc for match, crc in named if match is not None}
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
 
 
 def _remove_others(folder: Path) -> None:
@@ -256,5 +258,7 @@ def _remove_others(folder: Path) -> None:
     """
     os.utime(folder)
     for other in folder.parent.glob(f"{_PREFIX}*"):
-        if other != folder and time.time() - other.stat().st_mtime > KEPT_S:
-            shutil.rmtree(other, ignore_errors=True)
+        # Another process may remove it meanwhile.
+        with suppress(FileNotFoundError):
+            if other != folder and time.time() - other.stat().st_mtime > KEPT_S:
+                shutil.rmtree(other, ignore_errors=True)

@@ -33,6 +33,7 @@ import pytest
 
 from tests.cli.shell import Ran, tierctl
 from tests.support.java import SHORT_LIVED
+from tests.support.kernels import keep_for_workers
 from tests.support.servers import answers, cannot, free_port, process
 from tests.support.spark_classes import USES_ARCHIVE, make_class_archive
 
@@ -84,6 +85,7 @@ def spark_home() -> Path:
     if shutil.which("java") is None:
         cannot("SPARK", "Java is not installed")
     make_class_archive()
+    keep_for_workers()
     return Path(pyspark.__file__).parent
 
 

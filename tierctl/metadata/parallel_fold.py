@@ -87,6 +87,7 @@ class PartitionFold:
         self._partition_count = partition_count
         self._sink = sink
         self._holds = holds
+        self._known = {(each.metadata_partition, each.error.message) for each in state.quarantined}
 
     def catch_up(
         self,
@@ -128,8 +129,8 @@ class PartitionFold:
             found=found,
             hint="its history is not complete, so nothing in it may be deleted",
         )
-        known = {(q.metadata_partition, q.error.message) for q in self._state.quarantined}
-        if (partition, error.message) not in known:
+        if (partition, error.message) not in self._known:
+            self._known.add((partition, error.message))
             self._state.quarantined.append(Quarantined(partition, offset, error, is_misplaced=is_misplaced))
 
     def fold(self, chunk: RecordChunk) -> Folded:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tierctl import kernel
 from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
@@ -92,6 +93,7 @@ def test_compiled_loops_are_kept_for_the_archive(tmp_path: "Path") -> None:
         shown.append(done.stdout.split())
     assert shown == [["7", "0"], ["7", "1"]]
     (kept,) = (tmp_path / ".cache" / "tierctl").iterdir()
+    assert kept.name == f"{kernel._PREFIX}{kernel._digest()}", "the sources have the same ones"
     assert kept.stat().st_mode & 0o777 == 0o700
 
 
