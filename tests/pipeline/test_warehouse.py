@@ -15,12 +15,26 @@ from tierctl.errors import MetadataError
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
+from tierctl.pipeline import update as run_of_pipeline
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult
 from tierctl.wire.metadata.values import metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
-from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, read, rows_of, run, step, write
+from tests.pipeline.tables import (
+    COUNT,
+    Rows,
+    delta,
+    lives,
+    moved,
+    pipeline,
+    read,
+    rows_of,
+    run,
+    step,
+    write,
+    write_all_kinds,
+)
 from tests.state.folding import encodable
 from tests.state.histories import S, histories
 from tests.support.amounts import examples
@@ -51,6 +65,23 @@ def verified(topic: Path) -> list[list[Any]]:
 
 SMALL = {"FILE_ROWS": [1, 3], "MERGED_FILES": [2, 3]}
 """File sizes so small that a few segments fill several files."""
+
+
+def test_an_empty_topic_decides_nothing_for_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, [None])
+    assert run(topic, warehouse) == 1
+    write_all_kinds(topic)
+    monkeypatch.setattr(run_of_pipeline, "BUCKET_OFFSETS", 2)
+    run(topic, warehouse)
+    once = tmp_path / "once"
+    run(topic, once)
+    first, second = (read(at, "commits").column("buckets").to_pylist() for at in (warehouse, once))
+    assert first == second
+    assert first[0] > 8
+    assert rows_of(warehouse) == rows_of(once)
 
 
 @examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -83,7 +83,7 @@ from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.preconditions import require_known_names
 from tierctl.spark.executors import examined
 from tierctl.spark.fold import newest_events
-from tierctl.spark.session.jvm import SparkSettings, conf_of
+from tierctl.spark.session.jvm import SPECULATION, SparkSettings, conf_of, is_speculative
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, read_topic_configs, require_kind_of_file
 
@@ -571,7 +571,7 @@ def check_executors(examination: Examination, resources: Resources) -> bool:
         examination.add(fault(DoctorCheck.SPARK_PYTHON, where, e.message, fix=e.hint))
         examination.add(not_checked(DoctorCheck.SPARK_SCRATCH, where, "no executor works"))
         return False
-    examination.add(_of_session(session.version, where, session.conf.get("spark.speculation", None), found))
+    examination.add(_of_session(session.version, where, session.conf.get(SPECULATION, None), found))
     examination.make([DoctorCheck.SPARK_PYTHON], where, lambda: check_versions(found, Versions.here()))
     examination.make([DoctorCheck.SPARK_SCRATCH], where, lambda: check_scratch(found))
     return True
@@ -582,12 +582,12 @@ def _of_session(
 ) -> Result:
     tasks = sum(map(len, found.values()))
     text = f"Spark {version}, tasks at a time: {tasks} on hosts: {len(found)}"
-    if speculation != "true":
+    if not is_speculative(speculation):
         return ok(DoctorCheck.SPARK_SESSION, where, text)
     return fault(
         DoctorCheck.SPARK_SESSION,
         where,
-        "spark.speculation is on",
+        f"{SPECULATION} is on",
         severity=Severity.WARNING,
         why="copy, sweep, delete and apply refuse this session: no segment may be stored or deleted twice "
         "at a time.",

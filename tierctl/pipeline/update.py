@@ -293,7 +293,8 @@ class PipelineRun:
             tierctl=tierctl.__version__,
             topic_id=self._opened.topic_id,
             metadata_partitions=self._opened.metadata_partitions,
-            buckets=job.bucket_count,
+            # A commit of an empty topic leaves it to the next one to decide.
+            buckets=job.bucket_count if before.buckets or any(goal.values()) else 0,
             query=before.query if batch is None else batch.query,
             batch=before.batch if batch is None else batch.number,
             path=f"part-{job.number:05d}-{uuid4().hex[:12]}.parquet",

@@ -51,7 +51,9 @@ class SparkFold:
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
         is_large = any(task.kept is Kept.SIZES and task.unread > TASK_EVENTS_MAX for task in tasks)
-        sizes = self._sizes(tasks) if is_large else None
+        # Only a fold of whole metadata partitions notes the events that their topic has lost.
+        is_whole = not any(each.begin for task in tasks for each in task.ranges)
+        sizes = self._sizes(tasks) if is_large and is_whole else None
         if sizes is not None:
             yield from sizes
             return

@@ -88,20 +88,32 @@ class SegmentTable:
         self.changed()
         self.__dict__.pop("_topics", None)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.keep_deleted, self.contents(), self.sums, self.facts
+    def __getstate__(self) -> dict[str, Any]:
+        contents = {name: rows.tobytes() for name, rows in self.contents().items()}
+        sums, facts = (None if rows is None else rows.tobytes() for rows in (self.sums, self.facts))
+        return {
+            "keep_deleted": self.keep_deleted,
+            "contents": contents,
+            "sums": sums,
+            "facts": facts,
+        }
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.keep_deleted, contents, self.sums, self.facts = state
-        self.groups, self.expected = None, 0
-        self.load(contents)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.keep_deleted = state["keep_deleted"]
+        self.groups, self.sums, self.facts, self.expected = None, None, None, 0
+        self.load(state["contents"])
+        if state["sums"] is not None:
+            self.sums = np.frombuffer(state["sums"], np.int64).reshape(-1, 2, len(STATES))
+        if state["facts"] is not None:
+            facts, count = np.frombuffer(state["facts"], np.int64), len(self.partitions)
+            self.facts = facts.reshape(count, len(facts) // max(count, 1))
 
     def contents(self) -> dict[str, Array]:
         """Return the arrays with the content of the table, without the rows of deleted segments."""
         self.compact()
         return {name: self._used(i) for i, name in enumerate(ROW_TYPES)}
 
-    def load(self, contents: Mapping[str, bytes | memoryview | Array]) -> None:
+    def load(self, contents: Mapping[str, bytes | memoryview]) -> None:
         """Replace the content; raise CorruptInputError if a row points to one that does not exist."""
         arrays = [copied(np.frombuffer(contents[name], kind)) for name, kind in ROW_TYPES.items()]
         counts = np.zeros(COUNTS, np.int64)

@@ -17,7 +17,7 @@ from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
-from tests.spark.executors.bulk import damaged, small_pieces
+from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,3 +111,10 @@ def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "
     with pytest.raises(EngineError if there else TierctlError, match=says) as e:
         manager_at(whole, fold_runner=bulk).refresh()
     assert e.value.hint
+
+
+@pytest.mark.usefixtures("small_pieces", "spark")
+def test_sizes_of_a_topic_that_lost_its_oldest_events(capture: Capture) -> None:
+    """Spark's sums do not note them: the sizes of their user partitions may be too small."""
+    ran = assert_same("segments", "--sizes", "--metadata", capture("finite-metadata") / "after", "-o", "json")
+    assert (ran.code, "is not known to be complete" in ran.err) == (7, True)

@@ -2,9 +2,10 @@
 
 The metadata topic lists the segments and the tier has their records; no broker serves records. The rows are
 those that a consumer would read: each offset once, from the segment of the current leader epochs, and with
-isolation_level=read_committed without aborted transactions. The first two options are required. All options
-mean the same as for `tierctl fetch`. The tier of another metadata topic is refused, as there. Relative paths
-begin at the folder in which Spark was started:
+isolation_level=read_committed without aborted transactions. The option remote is required, and so is
+metadata, unless bootstrap_server names the cluster. All options mean the same as for `tierctl fetch`. The
+tier of another metadata topic is refused, as there. Relative paths begin at the folder in which Spark was
+started:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it
 remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
