@@ -97,9 +97,17 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         config.option.benchmark_disable = True
         _keep_files_in_memory()
-    if config.getoption("numprocesses", default=None) and find_spec("numba") is not None:
-        words = [sys.executable, "-m", "tests.support.kernels"]
-        config.stash[_COMPILING] = subprocess.Popen(words, cwd=config.rootpath)
+    if config.getoption("numprocesses", default=None):
+        if find_spec("numba") is not None:
+            config.stash[_COMPILING] = _started(config, "kernels")
+        if shutil.which("java") is not None:
+            # The first test on Spark waits for it.
+            _started(config, "spark_classes")
+
+
+def _started(config: pytest.Config, module: str) -> subprocess.Popen[bytes]:
+    """Make what all processes need, in the background."""
+    return subprocess.Popen([sys.executable, "-m", f"tests.support.{module}"], cwd=config.rootpath)
 
 
 _COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()

@@ -1,4 +1,7 @@
-"""JVMs of Spark in tests: an archive of classes, with which one starts with half the processor time."""
+"""JVMs of Spark in tests: an archive of classes, with which one starts with half the processor time.
+
+`python -m tests.support.spark_classes` makes it if it is not there.
+"""
 
 import os
 import subprocess
@@ -63,3 +66,7 @@ def end_jvm() -> None:
         started.end()
     jvm._started.clear()
     SparkContext._gateway = SparkContext._jvm = None
+
+
+if __name__ == "__main__":
+    make_class_archive()
