@@ -599,11 +599,9 @@ class Resources:
         """The executors of the Spark session."""
         from tierctl.spark.executors.transport import Executors
 
-        measures = self.request.meter is not None
         return Executors(
             self.spark,
             command=self.request.command_name,
-            measures=measures,
             on_transfers=self.request.add_transfers,
             on_note=self.progress.note,
         )

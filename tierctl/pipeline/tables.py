@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.checks.findings import Finding
@@ -193,8 +192,12 @@ class PartitionGroup:
 
     def highest_by_epoch(self) -> EpochFacts:
         """Return the highest offset that was ever copied, in deleted segments as well."""
-        epochs = self._epochs()
-        return _sorted_facts(epochs[epochs["highest"] != NO_OFFSET], "highest")
+        epochs = self.live.table.epochs
+        owners = self._places[epochs["owner"]]
+        rows = np.flatnonzero((owners >= 0) & (epochs["highest"] != NO_OFFSET))
+        rows = rows[np.lexsort((epochs["epoch"][rows], owners[rows]))]
+        numbers, values = (epochs[name][rows].astype(np.int64) for name in ("epoch", "highest"))
+        return EpochFacts(owners[rows], numbers, values)
 
     def sizes_by_epoch(self) -> EpochFacts:
         """Return the bytes of all segments that are listed for the epoch, which are more than 0."""
@@ -217,14 +220,6 @@ class PartitionGroup:
         places = np.full(len(self.live.table.partitions), -1, np.int64)
         places[[part.number for part in self.parts]] = np.arange(len(self.parts))
         return places
-
-    def _epochs(self) -> npt.NDArray[Any]:
-        """Return the leader epochs of the user partitions, with the indexes of these as owners."""
-        epochs = self.live.table.epochs
-        owners = self._places[epochs["owner"]]
-        chosen: npt.NDArray[Any] = epochs[owners >= 0].copy()
-        chosen["owner"] = owners[owners >= 0]
-        return chosen
 
     def findings(self, in_order: Bools, now_ms: int) -> Iterator[Finding]:
         """Yield the findings of each user partition that need only metadata."""
@@ -261,18 +256,6 @@ def _highest(owners: Int64s, values: Int64s, partitions: int) -> list[int | None
     return found
 
 
-def highest_of(facts: EpochFacts, partitions: int) -> list[int | None]:
-    """Return the highest value of all leader epochs of each of the user partitions; None without any."""
-    return _highest(facts.owners, facts.values, partitions)
-
-
-def _sorted_facts(epochs: npt.NDArray[Any], name: str) -> EpochFacts:
-    """Return a field of leader epochs, ordered by user partition and epoch."""
-    order = np.lexsort((epochs["epoch"], epochs["owner"]))
-    owners, numbers, values = (epochs[each][order].astype(np.int64) for each in ("owner", "epoch", name))
-    return EpochFacts(owners, numbers, values)
-
-
 def _log_start(part: PartitionState) -> int | None:
     first = next(segments_in_lineage(part.cache, lineage_from_segments(part.segments)), None)
     return None if first is None else first.from_offset
@@ -291,7 +274,7 @@ def partition_batch(
         **fact_columns(live.table, np.array([part.number for part in parts], np.int64)),
         "remote_log_size_bytes": group.sums(np.where(is_finished, sizes, 0)),
         "remote_log_start_offset": group.log_starts(in_order),
-        "highest_offset": highest_of(highest, len(parts)),
+        "highest_offset": _highest(highest.owners, highest.values, len(parts)),
         "highest_offset_by_epoch": _map(highest, len(parts)),
         "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(), len(parts)),
         "copy_segment_started": group.counts(states == _STARTED),

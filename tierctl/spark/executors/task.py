@@ -167,7 +167,6 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 _tiers: dict[bytes, tuple[RemoteStorageManager, Throttle]] = {}
 _fetches = FetchCounts()
-_measures = False
 
 
 def shared_tier(spec: TierSpec) -> RemoteStorageManager:
@@ -175,20 +174,10 @@ def shared_tier(spec: TierSpec) -> RemoteStorageManager:
     key = pickle.dumps(spec)
     if key not in _tiers:
         throttle = Throttle()
-        _tiers[key] = open_tier(spec, throttle=throttle), throttle
-    remote, _ = _tiers[key]
-    remote.fetches = _fetches if _measures else None
-    return remote
-
-
-def measure_fetches(measures: bool) -> None:
-    """Count the reads of tiers that `shared_tier` returns from now on, if it `measures` them.
-
-    Forget what earlier tasks of this process transferred: they returned it.
-    """
-    global _measures  # noqa: PLW0603
-    _measures = measures
-    take_transfers()
+        remote = open_tier(spec, throttle=throttle)
+        remote.fetches = _fetches
+        _tiers[key] = remote, throttle
+    return _tiers[key][0]
 
 
 def take_transfers() -> Transfers | None:
@@ -289,14 +278,13 @@ def plain(function: Callable[[Any], Any], _advance: Advance) -> AbstractContextM
 class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
-    `is_retried` states that an earlier job may have processed the inputs. With `measures` the reads of tiers
-    are counted. With `takes_rows` the only input of a task are its rows, and its number is that of the task.
+    `is_retried` states that an earlier job may have processed the inputs. With `takes_rows` the only input of
+    a task are its rows, and its number is that of the task.
     `limit_factor` is that of the driver, which creates the task.
     """
 
     opened: Opened
     is_retried: bool = False
-    measures: bool = False
     takes_rows: bool = False
     limit_factor: int = field(default_factory=lambda: limits().factor)
 
@@ -306,7 +294,8 @@ class SparkTask:
         is_retried = self.is_retried or _is_retried_by_spark()
         processed_bytes: list[int] = []
         slowness: list[str] = []
-        measure_fetches(self.measures)
+        # Earlier tasks of this process returned what they transferred.
+        take_transfers()
         with kernel.reported(slowness.append), self.opened(processed_bytes.append) as function:
             for number, each in [(task_number(), batches)] if self.takes_rows else inputs_of(batches):
                 data, is_error = outcome(function, each)

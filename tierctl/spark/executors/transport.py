@@ -325,14 +325,13 @@ class InputResult(Generic[Result]):
 class Executors:
     """The executors of a Spark session.
 
-    `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
-    of tiers. Attempts that returned no result do not count. Spark shows jobs with the name of `command`.
-    `on_note` receives lines of text for the operator, perhaps more than once.
+    `on_transfers` receives the transfers of each task: its waits for limits, and its reads of tiers. Attempts
+    that returned no result do not count. Spark shows jobs with the name of `command`. `on_note`
+    receives lines of text for the operator, perhaps more than once.
     """
 
     session: SparkSession
     command: str = ""
-    measures: bool = False
     on_transfers: Callable[[Transfers], None] = _no_transfers
     on_note: Callable[[str], None] = _no_note
     _slots: int = field(default=0, init=False)
@@ -409,7 +408,7 @@ class Executors:
         if not inputs:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
-        runner = SparkTask(opened=partial(plain, function), measures=self.measures)
+        runner = SparkTask(opened=partial(plain, function))
         results = self._run(runner, tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
@@ -429,7 +428,7 @@ class Executors:
         if not inputs:
             return
         function = partial(plain, partial(gathered, gather))
-        runner = SparkTask(opened=function, measures=self.measures, takes_rows=True)
+        runner = SparkTask(opened=function, takes_rows=True)
         tasks = self._tasks(inputs, [1] * len(inputs), 1)
         results = self._run(
             runner, tasks, stopped=_never, title=title, what=title, divide=DivideTask(function=divide)
@@ -463,7 +462,7 @@ class Executors:
         `what`. Raise JobFailedError if the job fails, and JobStoppedError if it is cancelled because
         `stopped` returned True.
         """
-        runner = SparkTask(opened=opened, is_retried=is_retried, measures=self.measures)
+        runner = SparkTask(opened=opened, is_retried=is_retried)
         return input_results(self._run(runner, tasks, stopped=stopped, title=title, what=what))
 
     def _run(
