@@ -346,7 +346,7 @@ def check_retention(view: PartitionView, retention: Retention) -> Iterator[Findi
     try:
         stalled = expire(view, config, retention.now_ms).stalled
     except RemoteResourceNotFound:
-        # The lineage does not reach the log start, which other findings report.
+        # An epoch lists a segment that is gone, which other findings report.
         return
     if stalled is None:
         return

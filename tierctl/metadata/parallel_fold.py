@@ -195,7 +195,7 @@ def _chosen(events: DecodedEvents, offsets: Int64s, is_chosen: Bools) -> tuple[D
     return events.take(np.flatnonzero(is_chosen)), offsets[is_chosen]
 
 
-def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
+def chunks_of_batch(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
     """Yield the records of each metadata partition in a batch, which is ordered by these and by offset.
 
     Its columns are `metadata_partition`, `metadata_offset` and `record`, the bytes of each record. Without

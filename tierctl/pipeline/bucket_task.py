@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import dropped_events, more_dropped_events, unusable_record
-from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
+from tierctl.metadata.parallel_fold import PartitionFold, chunks_of_batch
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
 from tierctl.pipeline.tables import (
@@ -419,7 +419,7 @@ class _Events:
         if lost.num_rows:
             self._write(batch_of_columns({n: lost.column(n) for n in _LOST}, EVENT_SCHEMA))
             self.lost += map(_lost_range, lost.to_pylist())
-        for chunk in record_chunks(batch.filter(pc.invert(is_lost))):
+        for chunk in chunks_of_batch(batch.filter(pc.invert(is_lost))):
             self.fold.fold(chunk)
 
     def named(self) -> Int64s:

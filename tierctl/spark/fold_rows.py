@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl import kernel
-from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
+from tierctl.metadata.parallel_fold import PartitionFold, chunks_of_batch
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.metadata_splits import COLUMNS, EPOCH, plain_column
@@ -123,7 +123,7 @@ def rows_of_task(
         if codes and bad.num_rows:
             found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
             yield batch_of_columns(_not_understood(*found), schema)
-        for chunk in record_chunks(events.filter(pc.invert(is_bad))):
+        for chunk in chunks_of_batch(events.filter(pc.invert(is_bad))):
             known.restore()
             outcomes = fold.fold(chunk).outcomes
             chosen = np.flatnonzero(np.isin(outcomes, codes))

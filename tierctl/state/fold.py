@@ -252,7 +252,7 @@ def _state_of(facts: dict[str, Any]) -> TierState:
         missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
         anomaly_counts={partition: facts["anomaly_count"]} if facts["anomaly_count"] else {},
-        tombstones={partition: tuple(facts["tombstones"])} if facts.get("tombstones") else {},
+        tombstones={partition: tuple(facts["tombstones"])} if facts["tombstones"] else {},
     )
 
 

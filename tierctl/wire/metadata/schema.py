@@ -91,12 +91,13 @@ class Rule:
     expected: str
     least: int | str | None = None
 
-    def holds(self, event: Any) -> Any:
-        """Return whether `event` satisfies the rule; an array of bools if its fields are columns."""
+    def holds(self, event: Any) -> bool:
+        """Return whether `event` satisfies the rule."""
         value = getattr(event, self.field)
         if self.least is None:
             return bool(value)
-        return value >= (getattr(event, self.least) if isinstance(self.least, str) else self.least)
+        least: int = getattr(event, self.least) if isinstance(self.least, str) else self.least
+        return bool(value >= least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
