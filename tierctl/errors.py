@@ -298,7 +298,7 @@ class CorruptInputError(TierctlError):
         self.at = at
         self.source = source
 
-    def within(self, source: str, *, base: int = 0) -> Self:
+    def within(self, source: str | None, *, base: int = 0) -> Self:
         """Return the same error with its position in `source`, in which the decoded bytes begin at `base`."""
         at = None if self.at is None else self.at + base
         return type(self)(

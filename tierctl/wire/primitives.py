@@ -91,14 +91,6 @@ def take(buf: bytes, pos: int, length: int, what: str) -> tuple[bytes, int]:
     return buf[pos:end], end
 
 
-def shifted(error: CorruptInputError, base: int) -> CorruptInputError:
-    """Return `error` with its position increased by `base`, the start of the decoded bytes in their input."""
-    at = None if error.at is None else error.at + base
-    return type(error)(
-        error.what, expected=error.expected, found=error.found, at=at, source=error.source, hint=error.hint
-    )
-
-
 # Kernels that read numbers from an array of bytes. The caller makes sure that a number of fixed width ends
 # before the data.
 

@@ -44,7 +44,6 @@ from tierctl.wire.metadata.values import RECORD_VERSION, decode, decode_record, 
 from tierctl.wire.primitives import (
     read_uvarint,
     read_varlong,
-    shifted,
     take,
     truncated,
     uvarint_at,
@@ -113,7 +112,7 @@ def read_entry(data: bytes, start: int) -> FlatEntry:
     try:
         record = _decode_entry(raw)
     except CorruptInputError as found:
-        error = shifted(found, position)
+        error = found.within(found.source, base=position)
     return FlatEntry(start=start, position=position, end=end, raw=raw, record=record, error=error)
 
 
@@ -179,7 +178,7 @@ def read_chunks(file: FileBytes, start: int) -> Iterator[EntryChunk]:
         try:
             length, body = read_uvarint(data, 0, "length of an entry")
         except CorruptInputError as error:
-            raise shifted(error, at) from None
+            raise error.within(error.source, base=at) from None
         if at + body + length > size:
             raise truncated("entry", needed=length, at=at + body, remaining=size - at - body)
         if length:
@@ -296,7 +295,7 @@ def _chunk(raw: bytes, base: int) -> EntryChunk:
     for row in np.flatnonzero(found.rows[:, KIND] == ODD).tolist():
         entry = read_entry(raw, int(places[row, 0]))
         if entry.error is not None:
-            found.errors[row] = shifted(entry.error, base)
+            found.errors[row] = entry.error.within(entry.error.source, base=base)
         else:
             found.events[row] = cast("MetadataEvent", entry.record)
     return EntryChunk(found, places[:count, 1] + base, end + base)
@@ -509,7 +508,7 @@ def _read_entry(data: bytes, at: int) -> tuple[SnapshotEntry, int]:
     try:
         segment = _decode(raw)
     except CorruptInputError as found:
-        error = shifted(found, position)
+        error = found.within(found.source, base=position)
     return SnapshotEntry(position=position, raw=raw, segment=segment, error=error), end
 
 
