@@ -172,6 +172,8 @@ _LZ4_BLOCK = 64 << 10
 # frames have blocks that depend on each other, which Kafka's reader refuses.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_UNCOMPRESSED = 1 << 31
+# Kafka's default (Deflater.DEFAULT_COMPRESSION); pyarrow's is the slowest one.
+_GZIP_LEVEL = 6
 
 
 def decompress(kind: CompressionType, data: bytes, *, max_bytes: int | None = None) -> bytes:
@@ -222,8 +224,8 @@ def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> by
     return out.getvalue()
 
 
-def _packed(name: str, data: bytes) -> bytes:
-    return bytes(pa.Codec(name).compress(data, asbytes=True))
+def _packed(name: str, data: bytes, level: int | None = None) -> bytes:
+    return bytes(pa.Codec(name, compression_level=level).compress(data, asbytes=True))
 
 
 def _lz4(data: bytes) -> bytes:
@@ -306,7 +308,7 @@ _DECOMPRESSORS: dict[CompressionType, Callable[[bytes, int], bytes]] = {
 
 _COMPRESSORS: dict[CompressionType, Callable[[bytes], bytes]] = {
     CompressionType.NONE: lambda data: data,
-    CompressionType.GZIP: partial(_packed, "gzip"),
+    CompressionType.GZIP: partial(_packed, "gzip", level=_GZIP_LEVEL),
     CompressionType.SNAPPY: _snappy,
     CompressionType.LZ4: _lz4,
     CompressionType.ZSTD: partial(_packed, "zstd"),
