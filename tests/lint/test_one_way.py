@@ -1,14 +1,13 @@
 """Each question has one answer in the code: these tests fail when a second answer is added."""
 
 import ast
+from collections.abc import Collection
 from functools import cache
-from pathlib import Path
 
 import pytest
-import tierctl
 
-ROOT = Path(tierctl.__file__).parent
-STORAGE = ROOT / "storage"
+from tests.lint.modules import FILES, ROOT, functions, nodes, within_package
+
 CONTRACTS = {
     "a tier": "delete_log_segments",
     "a store": "put_all",
@@ -39,32 +38,26 @@ TOPIC_MAKERS = {
 
 
 @cache
-def modules() -> dict[Path, ast.Module]:
-    """Return every module of tierctl, parsed."""
-    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
-
-
-@cache
 def implementations(method: str) -> set[str]:
     """Return the names of the classes that implement the contract to which `method` belongs."""
     return {
         node.name
-        for tree in modules().values()
-        for node in ast.walk(tree)
+        for file in FILES
+        for node in nodes(file)
         if isinstance(node, ast.ClassDef)
         and any(isinstance(each, ast.FunctionDef) and each.name == method for each in node.body)
         and not any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
     }
 
 
-def constructed(tree: ast.Module, classes: set[str]) -> set[str]:
-    """Return the names in `classes` that the module calls, also under another name."""
+def constructed(module: Collection[ast.AST], classes: set[str]) -> set[str]:
+    """Return the names in `classes` that the nodes of a module call, also under another name."""
     names = {name: name for name in classes}
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.ImportFrom):
             names |= {each.asname: each.name for each in node.names if each.asname and each.name in classes}
     found = set()
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.Call):
             name = _name_of(node.func)
             found |= {names[name]} if name in names else set()
@@ -78,21 +71,21 @@ def makers() -> dict[str, set[str]]:
     return {name: allowed for names, allowed in found for name in names} | TOPIC_MAKERS
 
 
-def second_makers(module: str, tree: ast.Module) -> set[str]:
+def second_makers(module: str, of_module: Collection[ast.AST]) -> set[str]:
     """Return an error for each construction in `module` that is allowed only in another module."""
     return {
         f"{module} constructs {name}: use open_tier, open_store or open_topic"
-        for name in constructed(tree, set(makers()))
+        for name in constructed(of_module, set(makers()))
         if module not in makers()[name]
     }
 
 
 def test_tiers_stores_layouts_and_topics_are_constructed_where_they_are_opened() -> None:
     assert all(implementations(method) for method in CONTRACTS.values())
-    found = {path.relative_to(ROOT).as_posix(): tree for path, tree in modules().items()}
-    assert set().union(*(second_makers(module, tree) for module, tree in found.items())) == set()
+    assert set().union(*(second_makers(within_package(file), nodes(file)) for file in FILES)) == set()
     for name, allowed in TOPIC_MAKERS.items():
-        assert any(constructed(found[module], {name}) for module in allowed), f"{name} has another name now"
+        found = any(constructed(nodes(ROOT / module), {name}) for module in allowed)
+        assert found, f"{name} has another name now"
 
 
 @pytest.mark.parametrize(
@@ -103,20 +96,18 @@ def test_tiers_stores_layouts_and_topics_are_constructed_where_they_are_opened()
     ],
 )
 def test_a_second_maker_is_found(source: str) -> None:
-    assert second_makers("read/other.py", ast.parse(source))
-    assert not second_makers("read/other.py", ast.parse("open_topic(location)"))
+    assert second_makers("read/other.py", [*ast.walk(ast.parse(source))])
+    assert not second_makers("read/other.py", [*ast.walk(ast.parse("open_topic(location)"))])
 
 
 def test_one_function_opens_tiers() -> None:
     """Only `open_tier` returns a tier that it opened."""
     found = {
-        f"{path.relative_to(ROOT)}: {node.name}"
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
-        if path.is_relative_to(STORAGE)
-        and isinstance(node, ast.FunctionDef)
-        and node.returns is not None
-        and ast.unparse(node.returns).strip("'\"") == "RemoteStorageManager"
+        f"{within_package(file)}: {node.name}"
+        for file in FILES
+        if file.is_relative_to(ROOT / "storage")
+        for node in functions(file)
+        if node.returns is not None and ast.unparse(node.returns).strip("'\"") == "RemoteStorageManager"
     }
     assert found == {"storage/open_tier.py: open_tier"}
 
@@ -124,11 +115,12 @@ def test_one_function_opens_tiers() -> None:
 def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
     """Spark ships tierctl as a zip file to drivers and executors: a path beside a module is no file there."""
     beside = {
-        str(path.relative_to(ROOT))
-        for path, tree in modules().items()
+        within_package(file)
+        for file in FILES
         if any(
-            isinstance(node, ast.Name | ast.Attribute) and "__file__" in ast.unparse(node)
-            for node in ast.walk(tree)
+            (isinstance(node, ast.Name) and node.id == "__file__")
+            or (isinstance(node, ast.Attribute) and node.attr == "__file__")
+            for node in nodes(file)
         )
     }
     # Three run in a source tree only: `make formatter` and `make docs`. Kernels in a zip file are
@@ -141,20 +133,17 @@ def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
     """A third class with the methods of `MetadataTopic` would be a second way to read the topic."""
     assert implementations("beginning_offsets") == {"FolderTopic", "ClusterTopic"}
     openers = {
-        path.relative_to(ROOT).as_posix()
-        for path, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name == "open_topic"
+        within_package(file) for file in FILES for node in functions(file) if node.name == "open_topic"
     }
     assert openers == {"metadata/topic/open_topic.py"}
 
 
 def test_one_module_of_the_commands_reads_brokers_files() -> None:
     readers = {
-        path.name
-        for path, tree in modules().items()
-        if path.is_relative_to(ROOT / "commands")
-        for node in ast.walk(tree)
+        file.name
+        for file in FILES
+        if file.is_relative_to(ROOT / "commands")
+        for node in nodes(file)
         if isinstance(node, ast.ImportFrom) and "broker_file" in {each.name for each in node.names}
     }
     assert readers == {"resources.py"}
@@ -187,10 +176,10 @@ WRITERS = {
 def test_few_modules_publish_store_or_delete() -> None:
     """A command cannot change a tier by accident: only the acts do, and each of them needs the right."""
     found = {
-        str(path.relative_to(ROOT))
-        for path, tree in modules().items()
-        if path.relative_to(ROOT).parts[0] not in {"storage", "metadata"}
-        for node in ast.walk(tree)
+        within_package(file)
+        for file in FILES
+        if file.relative_to(ROOT).parts[0] not in {"storage", "metadata"}
+        for node in nodes(file)
         if isinstance(node, ast.Call) and _name_of(node.func) in WRITES
     }
     assert found == WRITERS.keys()

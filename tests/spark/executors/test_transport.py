@@ -1,12 +1,10 @@
 """Work is sent to executors in one way; every result, error and unknown outcome comes back."""
 
-import io
 import os
 import pickle
 import socket
 import threading
 import time
-import tokenize
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -245,19 +243,6 @@ def test_a_group_ends_when_its_cost_is_reached(costs: list[int], cost_per_group:
     assert [cost for group in groups for cost in group] == costs
     assert all(sum(group[:-1]) < cost_per_group for group in groups)
     assert all(sum(group) >= cost_per_group for group in groups[:-1])
-
-
-def test_there_is_one_transport() -> None:
-    """A second way to send work to executors would need every safety rule again; DataFrames only read."""
-    senders = {"mapInArrow", "mapInPandas", "mapPartitions", "applyInArrow", "applyInPandas", "parallelize"}
-    root = Path(tierctl.__file__).parent
-    users = {
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*.py")
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-        if token.type == tokenize.NAME and token.string in senders
-    }
-    assert users == {"spark/executors/transport.py", "spark/frames.py"}
 
 
 @pytest.fixture
