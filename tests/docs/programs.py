@@ -15,6 +15,7 @@ from tests.cli.shell import environment, tierctl_of_users
 from tests.docs.documents import Command
 from tests.docs.lines import node_of, option_of
 from tests.docs.running import check, replaced
+from tests.simulation.__main__ import options_of
 
 ROOT: Final = Path(__file__).parents[2]
 PLACEHOLDERS: Final = {
@@ -100,12 +101,15 @@ def _man(line: str) -> None:
 
 
 def _python(line: str) -> None:
-    """Run Python, with an empty stdin."""
-    _run([sys.executable, *shlex.split(line)[1:]])
+    """Read the options of the simulator, which tests/simulation runs."""
+    found = re.fullmatch(r"python -m tests\.simulation (.*)", line)
+    assert found, f"no test runs {line!r}"
+    assert options_of(shlex.split(found[1])).seeds, line
 
 
 def _pytest(line: str) -> None:
-    words = shlex.split(line.replace("FILE", _TEST_FILE))[1:]
+    """Let pytest choose the tests, without running them."""
+    words = ["--collect-only", *shlex.split(line.replace("FILE", _TEST_FILE))[1:]]
     _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words])
 
 

@@ -1,6 +1,6 @@
 """Every command line that names a broker runs with a real broker that does not tier, and a tier in S3."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,8 +44,6 @@ def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]
         bucket = f"s3://{found(s3_session, patched).bucket()}"
         # restore check waits for the offsets of the tier, which a broker that does not tier never reports.
         patched.setattr(restored, "_SETTLED_S", 1)
-        # An earlier test may have started one, whose workers have no credentials for the store.
-        end_jvm()
         where = ("--metadata", f"kafka://{broker.bootstrap}", "--remote", f"{bucket}/tier")
         copied = tierctl("copy", *where, "--log-dir", broker.log_dir, *assumed(*TOPICS), "--apply")
         assert copied.code == 0, copied.err
@@ -54,6 +52,15 @@ def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]
             "s3://archive": bucket,
             "/var/lib/kafka/data": broker.log_dir,
         }
+
+
+def start_no_spark_here(commands: Iterable[Command]) -> None:
+    """End the JVM of this process if a command runs the pipeline, which then has a process of its own.
+
+    Workers of a JVM that an earlier test started have no credentials for the store.
+    """
+    if any("pipeline run" in each.line for each in commands):
+        end_jvm()
 
 
 @pytest.mark.parametrize(
@@ -71,9 +78,10 @@ def test_command_lines_run(
     folders = {"/var/lib/tierctl": tmp_path / "state", "/var/lib/prometheus/node-exporter": tmp_path}
     # tests/console_consumer/ and tests/live/test_rebuild_online.py run those of Kafka's tools.
     others = ("is_stock_consumer", "administers_cluster")
-    mine = (
+    mine = [
         each for each in document.commands if each.asks_cluster and not any(getattr(each, k) for k in others)
-    )
+    ]
+    start_no_spark_here(mine)
     run_all(mine, {**names, **folders}, tmp_path)
 
 
@@ -99,11 +107,12 @@ def test_lines_in_texts_run(names: Mapping[str, object], tmp_path: Path) -> None
     """Run the lines in running text that need a broker: in prose, man pages, and shared files."""
     names = with_profile(names, tmp_path)
     env = environment(HOME=str(tmp_path))
-    found = {line for lines in lines_of_texts().values() for line in lines if line.startswith("tierctl ")}
-    mine = sorted(line for line in found if Command("", line, ()).asks_cluster)
+    lines = {line for lines in lines_of_texts().values() for line in lines if line.startswith("tierctl ")}
+    mine = [each for line in sorted(lines) if (each := Command("", line, ())).asks_cluster]
     assert mine
-    for line in mine:
-        run_tierctl(line, names, tmp_path, env)
+    start_no_spark_here(mine)
+    for each in mine:
+        run_tierctl(each.line, names, tmp_path, env)
 
 
 @pytest.mark.matrix
@@ -113,5 +122,6 @@ def test_examples_run(names: Mapping[str, object], tmp_path: Path) -> None:
     commands = [Command("examples.toml", line, ()) for line in examples]
     mine = [each for each in commands if each.asks_cluster]
     assert mine
+    start_no_spark_here(mine)
     with_profile(names, tmp_path)
     run_all(mine, names, tmp_path)

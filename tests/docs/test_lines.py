@@ -75,7 +75,20 @@ def test_whole_lines_of_shared_files_need_no_profile(capture: Callable[[str], Pa
         assert ran.code == 0, f"{line}\n{ran.err}"
 
 
-@pytest.mark.parametrize("command", [name for name, lines in EXAMPLES.items() if of_files(lines)])
+def test_examples_of_the_pipeline_name_options_that_exist() -> None:
+    """`make matrix` runs them; in `make test`, a page of the manual has such a line."""
+    for line in EXAMPLES["pipeline run"]:
+        programs.require_names(line)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(name, marks=[pytest.mark.matrix] if name == "pipeline run" else [])
+        for name, lines in EXAMPLES.items()
+        if of_files(lines)
+    ],
+)
 def test_examples_of_a_command_run(
     command: str, run: Callable[[str], None], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 HASH_SEED = "0"
@@ -18,7 +19,7 @@ def main() -> int:
         # The order of sets decides the order of calls, so a seed is only repeatable with a fixed hash seed.
         os.environ["PYTHONHASHSEED"] = HASH_SEED
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
-    options = _options()
+    options = options_of(sys.argv[1:])
     first, last = options.seeds
     report = print if options.trace or options.history else None
     failed = []
@@ -48,13 +49,14 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _options() -> argparse.Namespace:
+def options_of(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=_range, default=(0, 500), help="N, or FIRST..LAST (exclusive)")
     parser.add_argument("--trace", action="store_true", help="print what happened in a seed that fails")
     parser.add_argument("--history", action="store_true", help="print what happened in every seed, no times")
     parser.add_argument("--progress", type=int, default=0, help="print a line after this many seeds")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _range(text: str) -> tuple[int, int]:
