@@ -10,7 +10,7 @@ from tests.bench.log_dirs import Logs
 from tests.bench.metadata_log import Shape
 
 TIERCTL, RIVAL = "tierctl", "rival"
-# Rivals. Those of the second group come from registries or need Java: only `make matrix` tries them out.
+# Rivals. Those in INSTALLED come from registries or need Java: only `make matrix` tries them out.
 STATELESS, FIRST_RUN, PYTHON = "without a state directory", "first run", "python -c pass"
 BOTO3, DELETED_BY, REMOVED_BY, COPIED_BY = "boto3, 8 threads", "boto3", "rm -r", "cp, fsync"
 JVM, DUMP_LOG = "Kafka's classes in a JVM", "kafka-dump-log"
@@ -127,6 +127,17 @@ IN_MANUAL: Final = (
 ROWS: Final = {row.key: row for row in (*IN_README, *IN_MANUAL)}
 
 
+_REPEATED: Final = {
+    ("copy-s3-obstore", TIERCTL),
+    *(("copy-s3-tls", contestant) for contestant in (TIERCTL, RIVAL)),
+    ("deletes-s3", TIERCTL),
+    ("shape-failed", RIVAL),
+    *(("state-first", contestant) for contestant in (TIERCTL, RIVAL)),
+    ("sweep-plan", RIVAL),
+}
+"""Contestants that run the program of another row's, on other data or with another store."""
+
+
 def measures(*beginnings: str) -> pytest.MarkDecorator:
     """Parametrize a test by the rows whose keys begin so, and by their contestants."""
     rows = [row for row in ROWS.values() if row.key.startswith(beginnings)]
@@ -146,5 +157,5 @@ def measures(*beginnings: str) -> pytest.MarkDecorator:
 def _marks(row: Row, contestant: str, tried: Collection[Row]) -> list[pytest.MarkDecorator]:
     is_on_spark = row.key.startswith(("pipeline-", "spark-", "source-"))
     takes_long = row.shape == LARGE or is_on_spark or (contestant == RIVAL and row.rival in INSTALLED)
-    is_for_matrix = takes_long or row not in tried
+    is_for_matrix = takes_long or row not in tried or (row.key, contestant) in _REPEATED
     return [pytest.mark.benchmark(group=row.key), *([pytest.mark.matrix] if is_for_matrix else [])]
