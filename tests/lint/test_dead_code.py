@@ -31,10 +31,12 @@ def test_a_crash_fails_one_test_and_ends_no_session(tmp_path: Path) -> None:
         text = f"{HEAD}{PASSING.format('before')}def test_crash(): {crash}\n{PASSING.format('after')}"
         (tmp_path / f"test_{name}.py").write_text(text)
     options = ["-q", "-n", "2", "-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider"]
+    # To load all plugins takes longer than the tests.
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
     session = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.support.scheduling", *options],
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "tests.support.scheduling", *options],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         check=False,
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from tierctl.report.table import printable
 from tierctl.spark.executors.task import dumps, loads
 from tierctl.wire.metadata.values import decode
 
-from tests.support.amounts import examples
+from tests.support.amounts import TRIES_ALL, examples
 from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import columns, golden
 
@@ -78,12 +78,12 @@ def test_a_record_has_the_same_line_alone(small_pages: None, chunks: list[Values
     for style, properties in STYLES:
         formatter = load(style, properties)
         got = [line for page in rendered(style, properties, chunks) for line in page.lines]
-        alone = []
+        assert len(got) == sum(map(len, chunks))
         for i, chunk in enumerate(chunks):
-            records = encoded(chunk, sum(map(len, chunks[:i])))
-            for row in range(len(chunk)):
-                alone += formatter.lines(records.slice(row, 1))
-        assert got == alone, style
+            start = sum(map(len, chunks[:i]))
+            records = encoded(chunk, start)
+            for row in range(0, len(chunk), 1 if TRIES_ALL else 4):
+                assert [got[start + row]] == list(formatter.lines(records.slice(row, 1))), style
 
 
 def test_pages_are_bounded(small_pages: None) -> None:
