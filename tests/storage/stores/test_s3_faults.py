@@ -456,6 +456,8 @@ def test_each_reason_of_a_403_has_its_remedy(code: str, hint: str) -> None:
 def test_settings_that_no_client_takes(
     settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The server of the other tests of this module has a setting that goes before AWS_ENDPOINT_URL.
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=message):
