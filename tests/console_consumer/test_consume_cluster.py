@@ -95,7 +95,9 @@ def test_all_of_it_is_what_the_brokers_files_say(filled: Filled) -> None:
     [
         ["--partition", "1", "--offset", "4", "--max-messages", "5"],
         ["--partition", "2", "--from-beginning", "--max-messages", "7"],
-        ["--partition", "2", "--offset", "latest", "--timeout-ms", "1500"],
+        pytest.param(
+            ["--partition", "2", "--offset", "latest", "--timeout-ms", "1500"], marks=pytest.mark.matrix
+        ),
     ],
     ids=" ".join,
 )

@@ -1,6 +1,5 @@
 """Checks of clusters on real brokers: each once with the fault, and once without."""
 
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -136,6 +135,7 @@ def doctor_finds(request: DoctorRequest, check: DoctorCheck, severity: Severity)
     return worst(doctor(request).results, check).severity is severity
 
 
+@pytest.mark.matrix
 def test_clients_of_the_metadata_topic_without_a_login(brokers: Brokers) -> None:
     name = "remote.log.metadata.manager.listener.name"
     node = brokers.own(secured=True, start=False)
@@ -210,14 +210,6 @@ def test_rights(brokers: Brokers, tmp_path: Path) -> None:
     # Tiered topics need brokers that tier.
     allow(guarded, everything)
     assert outcomes(doctor(request), [DoctorCheck.TIERED_TOPICS])[DoctorCheck.TIERED_TOPICS] is OK
-
-
-def test_brokers_that_do_not_answer() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        found = doctor(DoctorRequest(bootstrap_server=f"127.0.0.1:{taken.getsockname()[1]}"))
-    assert found.exit_code is ExitCode.RETRYABLE
-    assert {each.severity for each in found.results} == {NOT_CHECKED}
 
 
 SAME = {"remote.log.storage.system.enable": "true", "remote.log.manager.task.interval.ms": "30000"}

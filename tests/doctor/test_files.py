@@ -67,9 +67,11 @@ def test_every_check_has_a_result_and_none_is_ok_without_a_look(tmp_path: Path) 
 
 
 def test_a_cluster_that_can_not_be_reached_prevents_every_check_of_it() -> None:
-    results = doctor(DoctorRequest(bootstrap_server="localhost:1")).results
+    found = doctor(DoctorRequest(bootstrap_server="localhost:1"))
+    assert found.exit_code is ExitCode.RETRYABLE
+    assert {each.severity for each in found.results} == {NOT_CHECKED}
     needing = {check for check in DoctorCheck if "--bootstrap-server" in check.row.needs}
-    assert {each.check for each in results if each.error is ExitCode.RETRYABLE} >= needing
+    assert {each.check for each in found.results if each.error is ExitCode.RETRYABLE} >= needing
 
 
 BROKER = "remote.log.storage.system.enable=true\nremote.log.storage.manager.class.name=p.Plugin\n"

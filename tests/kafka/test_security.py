@@ -123,7 +123,7 @@ def test_client_certificates(secured: Broker, certificates: Certificates, tmp_pa
     ("settings", "reason"),
     [
         (login("PLAIN", "wrong"), "Authentication failed"),
-        (login("SCRAM-SHA-512", "wrong"), "Authentication failed"),
+        pytest.param(login("SCRAM-SHA-512", "wrong"), "Authentication failed", marks=pytest.mark.matrix),
         (login("SCRAM-SHA-256"), "SCRAM-SHA-256"),
         (login("PLAIN") | {"ssl.truststore.location": "WRONG"}, "certificate verify failed"),
         ({"security.protocol": "SSL"}, "SSL"),
@@ -172,7 +172,7 @@ WITH_TLS = "SSL handshake failed: Disconnected"
     ("listener", "protocol", "expected"),
     [
         ("bootstrap_sasl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
-        ("bootstrap_sasl", "SSL", (MetadataError, WITHOUT_TLS)),
+        pytest.param("bootstrap_sasl", "SSL", (MetadataError, WITHOUT_TLS), marks=pytest.mark.matrix),
         ("bootstrap", "SASL_SSL", (AuthenticationError, WITH_TLS)),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
+from tierctl.kafka import librdkafka
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import assumed, rows, tierctl, where
@@ -95,7 +96,11 @@ def _origin(synonyms: str) -> tuple[str, str | None]:
     )
 
 
-def test_a_metadata_topic_with_more_replicas_than_brokers(compacting: Broker) -> None:
+def test_a_metadata_topic_with_more_replicas_than_brokers(
+    compacting: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # copy waits so long for a broker that has heard of the topic.
+    monkeypatch.setattr(librdkafka, "_HEARING_S", 1)
     copy = ("copy", *where(compacting), "--log-dir", compacting.log_dir, *assumed(PLAIN), "--apply")
     ran = tierctl(*copy)
     assert (ran.code, "copy --create-metadata-topic" in ran.err) == (10, True), ran.err

@@ -8,6 +8,7 @@ import pytest
 
 from tests.live.commands import fetched, rows, tierctl, where
 from tests.report.html.pages import lanes_in
+from tests.support.amounts import rest_in_matrix
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -84,7 +85,7 @@ def test_the_page_has_the_offsets_of_get_offset_shell(tiered: Broker, has_logs: 
     assert ("leader" in kinds) is not has_logs
 
 
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("isolation", rest_in_matrix(["read_committed", "read_uncommitted"]))
 def test_records_are_a_consumers(tiered: Broker, isolation: str) -> None:
     starts, lasts = tiered.offsets("earliest", *TOPICS), tiered.offsets("latest-tiered", *TOPICS)
     for topic, partition in starts:

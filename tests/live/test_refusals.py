@@ -133,6 +133,7 @@ def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_p
     assert plan("copy", "--metadata", f"kafka://{secured.bootstrap}", *log, "--apply")["steps"] == []
 
 
+@pytest.mark.matrix
 def test_settings_that_cannot_be_read_and_other_writers(
     secured: Broker, led: tuple[Broker, Uuid], tmp_path: Path
 ) -> None:

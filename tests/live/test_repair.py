@@ -17,7 +17,8 @@ from tests.support.broker import Broker, Brokers
 from tests.verify.cases import update
 from tests.verify.tiers import Spoilt
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+# Without a broker, tests/apply/test_repair_indexes.py and tests/plan/test_fencing.py test the same.
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "damaged"
 S = RemoteLogSegmentState
 HALF, ORPHAN, LOST = (Uuid(f"{letter}AAAAAAAAAAAAAAAAAAAAQ") for letter in "ABC")
@@ -79,7 +80,6 @@ def actions(plan: Path) -> list[tuple[str, str]]:
     return sorted((step["action"], step["segment_id"][0]) for step in json.loads(plan.read_text())["steps"])
 
 
-@pytest.mark.matrix
 def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
     damage(broker)
     plan = tmp_path / "plan.json"
@@ -98,7 +98,6 @@ def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: 
     assert verify(broker, plan, *where(broker)) == []
 
 
-@pytest.mark.matrix
 def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Broker, tmp_path: Path) -> None:
     """Then all damage is repaired beside the running broker, which serves every record."""
     damage(broker)
@@ -143,7 +142,6 @@ def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path
     assert verify(broker, plan, *where(broker)) == []
 
 
-@pytest.mark.matrix
 def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp_path: Path) -> None:
     """The broker's log starts above the tier, but all objects of the tier are needed."""
     damage(broker)
