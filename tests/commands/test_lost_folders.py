@@ -395,7 +395,7 @@ def test_the_folders_are_made_where_the_controller_assigned_them(
 
 
 def test_a_kill_at_any_change_of_a_file_and_a_second_run_make_them(disks: Disks) -> None:
-    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), disks.root, step=29):
+    for killed in each_kill(lambda: disks.rebuild("--apply").ok(), disks.root, step=43):
         disks.rebuild("--apply").ok()
         disks.check_made()
         assert disks.rebuild("--apply").code == 0, killed
@@ -538,7 +538,7 @@ def test_a_kill_at_any_change_of_a_file_and_a_second_run(brokers: Whole, name: s
     known, others = brokers.segments(), brokers.others()
     for log_dir in brokers.log_dirs:
         LOSSES[name](log_dir / USED)
-    for killed in each_kill(lambda: brokers.rebuild("--apply").ok(), brokers.root, step=11):
+    for killed in each_kill(lambda: brokers.rebuild("--apply").ok(), brokers.root, step=17):
         brokers.rebuild("--apply").ok()
         assert brokers.written()
         assert (brokers.segments(), brokers.others()) == (known, others), killed

@@ -164,7 +164,7 @@ def segments(hosts: Hosts) -> list[str]:
 def test_a_kill_at_any_change_of_a_file_and_a_second_run_end_in_the_same_bytes(lost: Hosts) -> None:
     assert lost.plan().code == 0
     assert lost.apply(1).code == 0
-    for killed in each_kill(lambda: lost.apply(2).ok(), lost.disks[2], step=7):
+    for killed in each_kill(lambda: lost.apply(2).ok(), lost.disks[2], step=11):
         lost.apply(2).ok()
         assert lost.content(2) == lost.content(1), killed
     assert killed > 20

@@ -67,7 +67,7 @@ RESTORED = [("tiered-cluster", True), ("delete-across-epoch", False)]
 RESTORED += [(name, how) for name in TIERS for how in (True, False) if (name, how) not in RESTORED]
 
 
-@pytest.mark.parametrize("case", rest_in_matrix(RESTORED, 2), ids=str)
+@pytest.mark.parametrize("case", rest_in_matrix(RESTORED), ids=str)
 def test_every_record_of_the_captures(capture: Capture, log_dir: Path, case: tuple[str, bool]) -> None:
     name, with_metadata = case
     metadata, remote = (capture(name) / folder for folder in TIERS[name])

@@ -366,8 +366,8 @@ def _others(value: Any) -> dict[str, Other]:
 
 
 _ENDS = ("endOffset", "maxTimestampMs")
-SHARE = 1 if TRIES_ALL else 4
-"""Each command meets one of so many mutations, and each mutation two commands."""
+SHARE = 1 if TRIES_ALL else 8
+"""Each command meets one of so many mutations; each mutation meets one of the eight commands."""
 
 
 def mutations(tier: Tier, turn: int) -> list[Mutation]:
