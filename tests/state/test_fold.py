@@ -48,7 +48,7 @@ from tests.state.histories import (
     started,
     updated,
 )
-from tests.support.amounts import examples
+from tests.support.amounts import examples, rest_in_matrix
 
 pytestmark = pytest.mark.usefixtures("both_forms")
 
@@ -86,7 +86,7 @@ def kafkas() -> list[Any]:
     return list(vectors("cache.jsonl"))
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", rest_in_matrix([*range(0, 40, 2), *range(1, 40, 2)], 20))
 def test_kafkas_histories(number: int) -> None:
     history = kafkas()[number]
     values = [bytes.fromhex(event["hex"]) for event in history["events"]]
@@ -113,7 +113,7 @@ def test_kafkas_histories(number: int) -> None:
 @example([*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED)], [1], compacted)
 @example([started(1, 0, 9, ((0, 3),)), started(1, 3, 9, ((0, 3),))], [1], compacted)
 @example([started(1, 0, 9, ((n % 2, 0),)) for n in range(6)] + [started(2, 10, 19)], [*range(7)], restored)
-@examples(200)
+@examples(200, share=8)
 def test_any_history(
     history: list[MetadataEvent], chunks: list[int], continued: Callable[[TierState], TierState]
 ) -> None:
@@ -128,7 +128,7 @@ def test_any_history(
     st.booleans(),
     CONTINUED,
 )
-@examples(150)
+@examples(150, share=8)
 def test_any_histories_of_neighbours(
     found: list[list[MetadataEvent]],
     chunks: list[int],

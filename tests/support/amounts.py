@@ -8,13 +8,15 @@ import pytest
 from hypothesis import settings
 
 TRIES_ALL = os.environ.get("TEST_EXAMPLES") == "all"
-_SHARE = 4
 _LEAST = 10
 
 
-def examples(count: int, **more: Any) -> settings:
-    """Return the settings of a property test with so many examples, or a quarter of them in `make test`."""
-    tried = count if TRIES_ALL else max(count // _SHARE, min(count, _LEAST))
+def examples(count: int, *, share: int = 4, **more: Any) -> settings:
+    """Return the settings of a property test with so many examples.
+
+    `make test` tries one of each `share`, but at least ten.
+    """
+    tried = count if TRIES_ALL else max(count // share, min(count, _LEAST))
     return settings(max_examples=tried, deadline=None, **more)
 
 

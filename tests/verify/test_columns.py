@@ -88,7 +88,7 @@ def _partitions(draw: st.DrawFn) -> tuple[RemoteLogMetadataCache, LogFacts]:
     return cache, log
 
 
-@examples(300)
+@examples(300, share=10)
 @given(_partitions())
 def test_columns_answer_as_single_segments(partition: tuple[RemoteLogMetadataCache, LogFacts]) -> None:
     cache, log = partition
@@ -115,7 +115,7 @@ def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[Met
         assert PartitionSegments.of_cache(part.cache).is_in_order
 
 
-@examples(400)
+@examples(400, share=10)
 @given(_partitions())
 def test_readable_ranges_are_the_offsets_of_spans(partition: tuple[RemoteLogMetadataCache, LogFacts]) -> None:
     cache, log = partition
@@ -142,7 +142,7 @@ def _joined(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             begun = None
 
 
-@examples(400)
+@examples(400, share=10)
 @given(_partitions())
 def test_findings_are_those_of_a_plain_loop(partition: tuple[RemoteLogMetadataCache, LogFacts]) -> None:
     cache, log = partition
@@ -159,7 +159,7 @@ def test_findings_from_one_offset_are_in_the_order_of_their_ends() -> None:
     assert found == [segment_id(2), segment_id(3), segment_id(1)]
 
 
-@examples(200)
+@examples(200, share=10)
 @given(st.one_of(regular_histories(), regular_histories(), histories(8)), st.sampled_from([0, NOW_MS]))
 def test_nothing_is_found_in_sound_partitions(events: list[MetadataEvent], now_ms: int) -> None:
     state = folded(values_of([each for each in events if encodable(each)]))
