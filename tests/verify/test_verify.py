@@ -20,7 +20,6 @@ from tierctl.storage.stores.base import RemoteObject
 
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import manager_at
-from tests.support.amounts import TRIES_ALL
 from tests.support.faults import flip_bit
 from tests.verify.cases import (
     CASES,
@@ -148,14 +147,25 @@ def test_damaged_objects_of_many_segments(tier: Spoilt) -> None:
             require_found(case, own, deep=deep)
 
 
-@pytest.mark.parametrize("case", OF_TIERS.values(), ids=OF_TIERS)
-def test_spoilt(case: Case, tier: Spoilt) -> None:
-    """With --deep, `make test` runs only the cases that differ; one test below has others."""
+WAYS = [
+    pytest.param(
+        case,
+        deep,
+        id=f"{name}, deep" if deep else name,
+        marks=[pytest.mark.matrix] if deep and not case.deep else [],
+    )
+    for name, case in OF_TIERS.items()
+    for deep in (False, True)
+]
+"""Each case without and with --deep, which adds checks; `make test` runs both if they differ."""
+
+
+@pytest.mark.parametrize(("case", "deep"), WAYS)
+def test_spoilt(case: Case, deep: bool, tier: Spoilt) -> None:
     case.spoil(tier)
-    for deep in (True, False) if case.deep or TRIES_ALL else (False,):
-        said = run_over(tier, deep=deep)
-        require_found(case, said.rows, deep=deep)
-        assert said.code == _expected_code(case.deeply if deep else case.found), said.err
+    said = run_over(tier, deep=deep)
+    require_found(case, said.rows, deep=deep)
+    assert said.code == _expected_code(case.deeply if deep else case.found), said.err
 
 
 @pytest.mark.parametrize(
