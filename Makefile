@@ -22,7 +22,7 @@ test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
 
 matrix: $(READY) ## Long tests, and those beside Kafka, with each version in KAFKA_VERSIONS
-	TEST_EXAMPLES=all $(BIN)/pytest -q -n $(JOBS) -m "(matrix or hypothesis) and not kafka"
+	TEST_EXAMPLES=all $(BIN)/pytest -q -n $(JOBS) -m "(matrix or hypothesis or thinned) and not kafka"
 	@failed=; for version in $(KAFKA_VERSIONS); do \
 	  echo "Kafka $$version"; \
 	  TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m kafka || failed="$$failed $$version"; \

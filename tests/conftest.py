@@ -141,6 +141,9 @@ def _keep_files_in_memory() -> None:
             os.environ[_ROOT] = str(MEMORY)
 
 
+THINNED = {"TRIES_ALL", "MUTATION_SHARE", "each_kill", "moments"}
+"""Names whose modules try more in `make matrix`."""
+
 LONGEST_FIRST = (
     *("simulation/", "spark/test_both_engines.py", "docs/test_lines.py", "spark/", "pipeline/", "live/"),
     *("wire/", "hostile/", "apply/", "commands/", "storage/", "cli/", "metadata/", ""),
@@ -160,6 +163,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} asks for {', '.join(missing)}, which is no fixture")
         if {"kafka", "session_brokers"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("kafka")
+        if isinstance(item, pytest.Function) and THINNED & {*vars(item.module)}:
+            item.add_marker("thinned")
 
     def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(tests).as_posix()

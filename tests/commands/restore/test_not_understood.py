@@ -19,7 +19,7 @@ from tests.cli.shell import Ran, tierctl
 from tests.commands.restore.unread import (
     COMMANDS,
     LAYOUTS,
-    SHARE,
+    MUTATION_SHARE,
     TWINNED,
     Capture,
     Mutation,
@@ -138,7 +138,7 @@ def test_every_mutation_of_an_object(
         for suffix in tier.layout.suffixes
         for refusal in REFUSALS
     ]
-    for at, (mutation, refusal) in enumerate(table[shift % SHARE :: SHARE]):
+    for at, (mutation, refusal) in enumerate(table[shift % MUTATION_SHARE :: MUTATION_SHARE]):
         stem = tier.places[(at + shift) % len(tier.places)]
         with (
             tier.changed(stem, mutation)

@@ -366,7 +366,7 @@ def _others(value: Any) -> dict[str, Other]:
 
 
 _ENDS = ("endOffset", "maxTimestampMs")
-SHARE = 1 if TRIES_ALL else 8
+MUTATION_SHARE = 1 if TRIES_ALL else 8
 """Each command meets one of so many mutations; each mutation meets one of the eight commands."""
 
 
