@@ -13,7 +13,7 @@ from tierctl.errors import ExitCode, RemoteStorageError, TierctlError, combined_
 from tierctl.model.choices import RowEnum, Severity
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Shown
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,8 @@ class Examination:
 class CheckResults(TableResult):
     """The results of all checks of a registry, the worst first."""
 
+    table = CHECKS, "results"
+
     results: tuple[Result, ...]
 
     @property
@@ -223,10 +225,6 @@ class CheckResults(TableResult):
         """The names of the checks that were not made, or not completely, each once."""
         found = (each.check for each in self.results if each.severity is Severity.NOT_CHECKED)
         return list(dict.fromkeys(found))
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return CHECKS, self.results
 
 
 def exit_code_of(results: Sequence[Result]) -> ExitCode:

@@ -263,6 +263,8 @@ class CacheRows(TableResult):
 class CacheBuild(TableResult):
     """The cache files of a build, one row each."""
 
+    table = CACHE_FILES, "rows"
+
     rows: Sequence[Row]
     is_complete: bool
     """False if records of the metadata topic could not be used."""
@@ -271,10 +273,6 @@ class CacheBuild(TableResult):
     def exit_code(self) -> int:
         """7 if the build is not complete."""
         return ExitCode.OK if self.is_complete else ExitCode.CORRUPT
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return CACHE_FILES, self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings,
 from tierctl.plan.preconditions import require_known_names
 from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 from tierctl.state.tier_state import TierState
 from tierctl.wire.files.properties import read_client_file
 
@@ -96,9 +96,7 @@ SETTINGS = Columns(
 class SettingsInForce(list[SettingInForce], TableResult):
     """The settings in force."""
 
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return SETTINGS, self
+    table = SETTINGS, None
 
 
 def show_config(

@@ -50,7 +50,7 @@ from tierctl.plan.preconditions import leaked_topic_ids, why_unreadable
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 from tierctl.state.tier_state import TierState, sizes_by_group
 
 _S = RemotePartitionDeleteState
@@ -143,12 +143,10 @@ LEAKED_TOPICS = Columns(
 class LeakedTopics(TableResult):
     """The topic ids in the metadata that the cluster's controller does not know."""
 
+    table = LEAKED_TOPICS, "topics"
+
     topics: Sequence[LeakedTopic]
     exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return LEAKED_TOPICS, self.topics
 
 
 def delete(

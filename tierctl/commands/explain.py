@@ -30,7 +30,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import PartitionState, TierState
 
@@ -181,12 +181,10 @@ EXPLANATIONS = Columns(
 class Explanations(TableResult):
     """The explanations of a partition's segments by start offset, those of the tier first."""
 
+    table = EXPLANATIONS, "rows"
+
     rows: tuple[Explanation, ...]
     exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return EXPLANATIONS, self.rows
 
 
 def explain(request: ExplainRequest, progress: Progress | None = None) -> Explanations:

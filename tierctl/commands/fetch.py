@@ -351,9 +351,7 @@ class FetchRequest(Request):
 class RecordRows(Stream[RecordRow], TableResult):
     """Records as rows."""
 
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`; all records are read."""
-        return RECORDS, self
+    table = RECORDS, None
 
 
 class RecordTexts(RowLines[str]):

@@ -149,6 +149,8 @@ class StoredOffsets(TableResult):
 class OffsetsCheck(TableResult):
     """The offsets of a file that can lose segments, in the order of their metadata partitions."""
 
+    table = UNSAFE_OFFSETS, "findings"
+
     findings: Sequence[Finding]
     is_partial: bool = False
     """Whether a cache can't be read, so that offsets may be too high of which nothing is found."""
@@ -157,10 +159,6 @@ class OffsetsCheck(TableResult):
     def exit_code(self) -> int:
         """7 if there is a finding, or if a cache can't be read."""
         return ExitCode.CORRUPT if self.findings or self.is_partial else ExitCode.OK
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return UNSAFE_OFFSETS, self.findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +191,8 @@ OFFSET_REPAIRS = Columns(
 class OffsetsRepair(TableResult):
     """The changes of a repair, in the order of their metadata partitions."""
 
+    table = OFFSET_REPAIRS, "steps"
+
     steps: Sequence[OffsetStep]
     path: Path
     is_applied: bool
@@ -201,10 +201,6 @@ class OffsetsRepair(TableResult):
     def is_pending(self) -> bool:
         """Whether there are changes that were only planned."""
         return bool(self.steps) and not self.is_applied
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return OFFSET_REPAIRS, self.steps
 
 
 def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> StoredOffsets:

@@ -59,7 +59,7 @@ from tierctl.report.html_lanes import (
 )
 from tierctl.report.html_page import AGES, PageContent, require_page_file, write_page
 from tierctl.report.render import SHOW, row_of
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 from tierctl.report.table import bytes_text, counted, printable
 from tierctl.state.tier_state import TierState
 
@@ -166,6 +166,9 @@ class Report(TableResult):
     The exit code is PARTIAL if an operator must act, CORRUPT for damaged bytes or records.
     """
 
+    table = REPORT_SIZES, "sizes"
+    """The rows that the command prints as JSON."""
+
     sizes: tuple[AgeSize, ...]
     growth: tuple[DayGrowth, ...]
     expirations: tuple[Expiration, ...]
@@ -177,10 +180,6 @@ class Report(TableResult):
     page: Path | None
     page_bytes: int
     exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`: the sizes, the rows that the command prints as JSON."""
-        return REPORT_SIZES, self.sizes
 
     @property
     def summary(self) -> str:

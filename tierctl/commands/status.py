@@ -42,7 +42,7 @@ from tierctl.plan.steps import Plan
 from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 from tierctl.report.table import counted
 from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
@@ -196,6 +196,8 @@ STATUS_ROWS = (STATUS, STATUS_PROBLEMS, LAST_RUNS)
 class Status(TableResult):
     """The status of a tier; the exit code is that of `verify`."""
 
+    table = STATUS, "topics"
+
     topics: tuple[TopicStatus, ...]
     problems: tuple[Problem, ...]
     problems_text: str
@@ -203,10 +205,6 @@ class Status(TableResult):
     waiting_longest: TopicIdPartition | None
     """The partition whose oldest segment waits longest for its copy; None if none is known to wait."""
     exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows` with the rows of the topics."""
-        return STATUS, self.topics
 
     @property
     def next_commands(self) -> list[str]:

@@ -46,7 +46,7 @@ from tierctl.plan.forecast import (
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.results import TableResult, TableRows
+from tierctl.report.results import TableResult
 
 _WHAT_IF = "What if"
 TOTAL = "(total)"
@@ -255,13 +255,12 @@ class WhatIf(TableResult):
     CORRUPT for damaged metadata.
     """
 
+    table = WHAT_IF, "topics"
+    """The rows that the command prints as JSON."""
+
     topics: tuple[TopicOutlook, ...]
     groups: tuple[GroupLoss, ...]
     exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`: the topics, the rows that the command prints as JSON."""
-        return WHAT_IF, self.topics
 
 
 _LAST = HORIZONS_DAYS[-1]

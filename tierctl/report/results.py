@@ -1,9 +1,8 @@
 """Results with rows: streamed, or as a table of Arrow."""
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -42,14 +41,19 @@ TableRows = tuple[Columns, Iterable[Any]]
 """The columns of rows, and the rows in the form that `row_of` accepts."""
 
 
-class TableResult(ABC):
-    """A result with rows of one kind; subclasses implement `table_rows`."""
+class TableResult:
+    """A result with rows of one kind; subclasses set `table`, or implement `table_rows`."""
 
     __slots__ = ()
 
-    @abstractmethod
+    table: ClassVar[tuple[Columns, str | None]]
+    """The columns of the rows, and the attribute with the rows; None if the result itself yields them."""
+
     def table_rows(self) -> TableRows:
-        """Return the columns of the rows, and the rows."""
+        """Return the columns of the rows, and the rows, which read a stream to its end."""
+        columns, attribute = self.table
+        rows: Any = self if attribute is None else getattr(self, attribute)
+        return columns, rows
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a table with the columns of the command's JSON output; consumes a stream.

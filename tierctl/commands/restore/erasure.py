@@ -43,7 +43,7 @@ from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.results import Stream, TableResult, TableRows
+from tierctl.report.results import Stream, TableResult
 from tierctl.report.table import bytes_text
 from tierctl.storage.stores.base import RemoteObject
 
@@ -81,9 +81,7 @@ KEY_OCCURRENCES = Columns(
 class KeyOccurrences(Stream[KeyOccurrence], TableResult):
     """Records with one of the keys, as rows."""
 
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`; all segments are searched."""
-        return KEY_OCCURRENCES, self
+    table = KEY_OCCURRENCES, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.steps import Plan
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Labels, Meter, measure_tier
-from tierctl.report.results import Stream, TableResult, TableRows
+from tierctl.report.results import Stream, TableResult
 from tierctl.report.table import counted, parse_percent
 from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import TierState
@@ -312,6 +312,8 @@ class Examined:
 class Findings(Stream[Finding], TableResult):
     """The findings, the numbers of compared objects, and the commands that repair findings."""
 
+    table = FINDINGS, None
+
     def __init__(
         self,
         items: Generator[Finding, None, ExitCode],
@@ -329,10 +331,6 @@ class Findings(Stream[Finding], TableResult):
     def plan(self) -> Plan | None:
         """The plan that was written to `plan_out`; None without one, and before all items are consumed."""
         return self._planned[0].plan if self._planned else None
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`; all findings are read."""
-        return FINDINGS, self
 
 
 @dataclass(frozen=True, slots=True)
