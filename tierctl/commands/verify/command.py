@@ -33,7 +33,6 @@ from tierctl.commands.resources import Resources, required
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
-    Unrepaired,
     partition_text,
     unsafe_offsets,
 )
@@ -55,7 +54,7 @@ from tierctl.model.choices import THREADS, Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Plan, Skip
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult
@@ -221,7 +220,7 @@ class _Collected:
     orphans_of: dict[str, None] = field(default_factory=dict)
     indexes_of: dict[str, None] = field(default_factory=dict)
     offset_files: dict[str, None] = field(default_factory=dict)
-    unrepaired: list[Unrepaired] = field(default_factory=list)
+    unrepaired: list[tuple[FindingKind, Skip]] = field(default_factory=list)
     more: int = 0
     """Number of findings without a repair that are above the limit of `unrepaired` or name no partition."""
 
@@ -243,7 +242,8 @@ class _Collected:
         if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
             self.more += 1
             return
-        self.unrepaired.append(Unrepaired(finding.check, partition, finding.segment_id, finding.fix))
+        reason = f"{finding.check}: no repair can be planned; {finding.fix}"
+        self.unrepaired.append((finding.check, Skip.of(partition, reason, finding.segment_id)))
 
 
 def with_repairs(

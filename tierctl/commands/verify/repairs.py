@@ -186,21 +186,6 @@ _FORGOTTEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Unrepaired:
-    """A finding of `kind` that has no repair; `hint` is what the operator can do."""
-
-    kind: FindingKind
-    partition: TopicIdPartition
-    segment_id: Uuid | None
-    hint: str
-
-    @property
-    def skip(self) -> Skip:
-        """Return the finding as a skipped part of the plan."""
-        return Skip.of(self.partition, f"{self.kind}: no repair can be planned; {self.hint}", self.segment_id)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest(MutationRequest):
     """A request to repair what `verify` found."""
@@ -219,8 +204,8 @@ class RepairRequest(MutationRequest):
     """Files of committed offsets in the log directories that contain unsafe offsets."""
     all_log_dirs: bool = False
     """`log_dir` names all replicas' log directories: topics without a folder in them count as deleted."""
-    unrepaired: Sequence[Unrepaired] = ()
-    """The findings for which no repair exists."""
+    unrepaired: Sequence[tuple[FindingKind, Skip]] = ()
+    """The kinds of the findings for which no repair exists, and each as a skipped part of the plan."""
 
 
 class Repair(Change[RepairRequest]):
@@ -504,9 +489,9 @@ def _orphans_without_logs(
 def _unrepaired(request: RepairRequest, plan: Plan) -> Iterator[Skip]:
     """Yield the findings without a repair; omit gaps of partitions for which segments are published."""
     published = {step.topic_id_partition.key for step in plan.steps if step.action is Action.PUBLISH_SEGMENT}
-    for finding in request.unrepaired:
-        if finding.kind is not FindingKind.GAP or finding.partition.key not in published:
-            yield finding.skip
+    for kind, skip in request.unrepaired:
+        if kind is not FindingKind.GAP or skip.topic_id_partition.key not in published:
+            yield skip
 
 
 def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdPartition) -> bool:
