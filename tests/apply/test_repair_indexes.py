@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import FindingKind
-from tierctl.commands.verify.act import derive_indexes, finished_segments, neighbours_of
+from tierctl.commands.verify.act import derive_indexes, neighbours_of
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
-from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage.index_cache import RemoteIndexCache, spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
@@ -68,7 +68,7 @@ def test_derived_indexes_are_those_of_the_broker(
     tier = open_tier(TierSpec((root / remote).as_uri(), aiven=AivenSettings(private_keys=keys)))
     same, other = Counter[IndexType](), Counter[IndexType]()
     for part in manager_at(root / metadata).refresh():
-        finished = finished_segments(part)
+        finished = list(part.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
         for segment in finished:
             for kind, (derived, stored) in _both(segment, finished, tier, tmp_path).items():
                 if isinstance(derived, str):

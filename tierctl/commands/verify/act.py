@@ -193,21 +193,15 @@ class RepairedIndexes:
     why_not: str | None = None
 
 
-def finished_segments(part: PartitionState) -> list[RemoteLogSegmentMetadata]:
-    """Return the finished segments of the partition, by start offset."""
-    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    return [s for s in part.cache.list_remote_log_segments() if s.state is finished]
-
-
 def repaired_indexes(
     segment: RemoteLogSegmentMetadata,
-    finished: Sequence[RemoteLogSegmentMetadata],
+    part: PartitionState,
     remote: RemoteStorageManager,
     spool: Path,
 ) -> RepairedIndexes:
     """Return the missing and damaged indexes of `segment`, derived from its log, which is fetched to `spool`.
 
-    `finished` are the finished segments of the partition. Raise RemoteStorageError if the store fails.
+    `part` is its partition. Raise RemoteStorageError if the store fails.
     """
     try:
         with spooled(remote, segment, spool) as files, FileBytes(files.log) as log:
@@ -216,7 +210,8 @@ def repaired_indexes(
             if error is not None:
                 return _not(f"its log is damaged: {error}")
             bad = [kind for kind in IndexType if _is_bad(segment, log, stored, kind)]
-            beside = neighbours_of(segment, finished)
+            finished = part.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+            beside = neighbours_of(segment, list(finished))
             derived = derive_indexes(segment, log, remote, beside)
             if not bad and stored[IndexType.TRANSACTION] is None and not segment.txn_index_empty:
                 # All other indexes are valid, so the missing one is this index, which exists by the metadata.
@@ -268,7 +263,7 @@ def _stored(step: Step, context: RunContext, state_dir: Path | None) -> Outcome:
         return Outcome(step=step, status=Status.DROPPED, reason="the segment was deleted since")
     try:
         with spool_folder() as spool:
-            found = repaired_indexes(segment, finished_segments(part), context.remote, spool)
+            found = repaired_indexes(segment, part, context.remote, spool)
         wanted = {kind: data for kind, data in found.indexes.items() if kind in index_types(step)}
         # Reading the log takes time in which the lease may have been lost, so `stop` is asked again before
         # the first write.

@@ -23,7 +23,7 @@ from tierctl.checks.findings import (
     damaged_log_ends,
     unreadable_log,
 )
-from tierctl.checks.metadata import DeletedAmong, DeletedOf, KnownTopics
+from tierctl.checks.metadata import DeletedAmong, KnownTopics
 from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult, require_plan_file
 from tierctl.commands.histories import Histories, whole_metadata
@@ -33,17 +33,17 @@ from tierctl.commands.resources import Resources, required
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
+    deleted_of,
     partition_text,
     unsafe_offsets,
 )
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
-from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
+from tierctl.metadata.daily_changes import deleted_segment_ids
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
-    RemoteLogSegmentMetadata,
     Selection,
     TopicConfig,
     TopicIdPartition,
@@ -445,7 +445,7 @@ def _findings(
         verification = Verification(
             refresh=lambda: next(states),
             deleted_among=_deleted_among(resources),
-            deleted_of=_deleted_of(resources),
+            deleted_of=deleted_of(resources),
             selection=selection,
             now_ms=resources.now_ms,
             copy_limit_ms=request.copy_limit_ms,
@@ -542,20 +542,6 @@ def _deleted_among(resources: Resources) -> DeletedAmong:
         return {each for each in ids if found.find(each.bytes) >= 0}
 
     return among
-
-
-def _deleted_of(resources: Resources) -> DeletedOf:
-    """Return the deleted segments by partition; the metadata topic is read for them at the first call."""
-
-    @cache
-    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
-        topic = resources.metadata_topic()
-        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
-        for segment in deleted_segments(topic, topic.end_offsets()):
-            found.setdefault(segment.topic_id_partition, []).append(segment)
-        return found
-
-    return lambda partition: by_partition().get(partition, ())
 
 
 def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | None:

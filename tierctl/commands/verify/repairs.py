@@ -7,12 +7,13 @@ and unsafe committed offsets in the log directories of brokers before Kafka 3.6.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from tierctl.apply.run import Acts, DeleteSegments, publish_in_waves
 from tierctl.checks.findings import Finding, FindingKind, metadata_finding
+from tierctl.checks.metadata import DeletedOf
 from tierctl.commands.change import Change
 from tierctl.commands.delete import deletion_evidence, remove_partitions
 from tierctl.commands.mutation import Mutation
@@ -24,8 +25,9 @@ from tierctl.commands.offsets import (
     repair_offsets,
 )
 from tierctl.commands.request import MutationRequest, Request
+from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of
-from tierctl.commands.verify.act import finished_segments, lower_offsets, repaired_indexes, store_indexes
+from tierctl.commands.verify.act import lower_offsets, repaired_indexes, store_indexes
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
@@ -71,6 +73,20 @@ from tierctl.storage.object_sets import by_partition
 _S = RemoteLogSegmentState
 
 
+def deleted_of(resources: Resources) -> DeletedOf:
+    """Return the deleted segments by partition; the metadata topic is read for them at the first call."""
+
+    @cache
+    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+        topic = resources.metadata_topic()
+        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
+        for segment in deleted_segments(topic, topic.end_offsets()):
+            found[segment.topic_id_partition].append(segment)
+        return found
+
+    return lambda partition: by_partition().get(partition, ())
+
+
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:
     """Return whether the objects have the id of a known segment, but begin at another offset."""
     segment = known.get(listed.segment_id)
@@ -102,7 +118,7 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
                 yield Skip.of(partition, reason, segment_id)
                 continue
             try:
-                found = repaired_indexes(segment, finished_segments(part), run.remote, spool)
+                found = repaired_indexes(segment, part, run.remote, spool)
                 if found.indexes:
                     run.remote.check_indexes(segment, found.indexes)
             except (RemoteStorageError, SafetyRefusal) as e:
@@ -306,7 +322,8 @@ class Repair(Change[RepairRequest]):
         sets: Sequence[ObjectSet],
         known: Mapping[Uuid, RemoteLogSegmentMetadata],
     ) -> ExaminedSets:
-        deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
+        is_known = all(each.listed.segment_id in known for each in sets)
+        deleted = {} if is_known else {each.segment_id: each for each in self._deleted_of(partition)}
         sets = [each for each in sets if not self._is_below(partition, each, known)]
         states = {key: segment.state for key, segment in known.items()}
         inputs = replace(
@@ -340,13 +357,8 @@ class Repair(Change[RepairRequest]):
         return TierSets.to_change(self.run)
 
     @cached_property
-    def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        """Return the deleted segments by partition, from the metadata topic."""
-        topic = self.run.resources.metadata_topic()
-        found: dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]] = defaultdict(dict)
-        for segment in deleted_segments(topic, topic.end_offsets()):
-            found[segment.topic_id_partition][segment.segment_id] = segment
-        return found
+    def _deleted_of(self) -> DeletedOf:
+        return deleted_of(self.run.resources)
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
