@@ -50,18 +50,12 @@ from tierctl.state.log_start import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier_state import PartitionState, TierState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedCopies:
-    """The deletes of a partition's unfinished copies; `kept` has the reason of each that may still run."""
-
-    steps: tuple[Step, ...]
-    kept: Mapping[Uuid, Reason]
-
-
 def unfinished_copies(
     view: PartitionView, log_start_offset: int, now_ms: int, *, unreferenced_epochs: bool = False
-) -> UnfinishedCopies:
-    """Return the decisions about unfinished copies that lie wholly below `log_start_offset`.
+) -> tuple[list[Step], dict[Uuid, Reason]]:
+    """Return the deletes of unfinished copies that lie wholly below `log_start_offset`.
+
+    The second value has the reason of each copy that may still run, and has no step.
 
     If a broker stops during a copy, the segment stays COPY_SEGMENT_STARTED. Brokers delete it with the
     finished segments, because `RemoteLogMetadataManager.listRemoteLogSegments(partition, epoch)` also lists
@@ -76,13 +70,13 @@ def unfinished_copies(
       whose epochs are all older than the checkpoint's first entry.
 
     `breaches.resume_deletions` repeats started deletions. `unreferenced_epochs` also deletes copies of older
-    epochs that end above the log start. A copy that may still run has a reason in `kept` instead of a step.
+    epochs that end above the log start.
     """
     earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
     steps: list[Step] = []
     kept: dict[Uuid, Reason] = {}
     if earliest_epoch is None:
-        return UnfinishedCopies(steps=(), kept=kept)
+        return steps, kept
     for segment, reason in _below(
         view, log_start_offset, earliest_epoch, unreferenced_epochs=unreferenced_epochs
     ):
@@ -90,7 +84,7 @@ def unfinished_copies(
             kept[segment.segment_id] = _why_kept(segment)
             continue
         steps.append(_step_below(view, segment, reason, log_start_offset, reason.facts))
-    return UnfinishedCopies(steps=tuple(sorted(steps, key=by_start)), kept=kept)
+    return sorted(steps, key=by_start), kept
 
 
 def _step_below(
@@ -587,18 +581,18 @@ def _expired(
     by_epochs = deleted_by_epochs(view, expiry, taken, inputs.now_ms)
     if by_epochs:
         expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
-    unfinished = unfinished_copies(
+    deletes, kept = unfinished_copies(
         view,
         expiry.log_start_offset,
         inputs.now_ms,
         unreferenced_epochs=is_asked,
     )
-    steps = [_as_brokers_see(view, step) for step in steps] + list(unfinished.steps)
-    for segment_id, reason in unfinished.kept.items():
+    steps = [_as_brokers_see(view, step) for step in steps] + deletes
+    for segment_id, reason in kept.items():
         decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
     if inputs.explains(view.partition):
         try:
-            decisions.kept = kept_of(view, expiry, steps, unfinished.kept)
+            decisions.kept = kept_of(view, expiry, steps, kept)
         except RemoteResourceNotFound as e:
             # Brokers stop at the first segment that stays, and would meet this one later.
             resumed = resume_deletions(view)

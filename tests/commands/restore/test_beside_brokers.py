@@ -7,7 +7,7 @@ import pytest
 from tierctl.apply.run_context import Status
 from tierctl.commands.restore import to_metadata
 from tierctl.commands.restore.inventory import DecidingLogs
-from tierctl.commands.restore.to_metadata import PublishingFence, plan_rebuild, require_lasting_events
+from tierctl.commands.restore.to_metadata import plan_rebuild, require_lasting_events, require_publishable
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.plan.partition_choice import PartitionInputs
@@ -94,13 +94,12 @@ def test_before_each_wave_the_leaders_are_asked_again(case: str) -> None:
         cluster=SimpleNamespace(topic_configs=lambda names: dict.fromkeys(names, config)),
         leader_logs=lambda _partitions: {} if log_start is None else {PARTITION.key: log},
     )
-    fence = PublishingFence(cluster, {PARTITION: 50})
-    fence(())
+    require_publishable(cluster, (), {})
     if expected is None:
-        fence({PARTITION})
+        require_publishable(cluster, {PARTITION}, {PARTITION: 50})
     else:
         with pytest.raises(SafetyRefusal, match=expected):
-            fence({PARTITION})
+            require_publishable(cluster, {PARTITION}, {PARTITION: 50})
 
 
 UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}

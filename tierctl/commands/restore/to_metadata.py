@@ -262,40 +262,35 @@ def _require_not_above(step: Step, log_start: int | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PublishingFence:
-    """Refuse to publish segments that a leader would delete; `log_starts` are those the plan was made with.
+def require_publishable(
+    cluster: RunningCluster,
+    partitions: Collection[TopicIdPartition],
+    log_starts: Mapping[TopicIdPartition, int],
+) -> None:
+    """Raise SafetyRefusal if brokers copy these topics, or if a log start has risen or is unknown.
 
-    Deriving the metadata may take hours. Meanwhile an operator may enable copying, or a leader may raise its
-    log start; a leader deletes segments that are published below its log start.
+    `log_starts` are those the plan was made with. Deriving the metadata may take hours. Meanwhile an operator
+    may enable copying, or a leader may raise its log start; a leader deletes segments that are published
+    below its log start.
     """
-
-    cluster: RunningCluster
-    log_starts: Mapping[TopicIdPartition, int]
-
-    def __call__(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if brokers copy these topics, or if a log start has risen or is unknown."""
-        if not partitions:
-            return
-        require_copying_disabled(self.cluster, {partition.topic for partition in partitions})
-        logs = self.cluster.leader_logs(partitions)
-        for partition in sorted(partitions):
-            name, planned, log = (
-                partition.topic_partition,
-                self.log_starts[partition],
-                logs.get(partition.key),
+    if not partitions:
+        return
+    require_copying_disabled(cluster, {partition.topic for partition in partitions})
+    logs = cluster.leader_logs(partitions)
+    for partition in sorted(partitions):
+        name, planned = partition.topic_partition, log_starts[partition]
+        log = logs.get(partition.key)
+        if log is None:
+            raise SafetyRefusal(
+                f"{name} has no leader any more, so its log start is unknown",
+                hint="run again once it has one",
             )
-            if log is None:
-                raise SafetyRefusal(
-                    f"{name} has no leader any more, so its log start is unknown",
-                    hint="run again once it has one",
-                )
-            if log.log_start_offset > planned:
-                raise SafetyRefusal(
-                    f"the log start of {name} rose from {planned} to {log.log_start_offset} since the plan "
-                    "was made: its leader would delete segments that are published below it",
-                    hint="find the reason in the log of the leader, then run again",
-                )
+        if log.log_start_offset > planned:
+            raise SafetyRefusal(
+                f"the log start of {name} rose from {planned} to {log.log_start_offset} since the plan "
+                "was made: its leader would delete segments that are published below it",
+                hint="find the reason in the log of the leader, then run again",
+            )
 
 
 _LOSES_EVENTS = {ConflictKind.METADATA_RETENTION, ConflictKind.METADATA_COMPACTED}
@@ -602,7 +597,7 @@ class Rebuild(Change[RebuildRequest]):
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: running brokers must not have raised a log start since."""
         if self.run.cluster is not None and self.request.is_on_cluster:
-            PublishingFence(self.run.cluster, self._starts)(partitions)
+            require_publishable(self.run.cluster, partitions, self._starts)
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""

@@ -185,22 +185,15 @@ _ALWAYS = frozenset(IndexType) - {IndexType.TRANSACTION}
 """The indexes that every segment has."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairedIndexes:
-    """The indexes of a segment to store, or why none is stored; both are empty if all indexes verify."""
-
-    indexes: Mapping[IndexType, bytes]
-    why_not: str | None = None
-
-
 def repaired_indexes(
     segment: RemoteLogSegmentMetadata,
     part: PartitionState,
     remote: RemoteStorageManager,
     spool: Path,
-) -> RepairedIndexes:
+) -> Mapping[IndexType, bytes] | str:
     """Return the missing and damaged indexes of `segment`, derived from its log, which is fetched to `spool`.
 
+    Return the reason if none of them may be stored, and no index if all verify.
     `part` is its partition. Raise RemoteStorageError if the store fails.
     """
     try:
@@ -208,7 +201,7 @@ def repaired_indexes(
             stored = files.index_bytes()
             error = _first_error(segment, log, {})
             if error is not None:
-                return _not(f"its log is damaged: {error}")
+                return f"its log is damaged: {error}"
             bad = [kind for kind in IndexType if _is_bad(segment, log, stored, kind)]
             finished = part.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
             beside = neighbours_of(segment, list(finished))
@@ -220,20 +213,16 @@ def repaired_indexes(
             for kind in bad:
                 data = derived[kind]
                 if isinstance(data, str):
-                    return _not(f"its {kind.value} index can't be derived: {data}")
+                    return f"its {kind.value} index can't be derived: {data}"
                 found[kind] = data
             error = _first_error(segment, log, {**stored, **found})
             if error is not None:
-                return _not(f"it would not verify with the indexes that its log gives: {error}")
+                return f"it would not verify with the indexes that its log gives: {error}"
     except RemoteResourceNotFound as e:
-        return _not(f"its log is missing, so no index can be derived: {e.message}")
+        return f"its log is missing, so no index can be derived: {e.message}"
     except CorruptInputError as e:
-        return _not(f"its objects can't be decoded: {e.message}")
-    return RepairedIndexes(found)
-
-
-def _not(reason: str) -> RepairedIndexes:
-    return RepairedIndexes({}, reason)
+        return f"its objects can't be decoded: {e.message}"
+    return found
 
 
 def _is_bad(segment: RemoteLogSegmentMetadata, log: FileBytes, stored: Indexes, kind: IndexType) -> bool:
@@ -264,7 +253,9 @@ def _stored(step: Step, context: RunContext, state_dir: Path | None) -> Outcome:
     try:
         with spool_folder() as spool:
             found = repaired_indexes(segment, part, context.remote, spool)
-        wanted = {kind: data for kind, data in found.indexes.items() if kind in index_types(step)}
+        if isinstance(found, str):
+            return Outcome(step=step, status=Status.DROPPED, reason=found)
+        wanted = {kind: data for kind, data in found.items() if kind in index_types(step)}
         # Reading the log takes time in which the lease may have been lost, so `stop` is asked again before
         # the first write.
         if wanted and context.stop.asked():
@@ -277,8 +268,6 @@ def _stored(step: Step, context: RunContext, state_dir: Path | None) -> Outcome:
             _require_stored(segment, wanted, context.remote)
     except (RemoteStorageError, CorruptInputError, SafetyRefusal) as e:
         return Outcome(step=step, status=Status.FAILED, error=e)
-    if found.why_not is not None:
-        return Outcome(step=step, status=Status.DROPPED, reason=found.why_not)
     return Outcome(step=step, status=Status.DONE, reason=None if wanted else "its indexes verify by now")
 
 

@@ -119,8 +119,8 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
                 continue
             try:
                 found = repaired_indexes(segment, part, run.remote, spool)
-                if found.indexes:
-                    run.remote.check_indexes(segment, found.indexes)
+                if found and not isinstance(found, str):
+                    run.remote.check_indexes(segment, found)
             except (RemoteStorageError, SafetyRefusal) as e:
                 yield Skip.of(partition, f"no index is derived: {e.message}", segment_id)
                 continue
@@ -128,10 +128,10 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
                 reason = Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"no index is derived: {e.message}")
                 yield Skip.of(partition, reason, segment_id)
                 continue
-            if found.why_not is not None:
-                yield Skip.of(partition, found.why_not, segment_id)
-            elif found.indexes:
-                yield index_step(segment, found.indexes)
+            if isinstance(found, str):
+                yield Skip.of(partition, found, segment_id)
+            elif found:
+                yield index_step(segment, found)
 
 
 _R = TypeVar("_R", bound=OffsetsRequest)
@@ -249,10 +249,10 @@ class Repair(Change[RepairRequest]):
         without = {each for each in unfinished if each.key not in with_objects}
         partitions = {each.partition for each in chosen}
         partitions |= {each for each in without if each in run.resources.selection}
-        existence = _existence(run, request, partitions)
-        live = self._live = existence.live
+        live, unknown = _existing(run, request, partitions)
+        self._live = live
         deciding = self._deciding = DecidingLogs.of(run, sorted(live), logs)
-        unexamined = existence.unknown | _unexamined(run, deciding, partitions)
+        unexamined = unknown | _unexamined(run, deciding, partitions)
         judged = {each for each in partitions if each.key not in unexamined}
         examined = {each.inputs.partition.key: each for each in self._examine(judged, chosen)}
         unknown_ms = _last_write_to_unknown(state, listed, live)
@@ -430,24 +430,21 @@ def _unexamined(
     return {**seen.unseen, **dict.fromkeys(seen.forgetful, _FORGOTTEN)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Existence:
-    """The partitions whose topic id may exist; `unknown` has the reason if the existence is unknown."""
+def _existing(
+    run: Mutation, request: RepairRequest, partitions: Collection[TopicIdPartition]
+) -> tuple[set[TopicIdPartition], dict[_Key, str]]:
+    """Return the partitions whose topic id may exist, and the reason for each whose existence is unknown.
 
-    live: set[TopicIdPartition]
-    unknown: dict[_Key, str]
-
-
-def _existence(run: Mutation, request: RepairRequest, partitions: Collection[TopicIdPartition]) -> _Existence:
-    """Return which topics exist, by the same evidence of deletion that `delete --mark` requires."""
+    Decided by the same evidence of deletion that `delete --mark` requires.
+    """
     if not partitions:
-        return _Existence(set(), {})
+        return set(), {}
     topic_ids = {partition.topic_id for partition in partitions}
     evidence = deletion_evidence(run, topic_ids, all_log_dirs=request.all_log_dirs, i_know_it_is_deleted=())
     existing = {topic_id for log_dir in evidence.log_dirs for topic_id in log_dir.topic_ids}
     if evidence.cluster is not None:
         existing |= evidence.cluster.existing
-    live, unknown = set(), {}
+    live, unknown = set[TopicIdPartition](), dict[_Key, str]()
     for partition in partitions:
         reason = evidence.why_not_deleted(partition.topic_id, partition.topic)
         if partition.topic_id in existing:
@@ -455,7 +452,7 @@ def _existence(run: Mutation, request: RepairRequest, partitions: Collection[Top
         elif reason is not None:
             live.add(partition)
             unknown[partition.key] = f"its topic is not known to be deleted: {reason}; {_EVIDENCE}"
-    return _Existence(live, unknown)
+    return live, unknown
 
 
 def _topics(run: Mutation, state: TierState) -> CurrentTopics:
