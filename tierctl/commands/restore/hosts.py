@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -86,16 +87,12 @@ def checkpoint_steps(
         )
 
 
-def write_checkpoints(steps: Sequence[Step]) -> list[Outcome]:
-    """Write the leader epochs of each step's replica, then the log starts of each directory.
+def _write_checkpoints(folder: Path, steps: Sequence[Step]) -> None:
+    """Write the leader epochs of each step's replica, then the log starts of the log directory `folder`.
 
-    The caller holds the brokers' locks on the directories.
-    Every file is replaced atomically, and keeps its former content as `.bak`. Return one outcome per step.
+    The caller holds the broker's lock on it. Every file is replaced atomically, and keeps its former content
+    as `.bak`.
     """
-    return attempted_by_dir(steps, _write)
-
-
-def _write(folder: Path, steps: Sequence[Step]) -> None:
     for step in steps:
         entries = [EpochEntry(epoch, start) for epoch, start in step.details["leader_epoch_checkpoint"]]
         with effect("rebuild.epochs.write"):
@@ -317,7 +314,7 @@ def rebuild_acts(records: HostRecords | None = None) -> Acts:
     """Return the acts of a rebuild; with `records`, of a plan for several hosts."""
 
     def put_back(run: Run, steps: Sequence[Step]) -> None:
-        run.attempt(steps, write_checkpoints)
+        run.attempt(steps, partial(attempted_by_dir, do=_write_checkpoints))
         # A partition without its files gets no events.
         run.break_undone()
         if records is not None:

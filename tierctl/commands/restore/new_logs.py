@@ -339,7 +339,9 @@ class NewFolder:
         made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
         with effect("restore.staging.create"):
             PLAIN.make_folder(made.staging, like=log_dir)
-            made._write(made.staging / _MARK, name.encode())
+            with (made.staging / _MARK).open("wb") as mark:
+                mark.write(name.encode())
+                os.fsync(mark.fileno())
             PLAIN.make_folder(made.path, like=log_dir)
         return made
 
@@ -386,7 +388,8 @@ class NewFolder:
         path = self.path / name
         fd = PLAIN.create(path)
         try:
-            make_like(fd, self._pattern)
+            # The broker must be able to read the file.
+            make_like(fd, self.log_dir / META_PROPERTIES)
             yield lambda data: PLAIN.write(fd, data, path)
             PLAIN.sync(fd, path)
         finally:
@@ -427,16 +430,6 @@ class NewFolder:
             raise
         with effect("restore.staging.delete"):
             shutil.rmtree(self.staging)
-
-    @property
-    def _pattern(self) -> Path:
-        """A file whose owner and mode the new files get: one that the broker can read."""
-        return self.log_dir / META_PROPERTIES
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(data)
-            os.fsync(file.fileno())
 
 
 def disk_error(error: OSError, folder: Path) -> SpoolError:
@@ -518,17 +511,13 @@ class NewLogs:
         return bool(outcomes) and all(outcome.status is Status.DONE for outcome in outcomes)
 
     def write_all(self, run: Run, steps: Sequence[Step]) -> None:
-        """Write the logs of all steps; the act of RESTORE_PARTITION."""
-        run.attempt(steps, self.write_logs)
+        """Write the folder of each step's partition, then the checkpoints; the act of RESTORE_PARTITION.
 
-    def write_logs(self, steps: Sequence[Step]) -> list[Outcome]:
-        """Write the folder of each step's partition, then the checkpoints of each log directory.
-
-        A folder that has exactly the files of the log was written by a killed run, and is kept. Any other
-        existing folder has an empty log, and is replaced: the planner refuses partitions whose folder has
-        records.
+        The log directories follow each other. A folder that has exactly the files of the log was written by a
+        killed run, and is kept. Any other existing folder has an empty log, and is replaced: the planner
+        refuses partitions whose folder has records.
         """
-        return attempted_by_dir(steps, self._write_dir)
+        run.attempt(steps, partial(attempted_by_dir, do=self._write_dir))
 
     def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
         logs = [self.logs[step.topic_id_partition] for step in steps]
