@@ -52,7 +52,7 @@ from tierctl.model.settings import topic
 from tierctl.plan.choose_sets import Choice
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.partition_choice import segment_steps, unused_of, why_refused
-from tierctl.plan.steps import NEW_IDS, Action, Basis, Plan, Skip, Step, segment_step
+from tierctl.plan.steps import NEW_IDS, Action, Plan, Skip, Step, segment_step
 
 SOURCE_TOPIC_ID = "source_topic_id"
 """Detail: the id of the topic whose objects are copied."""
@@ -299,7 +299,6 @@ class NewIds(Change[RestoreNewIdsRequest]):
             steps=tuple(steps),
             read=self.run.metadata.state.read,
             skipped=tuple(skipped),
-            basis=Basis(),
         )
         return self._plan
 

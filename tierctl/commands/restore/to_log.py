@@ -65,7 +65,6 @@ from tierctl.plan.steps import (
     SEGMENTS,
     WITHOUT_KEYS,
     Action,
-    Basis,
     Plan,
     Skip,
     Step,
@@ -124,9 +123,10 @@ class Until:
 class Source:
     """The records of one partition in a tier.
 
-    `spans` ascend; `until_offset` ends the log before its end. `undecided` states why the tier alone does not
-    show which records the log had. `without_keys` identifies the keys whose records are erased; `listed` then
-    has base offset and size of each segment of the log that a signed list of these records names.
+    `spans` ascend; `until_offset` ends them and the log before its end. `undecided` states why the tier alone
+    does not show which records the log had. `without_keys` identifies the keys whose records are erased;
+    `listed` then has base offset and size of each segment of the log that a signed list of these records
+    names.
     """
 
     partition: TopicIdPartition
@@ -141,21 +141,12 @@ class Source:
 
 
 def _chosen(source: Source, *, after_hole: bool) -> tuple[Sequence[SegmentSpan], str | None]:
-    """Return the spans below `until_offset`, with `after_hole` those after the last hole, and a note."""
-    spans = (
-        [
-            span._replace(to_offset=min(span.to_offset, source.until_offset - 1))
-            for span in source.spans
-            if span.from_offset < source.until_offset
-        ]
-        if source.until_offset is not None
-        else list(source.spans)
-    )
-    holes = list(_holes(spans))
+    """Return the spans, with `after_hole` those after the last hole, and a note."""
+    holes = list(_holes(source.spans))
     if not holes or not after_hole:
-        return spans, None
+        return source.spans, None
     at, first, last = holes[-1]
-    return spans[at:], f"no segment has offsets {first} to {last}: the log begins after them"
+    return source.spans[at:], f"no segment has offsets {first} to {last}: the log begins after them"
 
 
 def _holes(spans: Sequence[SegmentSpan]) -> Iterator[tuple[int, int, int]]:
@@ -469,9 +460,7 @@ class Materialise(Change[RestoreLogRequest]):
         steps, skipped = self._steps()
         decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
         skipped += unused(state, run.resources.selection, decisions, sources, steps)
-        return Plan(
-            command=MATERIALISE, steps=tuple(steps), read=state.read, skipped=tuple(skipped), basis=Basis()
-        )
+        return Plan(command=MATERIALISE, steps=tuple(steps), read=state.read, skipped=tuple(skipped))
 
     def _steps(self) -> tuple[list[Step], list[Skip]]:
         """Return a step for each log that is written, one per replica, and the partitions without one.
