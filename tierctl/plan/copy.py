@@ -33,8 +33,8 @@ from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
     why_behind,
-    why_maybe_unheard_of,
     why_never_tiered,
+    why_undecided,
     why_unknown,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -288,13 +288,11 @@ def _why_not(
     topics: CurrentTopics,
 ) -> str | None:
     partition = log.topic_id_partition
-    reason = topics.why_not_current(partition)
-    if reason:
+    reason = topics.why_not_current(partition) or why_undecided(state, partition)
+    if reason is not None or part is None:
         return reason
-    if part is not None:
-        latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
-        return why_unknown(state, part) or why_behind(part.segments, latest_epoch)
-    return why_maybe_unheard_of(state, partition)
+    latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
+    return why_behind(part.segments, latest_epoch)
 
 
 def _decide(
@@ -534,11 +532,10 @@ def _why_not_from_tier(
     reason = why_unknown(source, part)
     if reason:
         return f"in the source: {reason}"
-    if other is None:
-        reason = why_maybe_unheard_of(target, partition)
-    else:
+    reason = why_undecided(target, partition)
+    if reason is None and other is not None:
         latest = lineage.latest.epoch if lineage.latest is not None else -1
-        reason = why_unknown(target, other) or why_behind(other.segments, latest)
+        reason = why_behind(other.segments, latest)
     return f"in the target: {reason}" if reason else None
 
 
