@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.state.tier_state import TierState
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, advance, segment
 from tests.support.fake_cluster import FakeCluster, topic_facts
@@ -60,9 +62,8 @@ class Clock:
 
 
 def live(cluster: MixedCluster, clock: Clock) -> RunningCluster:
-    metadata: Any = type("Metadata", (), {"metadata_partition": staticmethod(lambda _partition: 0)})
     made: Any = cluster
-    return RunningCluster(cluster=made, metadata=metadata, topic=None, own_broker_ids={-1}, now_ms=clock)
+    return RunningCluster(cluster=made, topic=None, own_broker_ids={-1}, now_ms=clock)
 
 
 def test_only_leaders_are_asked_and_soon_again() -> None:
@@ -109,9 +110,10 @@ def test_a_broker_id_hides_no_running_broker(
 ) -> None:
     """--broker-id may equal the id of a broker; the broker's events are not taken for tierctl's."""
     beside = live(MixedCluster(), Clock())
-    offsets = {0: 0}
-    topic: Any = type("Topic", (), {"beginning_offsets": lambda _: offsets, "end_offsets": lambda _: offsets})
-    beside.topic, beside.own_broker_ids = topic(), own_ids
+    home = metadata_partition(FREE.topic_id, FREE.partition, 50)
+    offsets = {"beginning_offsets": lambda: {home: 0}, "end_offsets": lambda: {home: 0}}
+    topic: Any = SimpleNamespace(partition_count=50, **offsets)
+    beside.topic, beside.own_broker_ids = topic, own_ids
     monkeypatch.setattr(running_cluster, "recent_writers", lambda *_args: {broker_id: 5})
     if is_open:
         beside.check_fence([FREE])

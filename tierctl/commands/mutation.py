@@ -143,7 +143,6 @@ class Mutation:
             return None
         return RunningCluster(
             cluster=cluster,
-            metadata=self.metadata,
             topic=self.resources.metadata_topic() if self.resources.is_on_cluster else None,
             own_broker_ids={NOT_A_BROKER_ID, self.request.broker_id},
             now_ms=self.request.clock_ms,

@@ -9,7 +9,6 @@ from typing import Self
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import others, recent_writers
-from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import (
     EpochEntry,
@@ -38,6 +37,7 @@ from tierctl.plan.views import (
 )
 from tierctl.read.readable_log import leader_logs
 from tierctl.state.tier_state import TierState
+from tierctl.wire.metadata.values import metadata_partition
 
 _Key = tuple[Uuid, int]
 EpochsRead = tuple[TopicIdPartition, tuple[EpochEntry, ...] | TierctlError]
@@ -199,7 +199,6 @@ class RunningCluster:
     """
 
     cluster: Cluster
-    metadata: RemoteLogMetadataManager
     topic: MetadataTopic | None
     own_broker_ids: Collection[int]
     now_ms: Callable[[], int]
@@ -249,7 +248,8 @@ class RunningCluster:
         if not partitions:
             return {}
         topics = self.topics(p.topic for p in partitions)
-        numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+        count = 1 if self.topic is None else self.topic.partition_count
+        numbers = {p: metadata_partition(p.topic_id, p.partition, count) for p in partitions}
         fence = Fence(
             topics=topics,
             brokers=self.brokers(leaders_of(topics, numbers)),

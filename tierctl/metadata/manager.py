@@ -34,7 +34,6 @@ from tierctl.model import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
-    TopicIdPartition,
     Uuid,
     is_valid_transition,
 )
@@ -83,10 +82,6 @@ class RemoteLogMetadataManager(Protocol):
 
     def identity(self) -> ClusterIdentity:
         """Return the ids of the metadata topic and of its cluster, as far as they are known."""
-        ...
-
-    def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """Return the number of the metadata partition that has the events of `partition`."""
         ...
 
     def close(self) -> None:
@@ -294,7 +289,7 @@ class TopicBasedRemoteLogMetadataManager:
     def _partition_of(self, event: MetadataEvent) -> int:
         if isinstance(event, RemoteLogSegmentMetadataSnapshot):
             raise MetadataError("a snapshot record is no event of the metadata topic")
-        return self.metadata_partition(event.topic_id_partition)
+        return metadata_partition(event.topic_id, event.partition, self._topic.partition_count)
 
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`."""
@@ -303,10 +298,6 @@ class TopicBasedRemoteLogMetadataManager:
     def has_lost_events(self) -> bool:
         """Return whether the topic no longer has its oldest events; none are read for that."""
         return any(begin > 0 for begin in self._topic.beginning_offsets().values())
-
-    def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """Implement `RemoteLogMetadataManager.metadata_partition`."""
-        return metadata_partition(partition.topic_id, partition.partition, self._topic.partition_count)
 
     def close(self) -> None:
         """Implement `RemoteLogMetadataManager.close`; write the published events to the state directory.

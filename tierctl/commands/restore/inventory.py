@@ -611,10 +611,5 @@ class DerivedMetadata:
         """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
 
-    def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """Implement `RemoteLogMetadataManager.metadata_partition`: all events are in one partition."""
-        del partition
-        return 0
-
     def close(self) -> None:
         """Implement `RemoteLogMetadataManager.close`."""

@@ -24,7 +24,7 @@ from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSett
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
-from tierctl.model import ClusterIdentity, MetadataEvent, TopicIdPartition, Uuid
+from tierctl.model import ClusterIdentity, MetadataEvent, Uuid
 from tierctl.model.location import canonical_uri
 from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
@@ -35,7 +35,6 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local_store import LocalStore
 from tierctl.wire.kraft import PartitionRegistration, config_record, partition_record, topic_record
-from tierctl.wire.metadata.values import metadata_partition
 
 COPYING_DISABLED: Mapping[str, str] = {
     topic.COPY_DISABLE.name: "true",
@@ -214,10 +213,6 @@ class NewNodeMetadata:
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`: the node has no topic yet."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
-
-    def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """Implement `RemoteLogMetadataManager.metadata_partition`."""
-        return metadata_partition(partition.topic_id, partition.partition, self._settings.num_partitions)
 
     def close(self) -> None:
         """Implement `RemoteLogMetadataManager.close`."""
