@@ -292,7 +292,7 @@ def _why_not(
     if reason is not None or part is None:
         return reason
     latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
-    return why_behind(part.segments, latest_epoch)
+    return why_behind(part.segments.latest_epoch(), latest_epoch)
 
 
 def _decide(
@@ -535,7 +535,7 @@ def _why_not_from_tier(
     reason = why_undecided(target, partition)
     if reason is None and other is not None:
         latest = lineage.latest.epoch if lineage.latest is not None else -1
-        reason = why_behind(other.segments, latest)
+        reason = why_behind(other.segments.latest_epoch(), latest)
     return f"in the target: {reason}" if reason else None
 
 

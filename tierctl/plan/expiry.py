@@ -548,7 +548,7 @@ def _why_no_lineage(view: PartitionView) -> str | None:
     if view.lineage.latest is None:
         detail = "no leader epochs are known, so only started deletions are resumed"
         return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail) if len(view.segments.columns) else detail
-    return why_behind(view.segments, view.lineage.latest.epoch)
+    return why_behind(view.segments.latest_epoch(), view.lineage.latest.epoch)
 
 
 def _expired(

@@ -30,6 +30,7 @@ from tierctl.plan.choose_sets import (
     set_key,
     with_ends,
 )
+from tierctl.plan.preconditions import why_behind
 from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_facts, segment_step
 from tierctl.state.lineage import Lineage
@@ -447,12 +448,8 @@ def _behind(inputs: PartitionInputs) -> str | None:
     newest = max(
         (each.segment.segment_leader_epochs[-1][0] for each in inputs.sets if each.segment), default=-1
     )
-    if newest <= latest:
-        return None
-    return (
-        f"the log is behind: its latest leader epoch is {latest}, the tier has epoch {newest}; name the log "
-        "directories of all replicas"
-    )
+    reason = why_behind(newest, latest)
+    return None if reason is None else f"{reason}; name the log directories of all replicas"
 
 
 def _cut(

@@ -30,7 +30,6 @@ from tierctl.model.settings import topic
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import STATES, Action, Plan, Step
-from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.wire.metadata.values import metadata_partition
 
@@ -196,15 +195,14 @@ def why_undecided(state: TierState, partition: TopicIdPartition) -> str | None:
     return why_maybe_unheard_of(state, partition) if part is None else why_unknown(state, part)
 
 
-def why_behind(segments: PartitionSegments, latest_epoch: int) -> str | None:
-    """Return why a log with the latest leader epoch `latest_epoch` is not the leader's; None if it may be.
+def why_behind(tier_epoch: int, log_epoch: int) -> str | None:
+    """Return why a log is not the leader's, by the latest leader epochs of tier and log; None if it may be.
 
     Leader epochs only rise: an epoch that only the tier knows belongs to a later leader, whose log may
     differ.
     """
-    newest = segments.latest_epoch()
-    if newest > latest_epoch:
-        return f"the log is behind: its latest leader epoch is {latest_epoch}, the tier knows epoch {newest}"
+    if tier_epoch > log_epoch:
+        return f"the log is behind: its latest leader epoch is {log_epoch}, the tier knows epoch {tier_epoch}"
     return None
 
 
