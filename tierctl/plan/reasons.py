@@ -156,8 +156,9 @@ def _copy_started(facts: Mapping[str, Any]) -> str:
             f"its copy was begun by tierctl at {begun} and not finished: the run goes on, or it was killed "
             "(the next copy then withdraws the copy, and copies the segment again)"
         )
+    by = "an unknown broker" if broker_id is None else f"broker {broker_id}"
     return (
-        f"its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still running, "
+        f"its copy was begun by {by} at {begun} and not finished: the copy is still running, "
         f"or it is dangling ({cleaned_text(broker_id)})"
     )
 
