@@ -203,29 +203,11 @@ class OffsetEntry(TypedDict):
     position: Annotated[int, f.POSITION, Shown(0)]
 
 
-OFFSET_INDEX = Columns(
-    OffsetEntry,
-    name="offset-index",
-    title="Entries of the offset index",
-    commands="fetch --index offset",
-    noun="entry/entries",
-)
-
-
 class TimestampEntry(TypedDict):
     """An entry of the timestamp index."""
 
     timestamp_ms: Annotated[int, f.TIMESTAMP_MS, Shown(0)]
     offset: Annotated[int, f.OFFSET, Shown(0)]
-
-
-TIMESTAMP_INDEX = Columns(
-    TimestampEntry,
-    name="timestamp-index",
-    title="Entries of the timestamp index",
-    commands="fetch --index timestamp",
-    noun="entry/entries",
-)
 
 
 class TransactionEntry(TypedDict):
@@ -237,15 +219,6 @@ class TransactionEntry(TypedDict):
     last_stable_offset: Annotated[
         int, Field(Kind.NUMBER, "last stable offset when the marker was appended"), Shown(0)
     ]
-
-
-TRANSACTION_INDEX = Columns(
-    TransactionEntry,
-    name="transaction-index",
-    title="Entries of the transaction index",
-    commands="fetch --index transaction",
-    noun="entry/entries",
-)
 
 
 class ProducerSnapshotEntry(TypedDict):
@@ -265,15 +238,6 @@ class ProducerSnapshotEntry(TypedDict):
     ]
 
 
-PRODUCER_SNAPSHOT_INDEX = Columns(
-    ProducerSnapshotEntry,
-    name="producer-snapshot-index",
-    title="Entries of the producer-snapshot index",
-    commands="fetch --index producer-snapshot",
-    noun="entry/entries",
-)
-
-
 class LeaderEpochEntry(TypedDict):
     """An entry of the leader-epoch index."""
 
@@ -281,21 +245,21 @@ class LeaderEpochEntry(TypedDict):
     start_offset: Annotated[int, f.START_OFFSET, Shown(0)]
 
 
-LEADER_EPOCH_INDEX = Columns(
-    LeaderEpochEntry,
-    name="leader-epoch-index",
-    title="Entries of the leader-epoch index",
-    commands="fetch --index leader-epoch",
-    noun="entry/entries",
-)
-
-
 INDEXES: Final[Mapping[IndexType, Columns]] = {
-    IndexType.OFFSET: OFFSET_INDEX,
-    IndexType.TIMESTAMP: TIMESTAMP_INDEX,
-    IndexType.TRANSACTION: TRANSACTION_INDEX,
-    IndexType.PRODUCER_SNAPSHOT: PRODUCER_SNAPSHOT_INDEX,
-    IndexType.LEADER_EPOCH: LEADER_EPOCH_INDEX,
+    kind: Columns(
+        entry,
+        name=f"{kind.value}-index",
+        title=f"Entries of the {kind.value} index",
+        commands=f"fetch --index {kind.value}",
+        noun="entry/entries",
+    )
+    for kind, entry in (
+        (IndexType.OFFSET, OffsetEntry),
+        (IndexType.TIMESTAMP, TimestampEntry),
+        (IndexType.TRANSACTION, TransactionEntry),
+        (IndexType.PRODUCER_SNAPSHOT, ProducerSnapshotEntry),
+        (IndexType.LEADER_EPOCH, LeaderEpochEntry),
+    )
 }
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 from tierctl.cli.app import leaves
 from tierctl.cli.docs import man as docs_man
 from tierctl.cli.docs.messages import command_tree
+from tierctl.model import IndexType
 from tierctl.plan.saved import PLAN_VERSION
-from tierctl.read.record_rows import PRODUCER_SNAPSHOT_INDEX
+from tierctl.read.record_rows import INDEXES
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.plans import OUTCOMES, STEPS
 
@@ -177,7 +178,7 @@ def _follower_state() -> Schema:
         "segment_id": _TEXT,
         **dict.fromkeys(("epoch", "next_offset"), _NUMBER),
         "leader_epochs": {"type": "array", "items": _ITEMS[Kind.PAIRS]},
-        "producers": {"type": "array", "items": _row(PRODUCER_SNAPSHOT_INDEX)},
+        "producers": {"type": "array", "items": _row(INDEXES[IndexType.PRODUCER_SNAPSHOT])},
     }
     description = "Printed by: fetch --auxiliary-state."
     return _head("follower-state", "State that a follower takes from the tier", description) | _object(
