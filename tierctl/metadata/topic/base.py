@@ -119,58 +119,25 @@ class MetadataTopic(ReadableTopic, Protocol):
         ...
 
 
-class LogFiles(Protocol):
-    """Read folders and files by path. Every method raises OSError or a TierctlError.
+class LogFiles:
+    """Read folders and files by path, on this machine's disks; subclasses read them elsewhere.
 
-    A CorruptInputError of `open` says that there is no file at the path, but a folder, a pipe or a device.
+    Every method raises OSError, of a subclass perhaps a TierctlError. A CorruptInputError of `open` says that
+    there is no file at the path, but a folder, a pipe or a device. Files are read, not mapped into memory,
+    because a writer may truncate them.
     """
 
     def folders(self, folder: Path) -> list[str]:
         """Return the names of the folders in `folder`; an empty list if `folder` does not exist."""
-        ...
-
-    def names(self, folder: Path) -> list[str]:
-        """Return the names of the files in `folder`."""
-        ...
-
-    def open(self, path: Path) -> LogBytes:
-        """Open a file for reading."""
-        ...
-
-    def content(self, path: Path) -> bytes | None:
-        """Return the whole content of a small file, None if the file does not exist."""
-        ...
-
-    def name_of(self, path: Path) -> str:
-        """Return the name of a file or folder for messages: a path or a URI."""
-        ...
-
-    def refresh(self, folder: Path) -> None:
-        """Forget the listing of `folder`, so that the next call lists the folder again."""
-        ...
-
-    def close(self) -> None:
-        """Release connections."""
-        ...
-
-
-class LocalFiles:
-    """Implement LogFiles over this machine's disks; every method raises OSError.
-
-    Files are read, not mapped into memory, because a writer may truncate them.
-    """
-
-    def folders(self, folder: Path) -> list[str]:
-        """Implement `LogFiles.folders`."""
         # An entry that is no folder, as a link to a disk that is not mounted, must not be missing here.
         return os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are wanted, not paths
 
     def names(self, folder: Path) -> list[str]:
-        """Implement `LogFiles.names`."""
+        """Return the names of the files in `folder`."""
         return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
 
     def open(self, path: Path) -> LogBytes:
-        """Implement `LogFiles.open`."""
+        """Open a file for reading."""
         try:
             return FileBytes(path)
         except OSError as e:
@@ -186,21 +153,21 @@ class LocalFiles:
             ) from e
 
     def content(self, path: Path) -> bytes | None:
-        """Implement `LogFiles.content`."""
+        """Return the whole content of a small file, None if the file does not exist."""
         return read_regular(path) if path.is_file() else None
 
     def name_of(self, path: Path) -> str:
-        """Implement `LogFiles.name_of`."""
+        """Return the name of a file or folder for messages: a path or a URI."""
         return str(path)
 
     def refresh(self, folder: Path) -> None:
-        """Implement `LogFiles.refresh`; no file is cached."""
+        """Forget the listing of `folder`, so that the next call lists the folder again; disks keep none."""
 
     def close(self) -> None:
-        """Implement `LogFiles.close`; no file is open."""
+        """Release connections; disks have none."""
 
 
-LOCAL = LocalFiles()
+LOCAL = LogFiles()
 
 
 @contextmanager

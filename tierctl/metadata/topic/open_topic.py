@@ -16,7 +16,7 @@ from tierctl.errors import EngineError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.topic.base import (
     DEFAULT_METADATA_PARTITIONS,
     METADATA_TOPIC,
-    LocalFiles,
+    LogFiles,
     MetadataTopic,
     translated,
 )
@@ -32,7 +32,7 @@ from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 
-class StoreFiles:
+class StoreFiles(LogFiles):
     """Implement LogFiles over the objects of `store`; paths are relative to the store's root.
 
     The listing of a folder is kept until `refresh` or `folders`. Every method raises RemoteStorageError.
@@ -98,7 +98,7 @@ class StoreFiles:
 _BASE_OFFSET = struct.Struct(">q")
 
 
-class SegmentFile(LocalFiles):
+class SegmentFile(LogFiles):
     """Present `path` as the only segment of the only partition of a topic, without indexes and checkpoints.
 
     The partition number is that of the file's folder `__remote_log_metadata-N`, 0 in any other folder. The
