@@ -90,7 +90,7 @@ def check_segment_bytes(
             yield from _check_index(metadata, index_type, data, batches)
         elif index_type is not IndexType.TRANSACTION:
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, f"there is no {index_type.value} index")
-        elif (why := batches.writers.transactions.why_missing()) is not None:
+        elif (why := batches.writers.why_index_is_missing()) is not None:
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, why)
 
 
@@ -226,13 +226,13 @@ def _check_transactions(
     if index.entries and metadata.txn_index_empty:
         yield f"there are {len(index.entries)} entries, but the metadata say that the index is empty"
     if not batches.is_damaged:
-        yield from batches.writers.transactions.differences(index)
+        yield from batches.writers.differences(index)
 
 
 def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes, batches: _Batches) -> Iterator[str]:
     producers = decode_producer_snapshot(data)
     if not batches.is_damaged:
-        yield from batches.writers.producers.older_entries(producers)
+        yield from batches.writers.older_entries(producers)
     for producer in producers:
         if producer.last_offset > metadata.end_offset:
             yield (

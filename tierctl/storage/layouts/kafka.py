@@ -51,7 +51,6 @@ from tierctl.wire.files.indexes import (
     IndexStream,
     OffsetIndex,
     OffsetPosition,
-    SegmentTransactions,
     SegmentWriters,
     TimeIndex,
     TimestampOffset,
@@ -478,29 +477,29 @@ class KafkaLayout:
         end_offset: int,
     ) -> str | None:
         """Return how the transaction index or the producer snapshot contradicts the log; None if not."""
-        reason = self._why_wrong_transactions(store, listed, writers.transactions, end_offset)
-        older = next(writers.producers.older_entries(producers), None)
+        reason = self._why_wrong_transactions(store, listed, writers, end_offset)
+        older = next(writers.older_entries(producers), None)
         if reason is not None or older is None:
             return reason
         return f"its producer snapshot is wrong: {older}; {_DERIVES}"
 
     def _why_wrong_transactions(
-        self, store: ObjectStore, listed: ListedSet, transactions: SegmentTransactions, end_offset: int
+        self, store: ObjectStore, listed: ListedSet, writers: SegmentWriters, end_offset: int
     ) -> str | None:
-        """Return how the transaction index contradicts the `transactions` of the log; None if it does not.
+        """Return how the transaction index contradicts the transactions of the log; None if it does not.
 
         Entries above `end_offset` are left out: whether the log was cut or compacted there is decided by the
         other sets (`with_ends`).
         """
         reason = None
         if not listed.sizes_bytes.get(ObjectPart.TRANSACTION):
-            reason = transactions.why_missing()
+            reason = writers.why_index_is_missing()
         else:
             try:
                 with self.open_index(store, unknown_segment(listed), IndexType.TRANSACTION) as stream:
                     index = TransactionIndex.decode(stream.read(), listed.start_offset)
                 within = TransactionIndex(tuple(e for e in index.entries if e.last_offset <= end_offset))
-                difference = next(transactions.differences(within), None)
+                difference = next(writers.differences(within), None)
             except CorruptInputError as e:
                 difference = e.message
             reason = difference and f"its transaction index is wrong: {difference}"

@@ -21,7 +21,7 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import IndexType
 from tierctl.wire.batches.batch_head import CONTROL, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
-from tierctl.wire.batches.scan import HeadColumns, Int64s
+from tierctl.wire.batches.scan import Int64s
 from tierctl.wire.batches.segment_file import RELATIVE_OFFSET_MAX, Window
 from tierctl.wire.files.checkpoints import ProducerEntry
 
@@ -276,8 +276,11 @@ def _require_rising(
 
 
 @dataclass(slots=True)
-class SegmentTransactions:
-    """The transactions of one segment, as its batches show them; `follow` receives the windows of the log."""
+class SegmentWriters:
+    """The transactions and the producers of one segment, as its batches show them.
+
+    `follow` receives the windows of the log.
+    """
 
     _begun: dict[int, int] = field(default_factory=dict)
     """First offset in this segment of each open transaction, by producer id."""
@@ -285,12 +288,18 @@ class SegmentTransactions:
     """Producer id of each abort marker, by the marker's offset."""
     _undone: dict[int, int] = field(default_factory=dict)
     """First offset in this segment of each aborted transaction, by the offset of its abort marker."""
+    _last_offsets: dict[int, int] = field(default_factory=dict)
+    """Last offset of each producer's last batch of data."""
 
     def follow(self, window: Window) -> None:
-        """Apply the transactional batches of the next window."""
+        """Apply the batches of the next window."""
         heads = window.heads
-        for row in np.flatnonzero(heads.fields["attributes"] & TRANSACTIONAL).tolist():
+        fields = heads.fields
+        for row in np.flatnonzero(fields["attributes"] & TRANSACTIONAL).tolist():
             self._append(window.data, heads.head(row))
+        is_data = (fields["producer_id"] >= 0) & (fields["attributes"] & CONTROL == 0)
+        ids, lasts = fields["producer_id"][is_data], heads.next_offsets[is_data] - 1
+        self._last_offsets.update(zip(ids.tolist(), lasts.tolist(), strict=True))
 
     def _append(self, data: Buffer, head: BatchHead) -> None:
         if not head.is_control:
@@ -309,7 +318,7 @@ class SegmentTransactions:
             if first is not None:
                 self._undone[head.base_offset] = first
 
-    def why_missing(self) -> str | None:
+    def why_index_is_missing(self) -> str | None:
         """Return why the segment must have a transaction index; None if it may have none.
 
         A marker alone is no proof: brokers write no entry for a transaction without records.
@@ -319,7 +328,7 @@ class SegmentTransactions:
         return f"there is no transaction index, though {len(self._undone)} transactions were aborted"
 
     def differences(self, index: TransactionIndex) -> Iterator[str]:
-        """Yield each difference between the index and the log."""
+        """Yield each difference between the transaction index and the log."""
         known = {entry.last_offset: entry for entry in index.entries}
         for entry in index.entries:
             # The last stable offset may be any lower value, because older transactions may have been open
@@ -332,21 +341,6 @@ class SegmentTransactions:
                 yield f"the transaction from {first} that was aborted at {marker} is missing"
             elif known[marker].first_offset > first:
                 yield f"the entry of the transaction aborted at {marker} begins after {first}"
-
-
-@dataclass(slots=True)
-class SegmentProducers:
-    """The producers of one segment, as its batches show them; `follow` receives the heads of the log."""
-
-    _last_offsets: dict[int, int] = field(default_factory=dict)
-    """Last offset of each producer's last batch of data."""
-
-    def follow(self, heads: HeadColumns) -> None:
-        """Apply the next batches."""
-        fields = heads.fields
-        is_data = (fields["producer_id"] >= 0) & (fields["attributes"] & CONTROL == 0)
-        ids, lasts = fields["producer_id"][is_data], heads.next_offsets[is_data] - 1
-        self._last_offsets.update(zip(ids.tolist(), lasts.tolist(), strict=True))
 
     def older_entries(self, snapshot: Iterable[ProducerEntry]) -> Iterator[str]:
         """Yield each entry of the snapshot at the segment's end that is older than the log's batches.
@@ -361,19 +355,6 @@ class SegmentProducers:
                     f"producer {entry.producer_id} wrote last at {entry.last_offset}, the log has a batch of "
                     f"it up to {last}"
                 )
-
-
-@dataclass(slots=True)
-class SegmentWriters:
-    """The transactions and the producers of one segment; `follow` receives the windows of the log."""
-
-    transactions: SegmentTransactions = field(default_factory=SegmentTransactions)
-    producers: SegmentProducers = field(default_factory=SegmentProducers)
-
-    def follow(self, window: Window) -> None:
-        """Apply the batches of the next window."""
-        self.transactions.follow(window)
-        self.producers.follow(window.heads)
 
 
 class IndexStream(io.RawIOBase):
