@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.model import (
+    IndexType,
     LogSegmentData,
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -162,11 +163,13 @@ class World:
         )
         data = LogSegmentData(
             log_segment=hashed_file(path),
-            offset_index=b"",
-            time_index=b"",
-            transaction_index=None,
-            producer_snapshot_index=encode_producer_snapshot([]),
-            leader_epoch_index=b"0\n1\n0 0\n",
+            indexes={
+                IndexType.OFFSET: b"",
+                IndexType.TIMESTAMP: b"",
+                IndexType.TRANSACTION: None,
+                IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([]),
+                IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+            },
         )
         custom = local_tier(self.remote, layout).copy_log_segment_data(metadata, data)
         self.append(

@@ -59,11 +59,13 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
             found,
             LogSegmentData(
                 log_segment=hashed_file(folder / "log"),
-                offset_index=(folder / "index").read_bytes(),
-                time_index=(folder / "time").read_bytes(),
-                transaction_index=None,
-                producer_snapshot_index=(folder / "snapshot").read_bytes(),
-                leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
+                indexes={
+                    IndexType.OFFSET: (folder / "index").read_bytes(),
+                    IndexType.TIMESTAMP: (folder / "time").read_bytes(),
+                    IndexType.TRANSACTION: None,
+                    IndexType.PRODUCER_SNAPSHOT: (folder / "snapshot").read_bytes(),
+                    IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
+                },
             ),
         )
         metadata.publish([found, update_of(found, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)])

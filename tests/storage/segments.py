@@ -34,11 +34,13 @@ def data_in(
     log.write_bytes(made(".log", size_bytes))
     return LogSegmentData(
         log_segment=hashed_file(log),
-        offset_index=made(".index", 16),
-        time_index=made(".timeindex", 24),
-        transaction_index=made(".txnindex", 34) if transactional else None,
-        producer_snapshot_index=made(".snapshot", 56),
-        leader_epoch_index=b"0\n1\n0 0\n",
+        indexes={
+            IndexType.OFFSET: made(".index", 16),
+            IndexType.TIMESTAMP: made(".timeindex", 24),
+            IndexType.TRANSACTION: made(".txnindex", 34) if transactional else None,
+            IndexType.PRODUCER_SNAPSHOT: made(".snapshot", 56),
+            IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+        },
     )
 
 
@@ -51,17 +53,14 @@ def files_of(
     with remote.fetch_log_segment(metadata, 0) as stream:
         log.write_bytes(stream.read())
 
-    def index(index_type: IndexType) -> bytes:
+    def index(index_type: IndexType) -> bytes | None:
+        if index_type is IndexType.TRANSACTION and metadata.txn_index_empty:
+            return None
         with remote.fetch_index(metadata, index_type) as stream:
             return stream.read()
 
     return LogSegmentData(
-        log_segment=hashed_file(log),
-        offset_index=index(IndexType.OFFSET),
-        time_index=index(IndexType.TIMESTAMP),
-        transaction_index=None if metadata.txn_index_empty else index(IndexType.TRANSACTION),
-        producer_snapshot_index=index(IndexType.PRODUCER_SNAPSHOT),
-        leader_epoch_index=index(IndexType.LEADER_EPOCH),
+        log_segment=hashed_file(log), indexes={index_type: index(index_type) for index_type in IndexType}
     )
 
 

@@ -46,16 +46,16 @@ def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool
     data = data_in(folder / str(number), seed=number, transactional=transactional)
     base = 100 * number
     aborted = [AbortedTxn(producer_id=1, first_offset=base, last_offset=base + 5, last_stable_offset=base)]
-    return replace(
-        data,
-        offset_index=OffsetIndex.encode(
-            base, [OffsetPosition(base + n + 1, 100 * n + 100) for n in range(entries)]
-        ).data,
-        time_index=TimeIndex.encode(base, [TimestampOffset(1000 + n, base + n) for n in range(entries)]).data,
-        transaction_index=TransactionIndex(tuple(aborted)).encode() if transactional else None,
-        producer_snapshot_index=encode_producer_snapshot([ProducerEntry(1, 0, 5, base, 5, 1000, 0, -1)]),
-        leader_epoch_index=write_leader_epoch_checkpoint([EpochEntry(0, base)]),
-    )
+    positions = [OffsetPosition(base + n + 1, 100 * n + 100) for n in range(entries)]
+    times = [TimestampOffset(1000 + n, base + n) for n in range(entries)]
+    indexes = {
+        IndexType.OFFSET: OffsetIndex.encode(base, positions).data,
+        IndexType.TIMESTAMP: TimeIndex.encode(base, times).data,
+        IndexType.TRANSACTION: TransactionIndex(tuple(aborted)).encode() if transactional else None,
+        IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([ProducerEntry(1, 0, 5, base, 5, 1000, 0, -1)]),
+        IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([EpochEntry(0, base)]),
+    }
+    return replace(data, indexes=indexes)
 
 
 @pytest.fixture

@@ -260,15 +260,11 @@ class HashedFile:
 class LogSegmentData:
     """The contents of one rolled segment (KIP-405's LogSegmentData): the log's file, and the indexes whole.
 
-    `transaction_index` is None if the segment has none.
+    `indexes` has every index; that of transactions is None if the segment has none.
     """
 
     log_segment: HashedFile
-    offset_index: bytes
-    time_index: bytes
-    transaction_index: bytes | None
-    producer_snapshot_index: bytes
-    leader_epoch_index: bytes
+    indexes: Mapping[IndexType, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,13 +266,14 @@ _MANIFEST = "Aiven's manifest"
 _INT_MAX = (1 << 31) - 1
 _EPOCH_DIGITS = 10
 _PUFFIN_MAGIC = b"PFA1"
-_INDEX_NAMES = {
+INDEX_NAMES = {
     IndexType.OFFSET: "offset",
     IndexType.TIMESTAMP: "timestamp",
     IndexType.PRODUCER_SNAPSHOT: "producerSnapshot",
     IndexType.LEADER_EPOCH: "leaderEpoch",
     IndexType.TRANSACTION: "transaction",
 }
+"""The name of each index in a manifest, in the order of manifests and of the object with all indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +413,7 @@ def write_manifest(manifest: Manifest, metadata: RemoteLogSegmentMetadata) -> by
         "version": "1",
         "chunkIndex": _chunk_index_members(manifest.chunk_index),
         "segmentIndexes": {
-            name: _index_members(manifest.indexes[index_type]) for index_type, name in _INDEX_NAMES.items()
+            name: _index_members(manifest.indexes[index_type]) for index_type, name in INDEX_NAMES.items()
         },
         "compression": manifest.compression,
         "remoteLogSegmentMetadata": _metadata_members(metadata),
@@ -485,7 +486,7 @@ def _chunk_index_members(index: ChunkIndex) -> dict[str, Any]:
 
 def _indexes(document: Mapping[str, Any]) -> dict[IndexType, IndexRange | None]:
     found: dict[IndexType, IndexRange | None] = {}
-    for index_type, name in _INDEX_NAMES.items():
+    for index_type, name in INDEX_NAMES.items():
         if document.get(name) is None:
             if index_type is not IndexType.TRANSACTION:
                 raise _wrong(f"segmentIndexes {name}", "an object", None)

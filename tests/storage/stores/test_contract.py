@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
-from tierctl.model import HashedFile, IndexType, LogSegmentData
+from tierctl.model import IndexType, LogSegmentData
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -129,14 +129,8 @@ class TestCopy:
         assert store.copy_log_segment_data(metadata_of(), data) is None
         store.verify_log_segment_data(metadata_of(), data)
         assert store.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.path.read_bytes()
-        assert data.transaction_index is not None
-        for index_type, expected in {
-            IndexType.OFFSET: data.offset_index,
-            IndexType.TIMESTAMP: data.time_index,
-            IndexType.TRANSACTION: data.transaction_index,
-            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
-            IndexType.LEADER_EPOCH: data.leader_epoch_index,
-        }.items():
+        assert data.indexes[IndexType.TRANSACTION] is not None
+        for index_type, expected in data.indexes.items():
             with store.fetch_index(metadata_of(), index_type) as stream:
                 assert stream.read() == expected
 
@@ -166,7 +160,7 @@ class TestCopyObjects:
         for _ in range(2):
             store.copy_objects(segment, target)
             assert store.fetch_log_segment(new, 0).read() == data.log_segment.path.read_bytes()
-            assert store.fetch_index(new, IndexType.OFFSET).read() == data.offset_index
+            assert store.fetch_index(new, IndexType.OFFSET).read() == data.indexes[IndexType.OFFSET]
         if isinstance(layout, KafkaLayout):
             store.verify_log_segment_data(new, data)
         assert before < set(store.list_objects())
@@ -175,16 +169,16 @@ class TestCopyObjects:
 
 
 CHANGED = {
-    "log_segment": ".log",
-    "offset_index": ".index",
-    "transaction_index": ".txnindex",
-    "producer_snapshot_index": ".snapshot",
+    None: ".log",
+    IndexType.OFFSET: ".index",
+    IndexType.TRANSACTION: ".txnindex",
+    IndexType.PRODUCER_SNAPSHOT: ".snapshot",
 }
-"""Fields of LogSegmentData, and the suffix of the object that has its bytes."""
+"""The log, which is None, and indexes, with the suffix of the object that has the bytes."""
 
 
 CHANGES = (
-    *(("log_segment", change) for change in ("longer", "shorter", "emptied")),
+    *((None, change) for change in ("longer", "shorter", "emptied")),
     *zip(CHANGED, itertools.cycle(["flipped", "longer", "shorter", "emptied"]), strict=False),
 )
 
@@ -196,24 +190,27 @@ def test_verifying_names_what_is_missing_or_differs(
         store.verify_log_segment_data(metadata_of(), data)
     store.copy_log_segment_data(metadata_of(), data)
     whole_log = data.log_segment.path.read_bytes()
-    for name, change in CHANGES:
-        whole = whole_log if name == "log_segment" else getattr(data, name)
+    for kind, change in CHANGES:
+        whole = whole_log if kind is None else data.indexes[kind]
+        assert whole is not None
         changed = {
             "longer": whole + b"x",
             "shorter": whole[:-1],
             "flipped": whole[:-1] + bytes([whole[-1] ^ 1]),
             "emptied": b"",
         }[change]
-        other: HashedFile | bytes = changed
-        if name == "log_segment":
+        if kind is None:
             path = tmp_path / change
             path.write_bytes(changed)
-            other = hashed_file(path)
-        with pytest.raises(RemoteObjectDiffers, match=_object_of(CHANGED[name], layout)):
-            store.verify_log_segment_data(metadata_of(), replace(data, **{name: other}))
+            other = replace(data, log_segment=hashed_file(path))
+        else:
+            other = replace(data, indexes={**data.indexes, kind: changed})
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(CHANGED[kind], layout)):
+            store.verify_log_segment_data(metadata_of(), other)
     # The store has an object that the segment does not have.
+    without = replace(data, indexes={**data.indexes, IndexType.TRANSACTION: None})
     with pytest.raises(RemoteObjectDiffers, match=_object_of(".txnindex", layout)):
-        store.verify_log_segment_data(metadata_of(), replace(data, transaction_index=None))
+        store.verify_log_segment_data(metadata_of(), without)
 
 
 class TestFetch:

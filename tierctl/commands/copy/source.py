@@ -167,18 +167,6 @@ def check_and_hash(metadata: RemoteLogSegmentMetadata, log: Path, indexes: Index
         return CheckedLog(log=file.hashed(), error=None, note="; ".join(notes) or None)
 
 
-def contents(log: HashedFile, indexes: Indexes) -> LogSegmentData:
-    """Return the contents of a segment that has the indexes that every segment has."""
-    return LogSegmentData(
-        log_segment=log,
-        offset_index=indexes[IndexType.OFFSET] or b"",
-        time_index=indexes[IndexType.TIMESTAMP] or b"",
-        transaction_index=indexes[IndexType.TRANSACTION],
-        producer_snapshot_index=indexes[IndexType.PRODUCER_SNAPSHOT] or b"",
-        leader_epoch_index=indexes[IndexType.LEADER_EPOCH] or b"",
-    )
-
-
 def fingerprint(files: SegmentFiles) -> Fingerprint:
     """Return size, modification time and inode of every file: a write changes at least one of them.
 
@@ -244,7 +232,7 @@ class LogSource(Source):
         try:
             indexes = self._indexes()
             checked = check_and_hash(self.metadata, self.files.log, indexes)
-            data, note = contents(checked.log, indexes), checked.note
+            data, note = LogSegmentData(log_segment=checked.log, indexes=indexes), checked.note
             damage = None if checked.error is None else checked.error.message
         except OSError as e:
             self._require_log_dir()
@@ -287,7 +275,7 @@ class LogSource(Source):
         """Return whether the files are still those that were planned, and the indexes the bytes in `data`."""
         try:
             indexes = self._indexes()
-            return fingerprint(self.files) == self.fingerprint and contents(data.log_segment, indexes) == data
+            return fingerprint(self.files) == self.fingerprint and indexes == data.indexes
         except (SourceChanged, OSError):
             return False
 
@@ -419,7 +407,7 @@ class TierSource(Source):
                 indexes[IndexType.TRANSACTION] = None
             known = fingerprint(files)
             yield OpenedSource(
-                data=contents(checked.log, indexes),
+                data=LogSegmentData(log_segment=checked.log, indexes=indexes),
                 is_unchanged=lambda: fingerprint(files) == known,
                 note=checked.note,
             )

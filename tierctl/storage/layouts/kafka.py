@@ -386,7 +386,7 @@ class KafkaLayout:
         """Implement `SegmentLayout.encoded` by the unchanged files."""
         stem = key_stem(metadata)
         objects: dict[str, Source | None] = {stem + LOG_SUFFIX: data.log_segment}
-        objects |= {stem + INDEX_SUFFIXES[kind]: source for kind, source in index_sources(data).items()}
+        objects |= {stem + suffix: data.indexes[kind] for kind, suffix in INDEX_SUFFIXES.items()}
         yield Encoded(objects=objects)
 
     def index_objects(
@@ -541,17 +541,6 @@ def moved(metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> Re
     return replace(
         metadata, topic=partition.topic, topic_id=partition.topic_id, partition=partition.partition
     )
-
-
-def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:
-    """Return each index, in the order of Aiven's manifest; None for a missing index."""
-    return {
-        IndexType.OFFSET: data.offset_index,
-        IndexType.TIMESTAMP: data.time_index,
-        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
-        IndexType.LEADER_EPOCH: data.leader_epoch_index,
-        IndexType.TRANSACTION: data.transaction_index,
-    }
 
 
 # Parse the keys of listed objects and folders, in every layout. No layout gives names with a number that

@@ -364,14 +364,17 @@ def stored(log: Log, folder: Path) -> dict[str, str]:
         world.copy(segment, [(0, 0)], flagged=False, lost="transaction indexes")
         started = world.events[2 * number]
         assert isinstance(started, RemoteLogSegmentMetadata)
+        kept = world.store.objects
         (folder / "log").write_bytes(segment[2])
         data = LogSegmentData(
             log_segment=hashed_file(folder / "log"),
-            offset_index=b"",
-            time_index=b"",
-            transaction_index=None,
-            producer_snapshot_index=world.store.objects[started.segment_id, IndexType.PRODUCER_SNAPSHOT],
-            leader_epoch_index=world.store.objects[started.segment_id, IndexType.LEADER_EPOCH],
+            indexes={
+                IndexType.OFFSET: b"",
+                IndexType.TIMESTAMP: b"",
+                IndexType.TRANSACTION: None,
+                IndexType.PRODUCER_SNAPSHOT: kept[started.segment_id, IndexType.PRODUCER_SNAPSHOT],
+                IndexType.LEADER_EPOCH: kept[started.segment_id, IndexType.LEADER_EPOCH],
+            },
         )
         remote.copy_log_segment_data(started, data)
     with closing(manager_at(folder / "metadata", writable=True)) as metadata:

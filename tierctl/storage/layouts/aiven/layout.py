@@ -48,13 +48,13 @@ from tierctl.storage.layouts.kafka import (
     AIVEN_PATTERN,
     Encoded,
     incomplete,
-    index_sources,
     moved,
     require_legal,
 )
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven import (
     FIELDS,
+    INDEX_NAMES,
     MANIFEST_MAX_BYTES,
     AivenCustomMetadata,
     ChunkIndex,
@@ -596,7 +596,8 @@ def _encoded_indexes(data: LogSegmentData) -> tuple[dict[IndexType, IndexRange |
     """Return the range of each index in the concatenation of all indexes, and the concatenation."""
     ranges: dict[IndexType, IndexRange | None] = {}
     joined = b""
-    for index_type, source in index_sources(data).items():
+    for index_type in INDEX_NAMES:
+        source = data.indexes[index_type]
         if source is None:
             ranges[index_type] = None
             continue
