@@ -87,12 +87,12 @@ class TestFacts:
             assert log.local_log_start_offset == bases[0]
             # Here all local records lie above the tier, so the size is that of the files.
             assert log.latest_tiered_offset == bases[0] - 1
-            measured = cluster.batch_bytes(
+            measured = cluster.leaders.batch_bytes(
                 log.topic_partition, bases[0], log.high_watermark, bytes_max=1 << 30
             )
             assert measured == log.local_log_bytes
         part, start = logs[0].topic_partition, logs[0].local_log_start_offset
-        some = cluster.batch_bytes(part, start, logs[0].high_watermark, bytes_max=1)
+        some = cluster.leaders.batch_bytes(part, start, logs[0].high_watermark, bytes_max=1)
         assert 1 < some <= (logs[0].local_log_bytes or 0)
 
     def test_topics_ids_and_leaders(self, tiered: Broker, cluster: Cluster) -> None:
@@ -111,11 +111,11 @@ class TestFacts:
     def test_ids_that_nobody_knows(self, tiered: Broker, cluster: Cluster) -> None:
         name = f"recreated-{time.time_ns()}"
         old = tiered.create_topic(name)
-        assert cluster.unknown_topic_ids([old, NOBODYS_ID]) == {NOBODYS_ID}
+        assert cluster.leaders.unknown_topic_ids([old, NOBODYS_ID]) == {NOBODYS_ID}
         tiered.delete_topic(name)
         new = tiered.create_topic(name)
-        assert cluster.unknown_topic_ids([old, new]) == {old}
-        assert cluster.unknown_topic_ids([]) == frozenset()
+        assert cluster.leaders.unknown_topic_ids([old, new]) == {old}
+        assert cluster.leaders.unknown_topic_ids([]) == frozenset()
         with pytest.raises(NotFoundError, match=f"of id {old}"):
             cluster.logs([TopicIdPartition(old, name, 0)])
 
@@ -155,7 +155,7 @@ class TestFacts:
             for call in (
                 lambda p=partition: cluster.partition_offsets([p]),
                 lambda p=partition: cluster.leader_epochs(p),
-                lambda p=partition: cluster._leaders.offsets([p], LATEST_TIERED),
+                lambda p=partition: cluster.leaders.offsets([p], LATEST_TIERED),
             ):
                 with pytest.raises(NotFoundError) as caught:
                     call()

@@ -91,7 +91,7 @@ def use(uri: str, config: Path, number: int) -> None:
     manager.close()
     cluster = Cluster(ClientSettings.of(uri, config))
     partition = TopicPartition("guarded", 0)
-    assert cluster._leaders.offsets([partition], EARLIEST_LOCAL) == {partition: 0}
+    assert cluster.leaders.offsets([partition], EARLIEST_LOCAL) == {partition: 0}
     cluster.close()
 
 

@@ -10,7 +10,7 @@ from tierctl import kafka as sdk
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
 from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.cluster import Cluster, CommittedOffset, committed_offsets
+from tierctl.kafka.cluster import Cluster, CommittedOffset
 from tierctl.kafka.leader_log import LeaderLogs
 from tierctl.kafka.topic_client import TopicAdmin, TopicShape
 from tierctl.metadata.topic import cluster_topic
@@ -198,9 +198,9 @@ class GroupClient:
 
 
 def test_an_offset_that_could_not_be_read_is_no_missing_one() -> None:
-    admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",)))
-    admin.client = GroupClient()
-    found = committed_offsets(admin, ASKED)
+    cluster = Cluster(ClientSettings(bootstrap_servers=("localhost:1",)))
+    cluster.admin.client = GroupClient()
+    found = cluster.committed_offsets(ASKED)
     assert found.offsets == (CommittedOffset(group="readers", partition=ASKED[0], offset=7),)
     assert found.unreadable == (
         "group readers: its offset of t-1 could not be read: the offset is not stable",

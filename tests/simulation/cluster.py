@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from tierctl.errors import MetadataError, NotFoundError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -91,6 +92,10 @@ class ModelCluster:
         if missing:
             raise NotFoundError(f"no topic {missing[0]}")
         return {name: self.configs[name] for name in names}
+
+    @property
+    def leaders(self) -> Self:
+        return self
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         self._step("unknown topic ids")

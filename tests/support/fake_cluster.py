@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from tierctl.errors import AuthenticationError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -49,6 +49,10 @@ class FakeCluster:
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     tiering: Collection[int] | None = None
     configs: dict[str, TopicConfig] = field(default_factory=dict)
+
+    @property
+    def leaders(self) -> Self:
+        return self
 
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return {name: facts for name, facts in self.facts.items() if name in set(names)}

@@ -475,13 +475,13 @@ def _is_own(value: bytes | None, own_broker_id: int) -> bool:
     return isinstance(event, SegmentEvent) and event.broker_id == own_broker_id
 
 
-def _compare(firsts: Mapping[int, int], leaders: Cluster) -> _Filled:
-    current = leaders.current_epochs([METADATA_TOPIC])
+def _compare(firsts: Mapping[int, int], cluster: Cluster) -> _Filled:
+    current = cluster.leaders.current_epochs([METADATA_TOPIC])
     found = _Filled(0, [], [])
     for number, offset in firsts.items():
         name = TopicPartition(METADATA_TOPIC, number)
         now = current.get(name)
-        known = () if now is None else leaders.leader_epochs(name)
+        known = () if now is None else cluster.leader_epochs(name)
         filled = max((each.epoch for each in known if each.start_offset <= offset), default=None)
         if now is None or filled is None:
             found.unknown.append(number)

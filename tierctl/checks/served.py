@@ -274,7 +274,7 @@ class _Holding:
         self._faults: dict[TopicPartition, list[str]] = {name: [] for name in positions}
 
     def run(self, opened: ExitStack, timeout_ms: int) -> Iterator[Result]:
-        before = self._cluster.current_epochs(self._topics)
+        before = self._cluster.leaders.current_epochs(self._topics)
         consumers = []
         for number in range(max(map(len, self._positions.values()))):
             mine = {name: each[number] for name, each in self._positions.items() if number < len(each)}
@@ -304,7 +304,7 @@ class _Holding:
             for consumer in consumers:
                 consumer.poll()
             try:
-                now = self._cluster.current_epochs(self._topics)
+                now = self._cluster.leaders.current_epochs(self._topics)
             except TierctlError as e:
                 # Brokers that restart do not answer.
                 self._progress.detail(f"asking for leader epochs: {e.message}")

@@ -363,7 +363,7 @@ class _Run:
         make(
             [DoctorCheck.CONTROLLER_CLOCK],
             where,
-            lambda: check_controller_clock(cluster.controller_clock, clock_ms),
+            lambda: check_controller_clock(cluster.leaders.controller_clock, clock_ms),
         )
         yield from self._of_topics_there(cluster, version)
 
@@ -376,7 +376,7 @@ class _Run:
         self.examination.make(
             [of_cluster],
             "",
-            lambda: check_rights(of_cluster, None, cluster.cluster_operations(), ON_CLUSTER),
+            lambda: check_rights(of_cluster, None, cluster.admin.cluster_operations(), ON_CLUSTER),
         )
         yield from self._of_metadata_topic(cluster, own)
         named = {name for name, each in there.items() if not each.is_internal}
@@ -391,7 +391,7 @@ class _Run:
         if self.is_tiering is not None:
             yield from check_tiered(settings, is_tiering=self.is_tiering)
         tiered = {name for name, each in settings.items() if is_tiered(each)}
-        yield from check_topic_rights(cluster.operations(tiered or chosen))
+        yield from check_topic_rights(cluster.admin.operations(tiered or chosen))
 
     def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:
         if facts is None:
@@ -400,7 +400,7 @@ class _Run:
             for check in (DoctorCheck.METADATA_REPLICAS, DoctorCheck.METADATA_RIGHTS):
                 yield not_checked(check, METADATA_TOPIC, reason)
             return
-        allowed = cluster.operations([METADATA_TOPIC])[METADATA_TOPIC]
+        allowed = cluster.admin.operations([METADATA_TOPIC])[METADATA_TOPIC]
         yield from check_rights(DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, allowed, ON_METADATA_TOPIC)
         settings = cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
         if isinstance(settings, TierctlError):

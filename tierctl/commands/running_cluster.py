@@ -305,7 +305,7 @@ class RunningCluster:
         """
         parts = [part for part in state if part.delete_state is not _FINISHED]
         others = {part.topic_id_partition.topic_id for part in parts}.difference(topic_ids)
-        unknown = self.cluster.unknown_topic_ids([*topic_ids, *others])
+        unknown = self.cluster.leaders.unknown_topic_ids([*topic_ids, *others])
         is_own = bool(others - unknown)
         if not is_own and self._has_metadata_topic():
             own_ids = self._own_ids()
@@ -363,7 +363,7 @@ class RunningCluster:
 
     def _measured(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
         """Return the bytes of the batches that a leader's log has from an offset on, up to the limit."""
-        return self.cluster.batch_bytes(
+        return self.cluster.leaders.batch_bytes(
             log.topic_partition, from_offset, log.log_end_offset, bytes_max=limit_bytes
         )
 

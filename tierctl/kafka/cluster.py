@@ -16,7 +16,7 @@ from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
-from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.checked_values import natural_number
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.progress import WAITS
@@ -57,97 +57,12 @@ class CommittedOffsets:
     lists_all: bool
 
 
-def committed_offsets(admin: TopicAdmin, partitions: Collection[TopicPartition]) -> CommittedOffsets:
-    """Return the offsets that groups have committed for `partitions`, by group and partition.
-
-    Raises AuthenticationError if no group may be listed, and MetadataError if no broker answers in time.
-    """
-    wanted = frozenset(partitions)
-    listed = admin.answer(
-        admin.client.list_consumer_groups(request_timeout=admin.request_timeout_s),
-        "listing the consumer groups",
-        Right("Describe"),
-    )
-    errors = [f"some groups are not listed: {error}" for error in listed.errors]
-    names = sorted(each.group_id for each in listed.valid)
-    found: list[CommittedOffset] = []
-    for first in range(0, len(names), _GROUPS_AT_ONCE):
-        for name, answer in _asked(admin, names[first : first + _GROUPS_AT_ONCE]):
-            if isinstance(answer, TierctlError):
-                errors.append(f"group {name}: {answer.message}; {answer.hint}")
-                continue
-            own = [each for each in answer.topic_partitions if _partition_of(each) in wanted]
-            errors += [
-                f"group {name}: its offset of {_partition_of(each)} could not be read: {each.error.str()}"
-                for each in own
-                if each.error is not None
-            ]
-            found += [
-                CommittedOffset(group=name, partition=_partition_of(each), offset=each.offset)
-                for each in own
-                if each.error is None and each.offset >= 0
-            ]
-    operations = admin.cluster_operations()
-    return CommittedOffsets(
-        offsets=tuple(sorted(found, key=lambda each: (each.group, each.partition))),
-        groups=len(names),
-        unreadable=tuple(errors),
-        # For a user without the right, the response has no operations, not even those that are allowed.
-        lists_all="Describe" in operations,
-    )
-
-
-def _asked(admin: TopicAdmin, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield each group with the result of asking for its offsets, or the error."""
-    futures: dict[str, Any] = {}
-    for name in names:
-        asked = sdk.confluent_kafka.ConsumerGroupTopicPartitions(name)
-        futures |= admin.client.list_consumer_group_offsets([asked], request_timeout=admin.request_timeout_s)
-    for name, future in futures.items():
-        try:
-            right = Right("Describe", group=name)
-            yield name, admin.answer(future, f"asking for the offsets of group {name}", right)
-        except TierctlError as e:
-            yield name, e
-
-
 def _partition_of(answered: Any) -> TopicPartition:
     return TopicPartition(answered.topic, answered.partition)
 
 
 _CONFIG = {"acks": "all", "enable.idempotence": True, "linger.ms": 5}
 _POLL_S = 0.1
-
-
-def _produce(
-    settings: ClientSettings,
-    partitions: Collection[TopicPartition],
-    value: bytes,
-    transactional_id: str | None,
-) -> dict[TopicPartition, int]:
-    """Implement `Cluster.produce`; a transaction that fails is aborted.
-
-    Raises AuthenticationError, NotFoundError, MetadataError if the brokers refuse the producer or a record,
-    and MetadataWriteUnknown if no acknowledgement comes in time.
-    """
-    config = _CONFIG if transactional_id is None else {**_CONFIG, "transactional.id": transactional_id}
-    producer, watch = make_client(sdk.confluent_kafka.Producer, settings, config)
-    if transactional_id is None:
-        return _append(settings, producer, watch, partitions, value)
-    timeout_s = settings.request_timeout_ms / 1000
-    doing = f"a transaction of {transactional_id}"
-    needs = Right("Write", min(partitions).topic)
-    with translated(doing, watch, needs), WAITS.waiting(doing):
-        producer.init_transactions(timeout_s)
-        producer.begin_transaction()
-        try:
-            offsets = _append(settings, producer, watch, partitions, value)
-            producer.commit_transaction(timeout_s)
-        except BaseException:
-            with suppress(sdk.confluent_kafka.KafkaException):
-                producer.abort_transaction(timeout_s)
-            raise
-    return offsets
 
 
 def _append(
@@ -236,6 +151,8 @@ _SETTINGS_AT_ONCE = 500
 class Cluster:
     """The cluster that stores the topics; nothing is cached, so every call returns the present state.
 
+    `admin` and `leaders` have requests that need nothing else of the cluster.
+
     Every call raises AuthenticationError (also for a missing right), MetadataError if no broker answers in
     time, and NotFoundError for a topic that does not exist.
     """
@@ -243,12 +160,12 @@ class Cluster:
     def __init__(self, settings: ClientSettings, kafka_version: KafkaVersion | None = None) -> None:
         self._settings = settings
         self._kafka_version = kafka_version
-        self._admin = TopicAdmin(settings)
-        self._leaders = LeaderLogs(settings)
+        self.admin = TopicAdmin(settings)
+        self.leaders = LeaderLogs(settings)
 
     def close(self) -> None:
         """Disconnect."""
-        self._leaders.close()
+        self.leaders.close()
 
     def kafka_version(self) -> KafkaVersion:
         """Return the given version, or else that of the brokers, which is requested once.
@@ -259,26 +176,26 @@ class Cluster:
         """
         if self._kafka_version is None:
             # kafka-python reports a refused connection only after request.timeout.ms; this does it at once.
-            self._admin.describe_cluster()
-            level = self._leaders.metadata_version_level()
+            self.admin.describe_cluster()
+            level = self.leaders.metadata_version_level()
             known = KafkaVersion.of_feature_level
             self._kafka_version = LAST_WITH_ZOOKEEPER if level is None else known(level)
         return self._kafka_version
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        return str(self._admin.describe_cluster().cluster_id)
+        return str(self.admin.describe_cluster().cluster_id)
 
     def broker_ids(self) -> tuple[int, ...]:
         """Return the ids of the running brokers, ascending."""
-        return tuple(sorted(node.id for node in self._admin.describe_cluster().nodes))
+        return tuple(sorted(node.id for node in self.admin.describe_cluster().nodes))
 
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
         """Return facts about the running brokers, or those with an id in `ids`, by id.
 
         All brokers are asked at the same time, each for its own settings.
         """
-        nodes = sorted(self._admin.describe_cluster().nodes, key=lambda node: node.id)
+        nodes = sorted(self.admin.describe_cluster().nodes, key=lambda node: node.id)
         asked = [
             (node, self._ask_settings("BROKER", str(node.id)))
             for node in nodes
@@ -313,7 +230,7 @@ class Cluster:
 
         Settings with secrets, and those of plugins, have no value.
         """
-        nodes = sorted(self._admin.describe_cluster().nodes, key=lambda node: node.id)
+        nodes = sorted(self.admin.describe_cluster().nodes, key=lambda node: node.id)
         asked = {node.id: self._ask_settings("BROKER", str(node.id)) for node in nodes}
         return {f"broker {key}": self._values(future, "BROKER", str(key)) for key, future in asked.items()}
 
@@ -340,14 +257,6 @@ class Cluster:
             return e
         return {key: value for key, value in settings.items() if value is not None}
 
-    def operations(self, topics: Collection[str]) -> dict[str, frozenset[str] | TierctlError]:
-        """Return the operations that each topic allows this login, by their names in kafka-acls."""
-        return self._admin.operations(topics)
-
-    def cluster_operations(self) -> frozenset[str]:
-        """Return the operations that the cluster allows this login, by their names in kafka-acls."""
-        return self._admin.cluster_operations()
-
     def why_tiering_is_refused(self) -> str | None:
         """Return why the controller would refuse a new topic that is tiered; None if it would make it.
 
@@ -355,45 +264,26 @@ class Cluster:
         create topics.
         """
         name = f"tierctl-probe-{uuid4().hex}"
-        return self._admin.why_refused(name, {topic.REMOTE_STORAGE_ENABLE.name: "true"})
-
-    def controller_clock(self) -> tuple[int, int]:
-        """Return the id of the active controller, and its clock in milliseconds since 1970."""
-        return self._leaders.controller_clock()
-
-    def transactional_id(self, producer_id: int) -> str | None:
-        """Return the transactional id of a producer; None if no coordinator knows it."""
-        return self._leaders.transactional_id(producer_id)
+        return self.admin.why_refused(name, {topic.REMOTE_STORAGE_ENABLE.name: "true"})
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
         """Return all topics by name, or those in `names` that exist."""
 
-        wanted = sorted(self._names() if names is None else set(names))
+        wanted = sorted(self.admin.names() if names is None else set(names))
         if not wanted:
             return {}
-        timeout_s = self._admin.request_timeout_s
-        futures = self._admin.client.describe_topics(
+        timeout_s = self.admin.request_timeout_s
+        futures = self.admin.client.describe_topics(
             sdk.confluent_kafka.TopicCollection(wanted), request_timeout=timeout_s
         )
         found: dict[str, TopicFacts] = {}
         for name, future in futures.items():
             try:
                 doing = f"asking for topic {name}"
-                found[name] = topic_facts(self._admin.answer(future, doing, Right("Describe", name)))
+                found[name] = topic_facts(self.admin.answer(future, doing, Right("Describe", name)))
             except NotFoundError:
                 continue
         return found
-
-    def _names(self) -> Iterable[str]:
-        return self._admin.names()
-
-    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-        """Return the ids in `topic_ids` that no broker knows: their topics were deleted or never existed.
-
-        Every broker is queried by id, so that a topic which this client may not describe, or which one broker
-        does not know yet, does not count as deleted.
-        """
-        return self._leaders.unknown_topic_ids(topic_ids)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
         """Return the present settings of topics, including the brokers' defaults.
@@ -416,8 +306,8 @@ class Cluster:
     def _ask_settings(self, kind: str, name: str) -> Future[Any]:
 
         resource = sdk.confluent_admin.ConfigResource(sdk.confluent_admin.ConfigResource.Type[kind], name)
-        timeout_s = self._admin.request_timeout_s
-        found: Future[Any] = self._admin.client.describe_configs([resource], request_timeout=timeout_s)[
+        timeout_s = self.admin.request_timeout_s
+        found: Future[Any] = self.admin.client.describe_configs([resource], request_timeout=timeout_s)[
             resource
         ]
         return found
@@ -427,19 +317,19 @@ class Cluster:
 
     def _entries_in(self, asked: Future[Any], kind: str, name: str) -> dict[str, Any]:
         needs = Right("DescribeConfigs", name if kind == "TOPIC" else None)
-        return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}", needs))
+        return dict(self.admin.answer(asked, f"reading the settings of {kind.lower()} {name}", needs))
 
     def partition_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the offsets of each partition from its leader, with one request per kind of offset."""
-        starts = self._admin.list_offsets(partitions, latest=False)
+        starts = self.admin.list_offsets(partitions, latest=False)
         # The tier's end is read before the log's: copies continue meanwhile, and in the other order the tier
         # could seem to end after the log.
-        tiered = self._leaders.offsets(partitions, LATEST_TIERED)
-        local = self._leaders.offsets(partitions, EARLIEST_LOCAL)
-        stable = self._admin.list_offsets(partitions, latest=True, committed=True)
-        ends = self._admin.list_offsets(partitions, latest=True)
+        tiered = self.leaders.offsets(partitions, LATEST_TIERED)
+        local = self.leaders.offsets(partitions, EARLIEST_LOCAL)
+        stable = self.admin.list_offsets(partitions, latest=True, committed=True)
+        ends = self.admin.list_offsets(partitions, latest=True)
         return {
             partition: PartitionOffsets(
                 log_start_offset=starts[partition],
@@ -458,20 +348,16 @@ class Cluster:
 
         None where the leader reports none: the topic is not tiered, or the leader does not know its tier yet.
         """
-        return self._leaders.offsets(partitions, EARLIEST_PENDING_UPLOAD)
+        return self.leaders.offsets(partitions, EARLIEST_PENDING_UPLOAD)
 
     def leader_epochs(self, partition: TopicPartition) -> tuple[EpochEntry, ...]:
         """Return the leader epochs of a partition's log from its start offset, as its leader states them."""
-        start = self._admin.list_offsets([partition], latest=False)[partition]
-        return self._leaders.leader_epochs(partition, start)
-
-    def current_epochs(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """Return the leader epoch of each partition of `topics` that has a leader now."""
-        return self._leaders.current_epochs(topics)
+        start = self.admin.list_offsets([partition], latest=False)[partition]
+        return self.leaders.leader_epochs(partition, start)
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         """Return the offset of the first record at or after a time; None if there is none."""
-        return self._admin.list_offsets([partition], at_ms=timestamp_ms).get(partition)
+        return self.admin.list_offsets([partition], at_ms=timestamp_ms).get(partition)
 
     def consumer(self, isolation: IsolationLevel) -> RecordConsumer:
         """Return a new consumer of records, which the caller closes."""
@@ -482,9 +368,30 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """Append one record to each partition by a new producer, and return the offsets.
 
-        The producer is idempotent; with `transactional_id` it writes them in a transaction of that id.
+        The producer is idempotent; with `transactional_id` it writes them in a transaction of that id, which
+        is aborted if it fails.
+
+        Raises AuthenticationError, NotFoundError, MetadataError if the brokers refuse the producer or a
+        record, and MetadataWriteUnknown if no acknowledgement comes in time.
         """
-        return _produce(self._settings, partitions, value, transactional_id)
+        config = _CONFIG if transactional_id is None else {**_CONFIG, "transactional.id": transactional_id}
+        producer, watch = make_client(sdk.confluent_kafka.Producer, self._settings, config)
+        if transactional_id is None:
+            return _append(self._settings, producer, watch, partitions, value)
+        timeout_s = self._settings.request_timeout_ms / 1000
+        doing = f"a transaction of {transactional_id}"
+        needs = Right("Write", min(partitions).topic)
+        with translated(doing, watch, needs), WAITS.waiting(doing):
+            producer.init_transactions(timeout_s)
+            producer.begin_transaction()
+            try:
+                offsets = _append(self._settings, producer, watch, partitions, value)
+                producer.commit_transaction(timeout_s)
+            except BaseException:
+                with suppress(sdk.confluent_kafka.KafkaException):
+                    producer.abort_transaction(timeout_s)
+                raise
+        return offsets
 
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
         """Return the logs of the partitions that have a leader.
@@ -503,7 +410,7 @@ class Cluster:
     def _epochs(
         self, partition: TopicPartition, offsets: Mapping[TopicPartition, PartitionOffsets]
     ) -> tuple[EpochEntry, ...]:
-        return self._leaders.leader_epochs(partition, offsets[partition].log_start_offset)
+        return self.leaders.leader_epochs(partition, offsets[partition].log_start_offset)
 
     def _leaders_of(self, partitions: Sequence[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         found = self.topics({partition.topic for partition in partitions})
@@ -523,20 +430,64 @@ class Cluster:
 
     def _sizes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         try:
-            return self._leaders.log_bytes(partitions)
+            return self.leaders.log_bytes(partitions)
         except TierctlError:
             # The request needs the right DESCRIBE on the cluster; without it the sizes are unknown.
             return dict.fromkeys(partitions)
 
     def committed_offsets(self, partitions: Collection[TopicPartition]) -> CommittedOffsets:
-        """Return the offsets that consumer groups have committed for these partitions."""
-        return committed_offsets(self._admin, partitions)
+        """Return the offsets that groups have committed for `partitions`, by group and partition.
 
-    def batch_bytes(
-        self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
-    ) -> int:
-        """Return the size of the batches with offsets in [start, end); stop reading above `bytes_max`."""
-        return self._leaders.batch_bytes(partition, start_offset, end_offset, bytes_max=bytes_max)
+        Raises AuthenticationError if no group may be listed, and MetadataError if no broker answers in time.
+        """
+        wanted = frozenset(partitions)
+        listed = self.admin.answer(
+            self.admin.client.list_consumer_groups(request_timeout=self.admin.request_timeout_s),
+            "listing the consumer groups",
+            Right("Describe"),
+        )
+        errors = [f"some groups are not listed: {error}" for error in listed.errors]
+        names = sorted(each.group_id for each in listed.valid)
+        found: list[CommittedOffset] = []
+        for first in range(0, len(names), _GROUPS_AT_ONCE):
+            for name, answer in self._asked(names[first : first + _GROUPS_AT_ONCE]):
+                if isinstance(answer, TierctlError):
+                    errors.append(f"group {name}: {answer.message}; {answer.hint}")
+                    continue
+                own = [each for each in answer.topic_partitions if _partition_of(each) in wanted]
+                errors += [
+                    f"group {name}: its offset of {_partition_of(each)} could not be read: {each.error.str()}"
+                    for each in own
+                    if each.error is not None
+                ]
+                found += [
+                    CommittedOffset(group=name, partition=_partition_of(each), offset=each.offset)
+                    for each in own
+                    if each.error is None and each.offset >= 0
+                ]
+        operations = self.admin.cluster_operations()
+        return CommittedOffsets(
+            offsets=tuple(sorted(found, key=lambda each: (each.group, each.partition))),
+            groups=len(names),
+            unreadable=tuple(errors),
+            # For a user without the right, the response has no operations, not even those that are allowed.
+            lists_all="Describe" in operations,
+        )
+
+    def _asked(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Yield each group with the result of asking for its offsets, or the error."""
+        futures: dict[str, Any] = {}
+        for name in names:
+            asked = sdk.confluent_kafka.ConsumerGroupTopicPartitions(name)
+            futures |= self.admin.client.list_consumer_group_offsets(
+                [asked], request_timeout=self.admin.request_timeout_s
+            )
+        for name, future in futures.items():
+            try:
+                right = Right("Describe", group=name)
+                yield name, self.admin.answer(future, f"asking for the offsets of group {name}", right)
+            except TierctlError as e:
+                yield name, e
 
     def delete_records(self, before_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Raise log start offsets (DeleteRecords); return the resulting log start offsets.
@@ -551,15 +502,15 @@ class Cluster:
             sdk.confluent_kafka.TopicPartition(p.topic, p.partition, offset)
             for p, offset in before_offsets.items()
         ]
-        timeout_s = self._admin.request_timeout_s
-        futures = self._admin.client.delete_records(asked, request_timeout=timeout_s)
+        timeout_s = self.admin.request_timeout_s
+        futures = self.admin.client.delete_records(asked, request_timeout=timeout_s)
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
             partition = TopicPartition(key.topic, key.partition)
             doing = f"raising the log start of {partition} to {before_offsets[partition]}"
             try:
                 needs = Right("Delete", partition.topic)
-                found[partition] = int(self._admin.answer(future, doing, needs).low_watermark)
+                found[partition] = int(self.admin.answer(future, doing, needs).low_watermark)
             except MetadataError as e:
                 if "OFFSET_OUT_OF_RANGE" in e.message:
                     raise UsageError(f"{doing}: that is above its high watermark") from None

@@ -432,7 +432,8 @@ class LeaderLogs:
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
 
-        A topic that this client may not see is known by its id, but missing in a list of names.
+        Their topics were deleted or never existed. A topic which this client may not describe is known by its
+        id, but missing in a list of names. One which a broker does not know yet does not count as deleted.
         """
         return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids))
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from tierctl.errors import MetadataError
 from tierctl.kafka.cluster import cluster_log
@@ -120,6 +121,10 @@ class Cluster:
 
     def leader_epochs(self, name: TopicPartition) -> tuple[EpochEntry, ...]:
         return self.epochs[name.topic, name.partition]
+
+    @property
+    def leaders(self) -> Self:
+        return self
 
     def current_epochs(self, topics: Collection[str]) -> dict[TopicPartition, int]:
         del topics

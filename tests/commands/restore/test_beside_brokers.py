@@ -49,7 +49,7 @@ def test_the_check_passes_only_if_the_leader_serves_records(
     monkeypatch.setattr(to_metadata, "_PAUSE_S", 0)
     cluster = SimpleNamespace(
         logs=lambda _partitions: [] if log_start is None else [SimpleNamespace(log_start_offset=log_start)],
-        batch_bytes=lambda *_args, **_limit: batch_bytes,
+        leaders=SimpleNamespace(batch_bytes=lambda *_args, **_limit: batch_bytes),
     )
     running: Any = SimpleNamespace(cluster=cluster)
     if expected is None:

@@ -229,7 +229,7 @@ def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -
     """
     cluster, producer, name = run.resources.cluster, reason.facts.get("producer_id"), None
     if cluster is not None and producer is not None:
-        name = cluster.transactional_id(producer)
+        name = cluster.leaders.transactional_id(producer)
     servers = (run.request.cluster_servers or "HOST:PORT").removeprefix("kafka://")
     if name is not None and run.resources.kafka_version.can_terminate_transactions:
         words = ["forceTerminateTransaction", "--transactionalId", name]

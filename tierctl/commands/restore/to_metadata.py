@@ -246,7 +246,7 @@ def _serves(cluster: RunningCluster, step: Step, log_start: int) -> bool:
     if at > (step.end_offset or 0):
         return False
     partition = step.topic_id_partition.topic_partition
-    return cluster.cluster.batch_bytes(partition, at, at + 1, bytes_max=0) > 0
+    return cluster.cluster.leaders.batch_bytes(partition, at, at + 1, bytes_max=0) > 0
 
 
 def _require_not_above(step: Step, log_start: int | None) -> None:
