@@ -3,7 +3,7 @@
 `plan_compaction` replaces cache files by what queries' answers depend on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -22,7 +22,6 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentState,
     Selection,
-    Uuid,
 )
 from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.model.progress import Advance, no_op
@@ -131,7 +130,7 @@ def compacted(file: CacheFile) -> Compacted:
         return _snapshot(file)
     if file.form is Form.REMOTE_INDEX:
         raise UsageError(f"{file.path}: a .remoteindex file is not compacted", hint="name cache files only")
-    kept = _stored(entry.record for entry in file.entries if isinstance(entry.record, StoredRecord))
+    kept = _stored([entry.record for entry in file.entries if isinstance(entry.record, StoredRecord)])
     body = b"".join(map(flatfile.encode_entry, kept))
     return Compacted(data=_header(file) + body, kept=len(kept))
 
@@ -157,18 +156,11 @@ def _snapshot(file: CacheFile) -> Compacted:
     return Compacted(data=data, kept=len(kept))
 
 
-def _stored(records: Iterable[StoredRecord]) -> list[StoredRecord]:
+def _stored(records: Sequence[StoredRecord]) -> list[StoredRecord]:
     """Return the last entry of each segment that is not deleted, and the partition's last delete state."""
-    segments: dict[Uuid, StoredRecord] = {}
-    states: list[StoredRecord] = []
-    for record in records:
-        if isinstance(record, StoredSegment):
-            segments.pop(record.segment_id, None)
-            if record.state is not _GONE:
-                segments[record.segment_id] = record
-        elif isinstance(record, StoredPartitionState):
-            states = [record]
-    return [*segments.values(), *states]
+    segments = flatfile.distinct_segments(each for each in records if isinstance(each, StoredSegment))
+    states = [each for each in records if isinstance(each, StoredPartitionState)]
+    return [*(segment for segment in segments if segment.state is not _GONE), *states[-1:]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from struct import Struct as Packer
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.events import StoredPartitionState, StoredRecord
+from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import (
     ADD,
@@ -528,15 +528,16 @@ def write_snapshot(
     return head + b"".join(_LENGTH.pack(len(value)) + value for value in values)
 
 
-def distinct_segments(
-    segments: Iterable[RemoteLogSegmentMetadataSnapshot],
-) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
+S = TypeVar("S", RemoteLogSegmentMetadataSnapshot, StoredSegment)
+
+
+def distinct_segments(segments: Iterable[S]) -> tuple[S, ...]:
     """Return the last entry of each segment, in the order of these entries.
 
     Kafka 3 writes a segment once for each of its leader epochs, and adds the entries to its cache in the
     order of the file: of two segments that begin alike in an epoch, the later entry is the one that serves.
     """
-    by_id: dict[Uuid, RemoteLogSegmentMetadataSnapshot] = {}
+    by_id: dict[Uuid, S] = {}
     for segment in segments:
         by_id.pop(segment.segment_id, None)
         by_id[segment.segment_id] = segment
