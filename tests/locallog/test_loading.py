@@ -122,14 +122,11 @@ def test_the_same_partition_of_two_brokers_comes_out_twice(capture: Tree) -> Non
     assert [log.leader_epochs[-1] for log in logs] == [EpochEntry(5, 1220), EpochEntry(6, 1550)]
 
 
-def test_internal_topics_only_when_asked_for(capture: Tree) -> None:
+def test_internal_topics_are_left_out(capture: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = capture("tiered-cluster") / "before"
     assert not any(log.topic_partition.topic.startswith("__") for log in read_log_dirs([directory]))
-    internal = [
-        log
-        for log in read_log_dirs([directory], include_internal=True)
-        if log.topic_partition.topic[0] == "_"
-    ]
+    monkeypatch.setattr(log_end, "INTERNAL_TOPICS", frozenset())
+    internal = [log for log in read_log_dirs([directory]) if log.topic_partition.topic[0] == "_"]
     assert [str(log.topic_partition) for log in internal] == [f"__remote_log_metadata-{n}" for n in range(5)]
 
 

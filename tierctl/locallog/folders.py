@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
-from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
+from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_decoded, read_regular
 from tierctl.model import LogDirFacts, Uuid
 from tierctl.model.events import (
     INTERNAL_TOPICS,
@@ -135,14 +135,6 @@ def opened(path: Path) -> Iterator[Buffer]:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             yield mapped
-
-
-def read_if_exists(path: Path) -> bytes | None:
-    """Return the file's bytes; None if there is no such file; OSError if it is no plain file."""
-    try:
-        return read_regular(path)
-    except FileNotFoundError:
-        return None
 
 
 # Folders of partitions that are not current logs, and the brokers that log directories belong to.
@@ -288,8 +280,7 @@ def _duplicates_error(partition: TopicIdPartition, node: str, logs: Sequence[Loc
 def node_of(directory: Path) -> str | None:
     """Return the broker and the cluster of a log directory as text; None if they are unknown."""
     try:
-        data = read_if_exists(directory / META_PROPERTIES)
-        node = None if data is None else read_node(data)
+        node = read_decoded(directory / META_PROPERTIES, read_node)
     except (OSError, CorruptInputError):
         return None
     return None if node is None else f"broker {node.node_id} of cluster {node.cluster_id or '(unknown)'}"
@@ -344,11 +335,12 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
     a partition's folder that is no folder, as a link to a disk that is not mounted, is an unreadable one:
     from these facts, a topic without a folder is taken for deleted.
     """
+    cluster_id = None
     topic_ids: dict[Uuid, str] = {}
     unreadable: dict[str, str] = {}
     try:
-        data = read_if_exists(directory / META_PROPERTIES)
-        cluster_id = None if data is None else read_cluster_id(data)
+        with suppress(FileNotFoundError):
+            cluster_id = read_cluster_id(read_regular(directory / META_PROPERTIES))
         for folder in sorted(directory.iterdir()):
             left_out = parse_left_out_folder(folder)
             partition = left_out.partition if left_out else parse_partition_folder(folder.name)
@@ -424,9 +416,7 @@ def _is_running(directory: Path) -> bool:
 
 def _offsets(path: Path) -> dict[TopicPartition, int]:
     try:
-        return read_offset_checkpoint(read_if_exists(path) or b"")
-    except CorruptInputError as error:
-        raise error.within(str(path)) from None
+        return read_decoded(path, read_offset_checkpoint) or {}
     except OSError as error:
         raise unreadable(path, error) from error
 

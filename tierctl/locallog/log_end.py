@@ -30,7 +30,6 @@ from tierctl.locallog.folders import (
     opened,
     parse_partition_folder,
     read_checkpoints,
-    read_if_exists,
     require_folder,
     unreadable,
     without_duplicates,
@@ -455,7 +454,6 @@ OnError = Callable[[Path, TierctlError], None]
 def read_log_dirs(
     dirs: Sequence[Path],
     *,
-    include_internal: bool = False,
     select: Callable[[TopicPartition], bool] | None = None,
     on_error: OnError | None = None,
     reading: Reading = unwatched,
@@ -463,9 +461,8 @@ def read_log_dirs(
     """Return the log of every partition in these directories, by partition, then by directory as given.
 
     A partition in the directories of two brokers has two logs; two folders of one broker are an error, as for
-    the broker. INTERNAL_TOPICS are left out without `include_internal`; folders that a broker is
-    deleting or moving are always left out (`left_out_folders`). Only partitions for which `select` returns
-    True are read.
+    the broker. INTERNAL_TOPICS are left out, and folders that a broker is deleting or moving
+    (`left_out_folders`). Only partitions for which `select` returns True are read.
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
     other logs are read. The error of a checkpoint concerns all logs of its directory. `reading` shows the
@@ -478,7 +475,7 @@ def read_log_dirs(
         on_error(folder, error)
 
     logs: list[LocalLog] = []
-    folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
+    folders_of = {each: _partition_folders(each, select) for each in distinct_dirs(dirs)}
     with reading(sum(map(len, folders_of.values()))) as advance:
         for directory, folders in folders_of.items():
             checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
@@ -504,26 +501,24 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     Folders without a readable partition.metadata are left out. Raises as `require_folder`.
     """
     dirs = list(dirs)
-    folders = [each for path in dirs for each in _partition_folders(Path(path), include_internal=False)]
+    folders = [each for path in dirs for each in _partition_folders(Path(path))]
     folders += [(f.partition, f.path) for f in left_out_folders(dirs) if f.kind is FolderKind.FUTURE]
     found = set()
     for partition, folder in folders:
         with suppress(OSError, CorruptInputError):
-            topic_id = read_partition_metadata(read_if_exists(folder / PARTITION_METADATA_FILE) or b"")
+            topic_id = read_partition_metadata(read_regular(folder / PARTITION_METADATA_FILE))
             found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
     return sorted(found)
 
 
 def _partition_folders(
-    directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None = None
+    directory: Path, select: Callable[[TopicPartition], bool] | None = None
 ) -> list[tuple[TopicPartition, Path]]:
     require_folder(directory)
     found = []
     for folder in directory.iterdir():
         partition = parse_partition_folder(folder.name)
-        if partition is None:
-            continue
-        if partition.topic in INTERNAL_TOPICS and not include_internal:
+        if partition is None or partition.topic in INTERNAL_TOPICS:
             continue
         if (select is None or select(partition)) and not is_file_for_brokers(folder):
             found.append((partition, folder))
