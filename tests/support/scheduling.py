@@ -67,14 +67,23 @@ class ByServers(LoadScopeScheduling):
         return _servers_of(file, self.config.rootpath)
 
 
+_SPARK = r'spark: "?SparkSession|\("spark"|_driver: Driver\b|: Engine\b'
+_KINDS = {
+    "spark": re.compile(rf"\Atests/(?:spark|pipeline|docs)/.*(?:{_SPARK})", re.DOTALL),
+    "brokers": re.compile(r"\Atests/(?:live|kafka|console_consumer)/|\bbrokers?: Brokers?\b"),
+    "hdfs": re.compile(r'\Atests/storage/.*\("hdfs"\)', re.DOTALL),
+}
+"""The kinds of servers, and what the path and the text of a file have if its tests use their fixtures.
+
+Other folders use Spark and HDFS in `make matrix` only.
+"""
+
+
 @functools.cache
 def _servers_of(file: str, root: Path) -> str:
-    """Return the servers that a file of tests needs: "spark", "brokers" or ""."""
-    if file.startswith(("tests/spark/", "tests/pipeline/", "tests/docs/test_lines.py")):
-        return "spark"
-    if file.startswith(("tests/live/", "tests/kafka/", "tests/console_consumer/")):
-        return "brokers"
-    return "brokers" if re.search(r"\bbrokers?: Brokers?\b", (root / file).read_text()) else ""
+    """Return the kind of servers that the fixtures of a file of tests start: a key of `_KINDS`, or ""."""
+    text = (root / file).read_text()
+    return next((kind for kind, uses in _KINDS.items() if uses.search(f"{file}\n{text}")), "")
 
 
 @pytest.hookimpl(optionalhook=True)
