@@ -16,7 +16,7 @@ from tierctl.model import MetadataEvent, RemoteLogSegmentState
 
 from tests.docs.documents import DOCUMENTS
 from tests.metadata.events import OTHER_ID, started, update
-from tests.pipeline.tables import TABLES, delta, read, run, write
+from tests.pipeline.tables import TABLES, read, run, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,19 +101,13 @@ def test_duckdb_reads_the_tables(table: str, folder: Path, connection: duckdb.Du
     assert expected
 
 
-def test_spark_reads_the_files(folder: Path, spark: "SparkSession") -> None:
-    """Spark reads the files of a table without Delta's jars; the bucket is in their names only."""
-    for table in TABLES:
-        expected = read(folder / "warehouse", table).drop_columns(["bucket"])
-        found = spark.read.parquet(*delta(folder / "warehouse", table).file_uris())
-        assert found.columns == expected.column_names
-        assert found.count() == expected.num_rows
-
-
 def test_the_examples_of_the_manual_run(
     folder: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run the block of Python, and the line that reads the files with Spark."""
+    """Run the block of Python, and the line that reads the files with Spark, which has no jars of Delta.
+
+    The bucket is in the names of the files only.
+    """
     (page,) = (each for each in DOCUMENTS if each.name == "warehouse.md")
     (block,) = page.blocks("python")
     (line,) = (span for span in page.spans if span.startswith("spark.read.parquet("))
@@ -122,7 +116,9 @@ def test_the_examples_of_the_manual_run(
     found: dict[str, Any] = {"spark": spark}
     exec(block, found)
     expected = read(folder / "warehouse", "segments").drop_columns(["bucket"])
-    assert eval(line, found).columns == expected.column_names
+    frame = eval(line, found)
+    assert frame.columns == expected.column_names
+    assert frame.count() == expected.num_rows
     *_, last = block.strip().splitlines()
     assert len(eval(last, found)) == expected.num_rows
 

@@ -25,6 +25,7 @@ from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, write, wr
 from tests.spark.clusters import spark_environment, spark_home
 from tests.spark.doings import SLOW_S, slow_bucket
 from tests.state.histories import S
+from tests.support.amounts import rest_in_matrix
 from tests.support.killing import SIGKILLED, Zygote
 
 if TYPE_CHECKING:
@@ -156,6 +157,16 @@ def test_a_run_goes_on_where_the_tables_end(grown: Grown, ended: Path) -> None:
     assert sorted(path.name for path in (ended / "_checkpoint" / "offsets").glob("[0-9]")) == ["0", "1"]
 
 
+@pytest.mark.parametrize("source", ["", "0:"], ids=["version 1", "version 2"])
+def test_the_offsets_of_a_batch_are_read_from_either_log(source: str, tmp_path: Path) -> None:
+    """Version 2 names the source before its offsets."""
+    (tmp_path / "offsets").mkdir()
+    text = json.dumps({"topic_id": None, "next_offsets": {"0": 7, "3": 12}})
+    (tmp_path / "offsets" / "4").write_text(f"v{2 if source else 1}\n{{}}\n{source}{text}")
+    assert update.offsets_of(tmp_path, 4) == {0: 7, 3: 12}
+
+
+@pytest.mark.matrix
 def test_a_checkpoint_whose_log_of_offsets_names_its_source(
     grown: Grown, tmp_path: Path, spark: "SparkSession"
 ) -> None:
@@ -189,11 +200,7 @@ def test_a_checkpoint_of_other_tables(
 
 @pytest.mark.parametrize(
     "step",
-    [
-        "warehouse.commit",
-        "warehouse.follow.segments",
-        pytest.param("warehouse.follow.events", marks=pytest.mark.matrix),
-    ],
+    rest_in_matrix(["warehouse.commit", "warehouse.follow.segments", "warehouse.follow.events"]),
 )
 def test_stopped_at_a_step_of_a_commit(
     step: str, grown: Grown, tmp_path: Path, spark: "SparkSession"

@@ -149,6 +149,7 @@ def _relative(word: str, folder: Path) -> str:
     return option + equals + (os.path.relpath(path, folder) if path.startswith("/") else path)
 
 
+@pytest.mark.matrix
 def test_the_local_engine_needs_no_spark(tmp_path: Path) -> None:
     """The commands do their work in a process in which PySpark can't be imported."""
     done = subprocess.run(

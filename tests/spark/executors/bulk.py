@@ -38,6 +38,7 @@ DAMAGE = (
     *("record flipped", "log cut", "offset index cut", "time index flipped", "snapshot gone"),
     *("leader epochs changed", "transactions gone", "foreign segment", "foreign object", "temporary file"),
     *("copy dangling", "metadata unreadable", "partition marked"),
+    "deleted, objects there",
 )
 MISPLACED = ("object misplaced", "foreign segment", "foreign object", "update of nothing")
 

@@ -8,15 +8,13 @@ from unittest import mock
 import pytest
 from tierctl.apply.run_context import observe
 
-from tests.apply.test_stores import (
-    COMPRESSED,
-    Place,
-    test_sweep_and_delete_leave_what_the_broker_left,
-)
+from tests.apply.test_stores import COMPRESSED, Place
+from tests.apply.test_stores import test_sweep_and_delete_leave_what_the_broker_left as sweep_and_delete
 from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.metadata.topics import segments_at
 from tests.spark.clusters import Driver, run_command
+from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
@@ -24,10 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Capture = Callable[[str], Path]
-
-__all__ = [
-    "test_sweep_and_delete_leave_what_the_broker_left",
-]
 
 SPARK = ("--engine", "spark", "--master", "local[2]")
 
@@ -49,6 +43,18 @@ def tierctl(s3_driver: Driver) -> Callable[..., Ran]:
     return run
 
 
+@pytest.mark.matrix
+def test_sweep_and_delete(
+    tierctl: Callable[..., Ran],
+    capture: Capture,
+    writable: Callable[[str], Path],
+    place: Place,
+    tmp_path: Path,
+) -> None:
+    """`make test` has the same on S3 with the local engine, and with Spark on files."""
+    sweep_and_delete(tierctl, capture, writable, place, tmp_path)
+
+
 def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
     """Run a command whose lease is lost at the nth occurrence of the label."""
     with mock.patch("tierctl.storage.lease.ObjectLease.is_lost", return_value=False) as is_lost:
@@ -68,7 +74,9 @@ def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: 
 DONE = 4
 
 
-@pytest.mark.parametrize("at", [("copy.finished.publish", 1), ("copy.started.publish", 3)], ids=str)
+@pytest.mark.parametrize(
+    "at", rest_in_matrix([("copy.finished.publish", 1), ("copy.started.publish", 3)]), ids=str
+)
 def test_a_lost_lease_ends_the_run(
     s3_driver: Driver, s3_server: S3Server, capture: Capture, tmp_path: Path, at: tuple[str, int]
 ) -> None:

@@ -31,6 +31,7 @@ from tests.read.tier import Tier
 from tests.spark.sources.log.loads import rows
 from tests.spark.sources.metadata.test_rows import is_true
 from tests.storage.tiers import local_tier
+from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,13 +88,22 @@ def some_predicates(rng: random.Random) -> Iterator[list[Predicate]]:
         yield [one() for _ in range(rng.randint(1, 3))]
 
 
+@pytest.fixture(scope="module")
+def of_a_day(late: dict[str, str]) -> list[dict[str, Any]]:
+    """Return all rows of `late`."""
+    found = rows(late)
+    assert len(found) == 24 * 60 * 3
+    return found
+
+
+@pytest.mark.parametrize("seed", rest_in_matrix([7, 8, 9]))
 @pytest.mark.parametrize("late_ms", [None, 3 * HOUR_MS])
-def test_conditions_leave_the_rows_they_are_true_of(late: dict[str, str], late_ms: int | None) -> None:
-    everything = rows(late)
-    assert len(everything) == 24 * 60 * 3
-    rng = random.Random(7)
+def test_conditions_leave_the_rows_they_are_true_of(
+    late: dict[str, str], of_a_day: list[dict[str, Any]], late_ms: int | None, seed: int
+) -> None:
+    everything, rng = of_a_day, random.Random(seed)
     options = late if late_ms is None else late | {"late_ms": str(late_ms)}
-    for predicates, split in zip(some_predicates(rng), ["9000", "50000", "134217728"] * 8, strict=False):
+    for predicates, split in zip(some_predicates(rng), ["9000", "50000", "134217728"] * 3, strict=False):
         found = rows(options | {"bytes_per_task": split}, *predicates)
         assert found == [row for row in everything if all(is_true(p, row) for p in predicates)], predicates
 

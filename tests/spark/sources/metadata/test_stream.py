@@ -100,6 +100,7 @@ def test_records_deleted_before_they_were_read_are_an_error(stream: Stream) -> N
     assert stream.places == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 6), (0, 7)]
 
 
+@pytest.mark.matrix
 def test_a_log_that_was_cut_is_an_error_before_it_is_as_long_again(stream: Stream) -> None:
     stream.append(*[0] * 4)
     stream.run()
