@@ -1,18 +1,23 @@
 """Files and folders that this user may not read: they are named, and the rest of the work is done."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tierctl.metadata.state_dir import LOCK
 
-from tests.cli.shell import Ran, environment, tierctl, tierctl_process
+from tests.cli.shell import environment, tierctl
 from tests.support.faults import BOUND_BY_MODES
+from tests.support.killing import Zygote
 
 
-def bound(*args: object) -> Ran:
-    return tierctl_process(*args, prefix=BOUND_BY_MODES)
+@pytest.fixture(scope="module")
+def bound(module_folder: Path) -> Iterator[Zygote]:
+    """Return a function that runs a command line in a process that may read only what modes allow."""
+    zygote = Zygote(module_folder, BOUND_BY_MODES)
+    yield zygote
+    zygote.close()
 
 
 @pytest.fixture
@@ -33,7 +38,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("where", ["", "folder/"])
-def test_doctor_reports_it_and_makes_the_other_checks(where: str, root: Path, tmp_path: Path) -> None:
+def test_doctor_reports_it_and_makes_the_other_checks(
+    where: str, root: Path, tmp_path: Path, bound: Zygote
+) -> None:
     """The files themselves may not be read, or the folder in which they are."""
     options = list(UNREADABLE)[slice(0, 3, 2) if where else slice(None)]
     (tmp_path / "file").write_text("client.id=a\n")
@@ -49,7 +56,7 @@ def test_doctor_reports_it_and_makes_the_other_checks(where: str, root: Path, tm
 
 
 @pytest.mark.parametrize("folder", ["before-remote", "before-remote/*/orders-0-*"])
-def test_doctor_lists_the_folders_of_a_tier(folder: str, root: Path) -> None:
+def test_doctor_lists_the_folders_of_a_tier(folder: str, root: Path, bound: Zygote) -> None:
     (closed,) = root.glob(folder)
     closed.chmod(0)
     ran = bound("doctor", "--metadata", root / "before", "--remote", root / "before-remote", "-o", "jsonl")
@@ -58,7 +65,9 @@ def test_doctor_lists_the_folders_of_a_tier(folder: str, root: Path) -> None:
     assert [(each["severity"], each["subject"]) for each in found] == [("error", str(closed))]
 
 
-def test_copy_of_an_enabled_topic_names_the_folder(writable: Callable[[str], Path], tmp_path: Path) -> None:
+def test_copy_of_an_enabled_topic_names_the_folder(
+    writable: Callable[[str], Path], tmp_path: Path, bound: Zygote
+) -> None:
     root = writable("untiered-broker")
     folder = root / "local/ledger-0"
     folder.chmod(0)
@@ -71,7 +80,7 @@ def test_copy_of_an_enabled_topic_names_the_folder(writable: Callable[[str], Pat
     assert f"unreadable: {folder}" in ran.err
 
 
-def test_fetch_prints_what_the_tier_and_the_other_logs_have(root: Path) -> None:
+def test_fetch_prints_what_the_tier_and_the_other_logs_have(root: Path, bound: Zygote) -> None:
     folder = root / "before/orders-0"
     folder.chmod(0)
     where = ("--metadata", root / "before", "--remote", root / "before-remote", "--log-dir", root / "before")
@@ -82,7 +91,7 @@ def test_fetch_prints_what_the_tier_and_the_other_logs_have(root: Path) -> None:
     assert ends == {0: 2999, 1: 3666, 2: 3665}
 
 
-def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path) -> None:
+def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path, bound: Zygote) -> None:
     """Without a log, the lineage is that of the newest segment in the tier."""
     (tmp_path / "topics").write_text("orders.retention.ms=1\n")
     where = ("--metadata", root / "before", "--remote", root / "before-remote", "--topic", "orders")
@@ -115,7 +124,7 @@ def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path) -> 
     ],
 )
 def test_a_missing_right_ends_with_one_code(
-    line: str, capture: Callable[[str], Path], tmp_path: Path
+    line: str, capture: Callable[[str], Path], tmp_path: Path, bound: Zygote
 ) -> None:
     """Whichever command it is, and whether a folder or a file in it is closed."""
     root = capture("tiered-cluster")
@@ -133,24 +142,24 @@ def test_a_missing_right_ends_with_one_code(
     assert "\nhint: " in ran.err
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("missing", "No such file or directory"),
-        ("folder", "it is no regular file"),
-        ("closed/key.pem", "Permission denied"),
-    ],
-)
+NO_KEYS = {
+    "missing": "No such file or directory",
+    "folder": "it is no regular file",
+    "closed/key.pem": "Permission denied",
+}
+
+
+@pytest.mark.parametrize("name", NO_KEYS)
 @pytest.mark.parametrize("command", ["verify", "doctor"])
 def test_a_private_key_that_cannot_be_opened_is_a_wrong_setting(
-    command: str, name: str, reason: str, root: Path, tmp_path: Path
+    command: str, name: str, root: Path, tmp_path: Path, bound: Zygote
 ) -> None:
     for folder, mode in (("folder", 0o700), ("closed", 0)):
         (tmp_path / folder).mkdir(mode=mode)
     where = ("--metadata", root / "before", "--remote", root / "before-remote")
     ran = bound(command, *where, "--aiven-private-key", f"key1={tmp_path / name}")
     assert (ran.code, ran.out) == (2, ""), ran.err
-    assert f"error: --aiven-private-key {tmp_path / name} can't be read: {reason}\n" in ran.err
+    assert f"error: --aiven-private-key {tmp_path / name} can't be read: {NO_KEYS[name]}\n" in ran.err
     assert "hint: name a file with an RSA private key" in ran.err
 
 

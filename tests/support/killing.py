@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ RESTORE_LABELS = [label for label in LABELS if label.startswith("restore.") and 
 
 
 class Zygote:
-    """The process whose forks run the commands that tests kill."""
+    """The process whose forks run command lines, for tests that kill them or run many.
 
-    def __init__(self, folder: Path) -> None:
+    `prefix` are the words before its own command line, which may restrict it and its forks.
+    """
+
+    def __init__(self, folder: Path, prefix: Sequence[str] = ()) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            [*prefix, sys.executable, str(Path(__file__).with_name("zygote.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
