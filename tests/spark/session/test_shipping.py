@@ -1,26 +1,21 @@
 """Executors need no installed tierctl: they import the package that is sent to them."""
 
 import io
-import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from tierctl import kernel
 from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
-from tests.spark.clusters import ROOT, Driver, python_without_tierctl, spark_home
-from tests.support.amounts import rest_in_matrix
+from tests.spark.clusters import ROOT, python_without_tierctl, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 EVERYTHING = """
 import pkgutil, sys
@@ -114,33 +109,6 @@ def test_the_archive_is_the_same_every_time() -> None:
     assert len(sums) == 1
     with zipfile.ZipFile(io.BytesIO(pack())) as content:
         assert not [name for name in content.namelist() if name.endswith(".pyc")]
-
-
-def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
-    """Return the path of tierctl in each of two tasks, and the formatters that it finds."""
-
-    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-        import tierctl
-        from tierctl.report.formatters.records import names
-
-        for batch in batches:
-            found = {"file": [tierctl.__file__], "styles": [",".join(names())]}
-            yield pa.RecordBatch.from_pydict({name: value * batch.num_rows for name, value in found.items()})
-
-    rows = session.range(2).repartition(2).mapInArrow(look, "file string, styles string").toArrow()
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
-
-
-@pytest.mark.parametrize("kind", rest_in_matrix(["local_cluster", "standalone", "connect"]))
-def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
-    driver: Driver = request.getfixturevalue(f"{kind}_driver")
-    found = driver.call(where_tierctl_is)
-    assert len(found) == 2
-    for row in found:
-        assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.pyc$", row["file"])
-        assert row["styles"] == "json,kafka,kip"
 
 
 PLAIN = """
