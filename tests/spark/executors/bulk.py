@@ -1,13 +1,18 @@
 """Captures that are read in bulk, and a comparison of both engines."""
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tierctl.commands.resources import Resources
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask
 from tierctl.spark import fold
 from tierctl.spark.executors import examined
 from tierctl.spark.executors import rendered_text as spark_format
+from tierctl.spark.executors.task import dumps, loads
 from tierctl.spark.fold import SparkFold
 from tierctl.wire.metadata.values import encode
 
@@ -74,6 +79,30 @@ def damaged(folder: Path) -> Path:
     data[8 * step : 9 * step + 40] = b"\xff" * (step + 40)
     log.write_bytes(data + data[:30])
     return folder
+
+
+@dataclass
+class Here:
+    """Executors that run in this thread; functions, pieces and results are encoded as for Spark."""
+
+    slots: int = 2
+    jobs: list[int] = field(default_factory=list)
+
+    def run(self, do: Callable[[Any], Any], pieces: Sequence[Any], **_: object) -> Iterator[Any]:
+        """Return the results of the pieces, and note how many there are."""
+        self.jobs.append(len(pieces))
+        function, sent = pickle.loads(pickle.dumps((do, list(pieces))))
+        return (loads(dumps(function(piece))) for piece in sent)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Run --engine spark without Spark: split, render and join as with Spark."""
+    executors = Here()
+    # Other tests cover the fold.
+    monkeypatch.setattr(Resources, "_bulk_fold", lambda _: None)
+    monkeypatch.setattr(Resources, "executors", executors)
+    return executors
 
 
 @pytest.fixture

@@ -1,47 +1,24 @@
 """`fetch --engine spark` prints the same bytes as `fetch`, and reads no more than it must."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.cli.entry import run
-from tierctl.commands.resources import Resources
 from tierctl.spark.executors import rendered_text
 
 from tests.cli.shell import Ran, tierctl
 from tests.read.made import counting
 from tests.read.test_damage import flip, heads
+from tests.spark.executors.bulk import Capture, Here, here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Capture = Callable[[str], Path]
+__all__ = ["here"]
+
 SPARK = ("--engine", "spark", "--master", "local[2]")
-
-
-@dataclass
-class Here:
-    """Executors that run in this thread."""
-
-    slots: int = 2
-    jobs: list[int] = field(default_factory=list)
-
-    def run(self, do: Callable[[Any], Any], pieces: Sequence[Any], **_: object) -> Iterator[Any]:
-        self.jobs.append(len(pieces))
-        return map(do, pieces)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Run --engine spark without Spark: split, render and join as with Spark."""
-    executors = Here()
-    # Other tests cover the fold.
-    monkeypatch.setattr(Resources, "_bulk_fold", lambda _: None)
-    monkeypatch.setattr(Resources, "executors", executors)
-    return executors
 
 
 @pytest.fixture

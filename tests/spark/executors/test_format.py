@@ -20,15 +20,16 @@ from tests.spark.executors.bulk import (
     Capture,
     assert_same,
     damaged,
+    here,
     no_segments,
     small_pieces,
     within,
 )
 from tests.verify.tiers import NOW_MS
 
-__all__ = ["no_segments", "small_pieces"]
+__all__ = ["here", "no_segments", "small_pieces"]
 
-pytestmark = pytest.mark.usefixtures("spark", "small_pieces")
+pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
 AFTER = "tiered-cluster/after"
@@ -43,6 +44,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.usefixtures("here")
 def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
     assert assert_same("format", "--metadata", within(capture, AFTER), *way).lines
 
@@ -56,6 +58,7 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
         (5, ("--from-offset", "9")),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_damage_has_its_line_once(
     records: int, way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +70,7 @@ def test_damage_has_its_line_once(
     assert "not written to its end" in said.err or "--limit" in way
 
 
+@pytest.mark.usefixtures("spark")
 def test_few_messages_need_few_splits(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     splits: list[MetadataSplit] = []
     run = spark_format.Executors.run
@@ -103,6 +107,7 @@ def test_a_plugin_s_style_is_loaded_there(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("more", ["--all", "--check", "--sizes", "--offsets"])
+@pytest.mark.usefixtures("spark")
 def test_everything_else_of_segments(more: str, capture: Capture) -> None:
     assert assert_same("segments", *_options(capture), more, "--now", NOW_MS, "-o", "csv").out
 
@@ -112,13 +117,14 @@ def _options(capture: Capture) -> list[object]:
     return ["--metadata", logs, "--remote", remote, "--log-dir", logs]
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_store_that_is_not_there(capture: Capture, tmp_path: Path) -> None:
     where = ("--metadata", within(capture, "tiered-cluster/after"), "--remote", tmp_path / "none")
     assert assert_same("verify", *where).code == 5
 
 
 @pytest.mark.matrix
-@pytest.mark.usefixtures("no_segments")
+@pytest.mark.usefixtures("spark", "no_segments")
 def test_a_sample_that_is_recorded(capture: Capture, tmp_path: Path) -> None:
     sample = ("--sample", "40%", "--seed", 5, "--state-dir", tmp_path, "--now", NOW_MS, "-o", "json")
     said = assert_same("verify", *_options(capture), *sample)
@@ -127,6 +133,7 @@ def test_a_sample_that_is_recorded(capture: Capture, tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("spark")
 def test_a_topic_that_lost_its_oldest_events(writable: Callable[[str], Path]) -> None:
     """The driver has the segments, whose tables are sent to executors."""
     metadata, remote = (writable(f"tiered-cluster/{name}") for name in ("before", "before-remote"))
@@ -137,6 +144,7 @@ def test_a_topic_that_lost_its_oldest_events(writable: Callable[[str], Path]) ->
     assert len(said.json) > 1
 
 
+@pytest.mark.usefixtures("spark")
 def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examined, "ReadTasks", Blind)
     where = (*_options(capture), "--engine", "spark", "--master", "local[2]")
