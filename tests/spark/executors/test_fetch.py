@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tierctl.cli.entry import run
 from tierctl.spark.executors import rendered_text
+from tierctl.wire.batches.batch_head import CompressionType
 
 from tests.cli.shell import Ran, tierctl
+from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import counting
 from tests.read.test_damage import flip, heads
 from tests.spark.executors.bulk import Capture, Here, here
@@ -133,6 +135,16 @@ def test_on_spark(spark: "SparkSession", cluster: list[str], capture: Capture) -
     key = f"key1={root / 'keys' / 'private.pem'}"
     where = [f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]
     same("fetch", *where, "--aiven-private-key", key, f"--log-dir={root / 'broker-logs'}", "--topic=audit")
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_limit_factor_reaches_executors(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    value = b"x" * (9 << 20)
+    world.segment(0, batch_of(record_bytes(value), CompressionType.ZSTD, offset=0), end_offset=0)
+    ran = tierctl("fetch", *world.where, "--limit-factor", 2, *SPARK)
+    assert (ran.code, len(ran.lines)) == (0, 1), ran.err
+    assert len(ran.rows[0]["value"]) == len(value)
 
 
 def test_objects_are_fetched_without_spark(cluster: list[str], tmp_path: Path) -> None:

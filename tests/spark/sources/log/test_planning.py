@@ -1,34 +1,30 @@
 """`remote_log` plans on executors what one would read, of the tier of the metadata and within its limits."""
 
 import json
+import pickle
 import random
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import NotFoundError, RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.spark import register
 from tierctl.spark.executors.task import shared_tier, take_transfers
 from tierctl.spark.sources import log_plan
+from tierctl.spark.sources.load_options import LogOptions
 from tierctl.spark.sources.log_plan import NameCheck, Share
 from tierctl.spark.sources.metadata_splits import Predicate
-from tierctl.spark.sources.remote_log import rows_of
+from tierctl.spark.sources.remote_log import RemoteLogReader, rows_of
 from tierctl.storage.throttle import Direction, Limit
+from tierctl.wire import primitives
 from tierctl.wire.batches.batch_head import CompressionType, compress
 
-from tests.cli.shell import tierctl
 from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import day, made_tier
 from tests.spark.sources.log.loads import Options, Row, rows, tasks_of
 from tests.spark.sources.test_remote_log import aiven, tiered, unclean
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 Capture = Callable[[str], Path]
 
@@ -255,20 +251,24 @@ def test_a_task_waits_for_its_limit(tier: Options) -> None:
 LARGE = 65 << 20
 
 
-def test_the_limit_factor_reaches_executors(tmp_path: Path, spark: "SparkSession") -> None:
-    register(spark)
+def test_the_limit_factor_reaches_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader and its tasks are pickled, and read in a process with the limits of any start."""
+    monkeypatch.setattr(primitives, "_in_force", primitives.Limits(1))
     world = World(tmp_path)
     stored = compress(CompressionType.ZSTD, record_bytes(bytes(LARGE)))
     world.segment(0, batch_of(b"", CompressionType.ZSTD, offset=0, stored=stored), end_offset=0)
     options = {"metadata": str(world.metadata), "remote": str(world.remote), "mode": "PERMISSIVE"}
-    source = spark.read.format("remote_log").options(**options)
-    (refused,) = source.load().select("value", "error").collect()
-    assert refused.value is None
-    assert "--limit-factor raises this limit" in refused.error
-    (row,) = source.option("limit_factor", "2").load().selectExpr("length(value) as size", "error").collect()
-    assert (row.size, row.error) == (LARGE, None)
-    fetch = ("fetch", *world.where, "--binary", "sha256", "--engine", "spark", "--master", "local[2]")
-    ran = tierctl(*fetch)
-    assert (ran.code, ran.lines) == (7, [])
-    raised = tierctl(*fetch, "--limit-factor", 2)
-    assert (raised.code, len(raised.lines)) == (0, 1), raised.err
+
+    def row_of(options: Options) -> Row:
+        reader = RemoteLogReader(LogOptions.of(options), ("value", "error"))
+        sent = pickle.dumps((reader, [*reader.partitions()]))
+        primitives.use_limit_factor(1)
+        reader, partitions = pickle.loads(sent)
+        (row,) = (row for part in partitions for batch in reader.read(part) for row in batch.to_pylist())
+        return dict(row)
+
+    refused = row_of(options)
+    assert refused["value"] is None
+    assert "--limit-factor raises this limit" in refused["error"]
+    read = row_of(options | {"limit_factor": "2"})
+    assert (len(read["value"]), read["error"]) == (LARGE, None)
