@@ -22,6 +22,7 @@ from tests.cli.shell import tierctl as run_tierctl
 from tests.metadata.events import OTHER_ID, started, update
 from tests.spark.clusters import ENGINES, Engine
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
+from tests.spark.sources.metadata.test_rows import rows as rows_of_tasks
 from tests.support.broker import Brokers
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -
     broker.produce("spark-source", 3500)
     broker.await_idle()
     uri = f"kafka://{broker.bootstrap}"
-    rows = read_rows(spark, uri, records_per_task=2)
+    rows = sorted(rows_of_tasks(uri, records_per_task=2), key=place)
     assert {row["state"] for row in rows if row["topic"] == "spark-source"} >= {"COPY_SEGMENT_FINISHED"}
     assert list(map(as_json, rows)) == printed(broker.log_dir)
     (topic_id,) = {row["topic_id"] for row in rows if row["topic"] == "spark-source"}
@@ -245,8 +246,9 @@ def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -
     assert one.rdd.getNumPartitions() == 1
     assert len(expected) == one.count() > 0
     middle_ms = sorted(row["timestamp_ms"] for row in rows)[len(rows) // 2]
-    later = table(spark, uri).where(f"timestamp_ms >= {middle_ms}").toArrow().to_pylist()
-    assert sorted(later, key=place) == [row for row in rows if row["timestamp_ms"] >= middle_ms]
-    tasks = plan_tasks(TopicLocation(uri=uri), predicates=(Predicate("timestamp_ms", ">=", middle_ms),))
+    condition = Predicate("timestamp_ms", ">=", middle_ms)
+    later = sorted(rows_of_tasks(uri, condition), key=place)
+    assert later == [row for row in rows if row["timestamp_ms"] >= middle_ms]
+    tasks = plan_tasks(TopicLocation(uri=uri), predicates=(condition,))
     asked_for = sum(split.end_offset - split.start_offset for task in tasks for split in task)
     assert len(later) <= asked_for < len(rows)
