@@ -81,14 +81,16 @@ def test_what_needs_no_reading_is_refused_before_a_session_starts(
 
 
 @contextmanager
-def started(how: str) -> "Iterator[subprocess.Popen[str]]":
+def started(how: str, folder: Path) -> "Iterator[subprocess.Popen[str]]":
+    """Start RUN in a folder from which it takes no modules."""
     spark_home()
-    env = environment(**{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ})
+    java = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
+    env = environment(PYTHONPATH=str(ROOT), **java)
     run = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", RUN, how],
+        [sys.executable, "-P", "-W", "error", "-c", RUN, how],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=ROOT,
+        cwd=folder,
         env=env,
         text=True,
     )
@@ -100,8 +102,8 @@ def started(how: str) -> "Iterator[subprocess.Popen[str]]":
 
 
 @pytest.mark.matrix
-def test_nothing_is_shown_and_nothing_is_left() -> None:
-    with started("quiet") as run:
+def test_nothing_is_shown_and_nothing_is_left(tmp_path: Path) -> None:
+    with started("quiet", tmp_path) as run:
         out, err = run.communicate(timeout=120)
     assert (run.returncode, err) == (0, "")
     jvm, python, handler = out.split()
@@ -109,8 +111,12 @@ def test_nothing_is_shown_and_nothing_is_left() -> None:
     assert not Path("/proc", jvm).exists()
 
 
-def test_what_spark_says_goes_to_stderr_and_ctrl_c_ends_all() -> None:
-    with started("loud") as run:
+def test_what_spark_says_goes_to_stderr_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+    """No module of the current folder runs, into which another user may have put some."""
+    mark = tmp_path / "ran"
+    for name in ("pandas", "pyarrow", "tierctl", "json", "secrets", "queue"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\n")
+    with started("loud", tmp_path) as run:
         assert run.stdout is not None
         jvm = run.stdout.readline().split()[0]
         assert run.stdout.readline() == "begins\n"
@@ -122,6 +128,7 @@ def test_what_spark_says_goes_to_stderr_and_ctrl_c_ends_all() -> None:
     assert "log4j" in err
     assert "KeyboardInterrupt" in err
     assert not Path("/proc", jvm).exists()
+    assert not mark.exists()
 
 
 OPEN = """
@@ -347,23 +354,3 @@ def test_options_of_the_jvm(spark: "SparkSession") -> None:
     assert jvm is not None
     options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert {"-XX:+ExitOnOutOfMemoryError", "-XX:TieredStopAtLevel=1"} <= set(options)
-
-
-def test_no_module_of_the_current_folder_runs(capture: Callable[[str], Path], tmp_path: Path) -> None:
-    """Another user may have put modules into the folder in which an operator runs tierctl."""
-    mark = tmp_path / "ran"
-    for name in ("pandas", "pyarrow", "tierctl", "json", "secrets", "queue"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\n")
-    root = capture("tiered-cluster")
-    where = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
-    spark = ("--engine", "spark", "--master", "local[2]")
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "tierctl", "verify", *where, *spark],
-        cwd=tmp_path,
-        env=environment(PYTHONPATH=str(Path(__file__).parents[3])),
-        capture_output=True,
-        timeout=180,
-        check=False,
-        text=True,
-    )
-    assert (ran.returncode, mark.exists()) == (0, False), ran.stderr
