@@ -101,8 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if find_spec("numba") is not None:
             config.stash[_COMPILING] = _started(config, "kernels")
         if shutil.which("java") is not None:
-            # The first test on Spark waits for it.
-            _started(config, "spark_classes")
+            config.stash[_ARCHIVING] = _started(config, "spark_classes")
 
 
 def _started(config: pytest.Config, module: str) -> subprocess.Popen[bytes]:
@@ -111,6 +110,8 @@ def _started(config: pytest.Config, module: str) -> subprocess.Popen[bytes]:
 
 
 _COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
+_ARCHIVING = pytest.StashKey[subprocess.Popen[bytes]]()
+"""The first test on Spark waits for it."""
 
 
 @pytest.hookimpl(optionalhook=True)

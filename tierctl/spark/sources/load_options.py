@@ -180,9 +180,9 @@ class LogOptions:
     log_dirs: tuple[Path, ...]
     state_dir: Path | None
     private_keys: Mapping[str, Path]
-    command_config: Path | None
     broker_config: Path | None
-    bootstrap_server: str | None
+    cluster: TopicLocation | None
+    """The cluster that knows topic ids and leaders, as a location; None without one."""
     selection: Selection
     from_time_ms: int | None
     to_time_ms: int | None
@@ -198,37 +198,29 @@ class LogOptions:
     limit_factor: int
     """As --limit-factor."""
 
-    @property
-    def cluster(self) -> TopicLocation | None:
-        """Return the cluster that knows topic ids and leaders, as a location; None without one."""
-        if self.bootstrap_server is None:
-            return None
-        return replace(self.metadata, uri=self.bootstrap_server, option=option_of(self.bootstrap_server))
-
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
         """Parse the texts of `.option(...)`; raise UsageError for missing, unknown and invalid ones."""
         given = Given.of("remote_log", options, _NAMES)
         servers = given.text("bootstrap_server")
         stated = given.text("metadata") or (servers and f"kafka://{servers}")
-        metadata = stated or given.required("metadata", _HINT)
-        is_on_cluster = metadata.startswith("kafka:")
+        location = topic_location(
+            "option metadata" if given.text("metadata") else "option bootstrap_server",
+            stated or given.required("metadata", _HINT),
+            command_config=given.path("command_config"),
+            broker_config=given.path("broker_config"),
+        )
+        cluster = servers or (location.uri if location.is_on_cluster else None)
         rate = given.text("throttle_fetch")
         return cls(
-            metadata=topic_location(
-                "option metadata" if given.text("metadata") else "option bootstrap_server",
-                metadata,
-                command_config=given.path("command_config"),
-                broker_config=given.path("broker_config"),
-            ),
+            metadata=location,
             remote_uri=store_uri("option remote", given.required("remote", _HINT)),
             layout=given.one_of("layout", Layout),
             log_dirs=tuple(Path(each).absolute() for each in given.several("log_dir")),
             state_dir=given.path("state_dir"),
             private_keys=private_keys_of(given.several("aiven_private_key")),
-            command_config=given.path("command_config"),
             broker_config=given.path("broker_config"),
-            bootstrap_server=servers or (metadata if is_on_cluster else None),
+            cluster=None if cluster is None else replace(location, uri=cluster, option=option_of(cluster)),
             selection=Selection(
                 topics=frozenset(given.several("topic")),
                 partitions=frozenset(given.numbers("partition")),
