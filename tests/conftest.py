@@ -121,6 +121,13 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
         node.config.stash[_COMPILING].wait()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Wait for what was started in the background."""
+    for key in (_COMPILING, _ARCHIVING):
+        if key in config.stash:
+            config.stash[key].wait()
+
+
 MEMORY = Path("/dev/shm")
 _ROOT = "PYTEST_DEBUG_TEMPROOT"
 _FREE_MIN, _MEMORY_MIN = 8 << 30, 20 << 30
