@@ -18,7 +18,9 @@ help: ## This list
 demo: $(DEMO) ## copy, segments, format, sweep, delete and fetch on a captured broker's data, in the folder demo
 	@$(BIN)/python -m tests.demo demo
 
-test: lint ## Lint, then every test, on both cores
+test: $(READY) ## Lint, then every test, on both cores
+	@for module in kernels spark_classes; do $(BIN)/python -m tests.support.$$module & done; \
+	$(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
 	$(BIN)/pytest -q -n $(JOBS)
 
 matrix: $(READY) ## Long tests, and those beside Kafka, with each version in KAFKA_VERSIONS

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +97,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_disable = True
         _keep_files_in_memory()
     if config.getoption("numprocesses", default=None):
-        if find_spec("numba") is not None:
-            config.stash[_COMPILING] = _started(config, "kernels")
-        if shutil.which("java") is not None:
-            config.stash[_ARCHIVING] = _started(config, "spark_classes")
+        config.stash[_COMPILING] = _started(config, "kernels")
+        config.stash[_ARCHIVING] = _started(config, "spark_classes")
 
 
 def _started(config: pytest.Config, module: str) -> subprocess.Popen[bytes]:
-    """Make what all processes need, in the background."""
+    """Make what all processes need, in the background, unless `make test` has made it."""
     return subprocess.Popen([sys.executable, "-m", f"tests.support.{module}"], cwd=config.rootpath)
 
 

@@ -79,6 +79,7 @@ def test_the_broker_does_what_was_predicted(broker: Broker) -> None:
     assert after["local_now_bytes"] == changed["local_changed_bytes"]
 
 
+@pytest.mark.matrix
 def test_what_a_user_may_not_see_is_said(brokers: Brokers, tmp_path: Path) -> None:
     guarded = brokers.guarded()
     forget_tier(guarded)

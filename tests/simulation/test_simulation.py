@@ -26,7 +26,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", rest_in_matrix(["0..60", "60..1000"]))
+@pytest.mark.parametrize("seeds", rest_in_matrix(["0..40", "40..1000"]))
 def test_no_seed_breaks_a_rule(seeds: str) -> None:
     ran = simulate("--seeds", seeds)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -34,7 +34,7 @@ def test_no_seed_breaks_a_rule(seeds: str) -> None:
 
 def test_a_seed_repeats() -> None:
     """Another process repeats the same steps, so one command repeats a failure."""
-    first, second = (simulate("--seeds", "3..6", "--history") for _ in range(2))
+    first, second = (simulate("--seeds", "3..5", "--history") for _ in range(2))
     assert first.returncode == 0, first.stdout + first.stderr
     assert len(first.stdout.splitlines()) > 30
     assert first.stdout == second.stdout

@@ -6,6 +6,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from tierctl.kernel import use_compiled, use_interpreted
 
 from tests.cli.shell import tierctl
 from tests.support.captures import unpack
+from tests.support.made_once import make_once
+
+_MADE = Path(__file__).parents[2] / ".cache" / "kernels"
+"""Has a folder for each version of the kernels that is compiled."""
 
 
 @pytest.fixture(params=["interpreted", "compiled"], scope="module")
@@ -29,6 +34,13 @@ def both_forms(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def compile_kernels() -> None:
+    """Compile the kernels, unless that was done; another process that does it is waited for."""
+    folder = kernel._cache_folder()
+    if folder is not None and find_spec("numba") is not None:
+        make_once(_MADE / folder.name, _compile)
+
+
+def _compile(_made: Path) -> None:
     """Run commands that call nearly every kernel, so that Numba keeps its compiled form."""
     use_compiled()
     with tempfile.TemporaryDirectory() as name:

@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -68,5 +69,5 @@ def end_jvm() -> None:
     SparkContext._gateway = SparkContext._jvm = None
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and shutil.which("java") is not None:
     make_class_archive()
