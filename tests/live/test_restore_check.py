@@ -247,7 +247,7 @@ def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
     lose_metadata(broker)
     own = ("--metadata", broker.log_dir, "--log-dir", broker.log_dir)
     refused = tierctl("rebuild", *own, "--remote", broker.remote_dir, "--apply")
-    assert (refused.code, "its latest leader epoch is 0, the tier has epoch" in refused.err) == (4, True)
+    assert (refused.code, "its latest leader epoch is 0, the tier knows epoch" in refused.err) == (4, True)
     assert plan("rebuild", *own, "--remote", pretended, "--apply")["outcomes"]
 
 
