@@ -12,7 +12,6 @@ raise IndexError, but they are for our mistakes, not for bad input. Constants of
 
 import hashlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -233,22 +232,26 @@ def _user_cache() -> Path | None:
     return folder / "tierctl" if folder.is_absolute() else None
 
 
+_WITH_KERNELS: Final = ("kernel.py", "compiled.py", "wire/", "state/")
+"""The modules, and the packages of modules, that may have kernels."""
+
+
 def _digest() -> str:
-    """Return a digest of the modules that may have kernels, which are files or in an archive of the package.
+    """Return a digest of the modules in _WITH_KERNELS, which are files or in an archive of the package.
 
     It is the same in both forms, and after changes of other modules.
     """
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
     if archive is None:
-        sources = [_PACKAGE / "kernel.py", _PACKAGE / "compiled.py"]
-        sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
-        found = {each.relative_to(_PACKAGE).as_posix(): crc32(each.read_bytes()) for each in sources}
+        named = [_PACKAGE / each for each in _WITH_KERNELS]
+        files = [path for each in named for path in (each.rglob("*.py") if each.is_dir() else [each])]
+        found = [(path.relative_to(_PACKAGE).as_posix(), crc32(path.read_bytes())) for path in files]
     else:
-        own = re.compile(rf"{_PACKAGE.name}/(kernel\.py|compiled\.py|(?:wire|state)/.*\.py)")
         with ZipFile(archive) as opened:
-            named = ((own.fullmatch(each.filename), each.CRC) for each in opened.infolist())
-            found = {match[1]: crc for match, crc in named if match is not None}
-    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
+            members = ((each.filename.partition("/")[2], each.CRC) for each in opened.infolist())
+            found = [(name, crc) for name, crc in members if name.startswith(_WITH_KERNELS)]
+    sources = sorted(each for each in found if each[0].endswith(".py"))
+    return hashlib.sha256(repr(sources).encode()).hexdigest()[:16]
 
 
 def _remove_others(folder: Path) -> None:

@@ -55,15 +55,9 @@ def _compile(_made: Path) -> None:
 def keep_for_workers() -> None:
     """Copy the compiled kernels to where Python workers of Spark, which have an archive, look for theirs."""
     found, user = kernel._cache_folder(), kernel._user_cache()
-    if found is None or user is None or (user / found.name).exists():
-        return
-    user.mkdir(mode=0o700, parents=True, exist_ok=True)
-    copy = Path(tempfile.mkdtemp(prefix="kernels-copy-", dir=user))
-    shutil.copytree(found, copy, dirs_exist_ok=True)
-    try:
-        copy.rename(user / found.name)
-    except OSError:  # Another process was faster.
-        shutil.rmtree(copy)
+    if found is not None and user is not None:
+        # It has the mode of the folder that is copied: a cache that others may write is not used.
+        make_once(user / found.name, lambda copy: shutil.copytree(found, copy, dirs_exist_ok=True))
 
 
 if __name__ == "__main__":

@@ -559,7 +559,7 @@ class Listing:
 
 
 def require_listing_file(path: Path) -> None:
-    """Raise SafetyRefusal if `path` has content that is no listing; also raise those of `output_error`."""
+    """Raise SafetyRefusal if `path` has content that is no listing; also raise those of `require_output`."""
     first = f"{_FORMAT}\n".encode()
     require_output("--listing-out", path, "listing", lambda head: head.startswith(first))
 

@@ -426,7 +426,7 @@ def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]
 
 
 def require_plan_file(file: Path | None) -> None:
-    """Raise SafetyRefusal if `file` has content that is no plan; also raise the errors of `output_error`."""
+    """Raise SafetyRefusal if `file` has content that is no plan; also raise those of `require_output`."""
     if file is not None:
         require_output("--plan-out", file, "plan", begins_plan)
 

@@ -247,9 +247,8 @@ class RawFetcher:
         # The first batch may begin before the requested offset.
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
         whole, end = without_edge(scan_heads(data, expected_offset=expected, is_window=True), len(data))
-        heads, _ = without_unproven(whole, end, expected)
-        if not len(heads):
-            heads = whole
+        # A response may have one batch only, which is then used without its follower.
+        heads = without_unproven(whole, end, expected)[0] or whole
         if not len(heads):
             # The response has damaged bytes only, and it is unknown where the damage ends: report all of
             # them.

@@ -170,6 +170,7 @@ def _decoded(records: Iterable[Records]) -> Iterator[Records]:
     """Yield the records as tasks of bounded size, decoded."""
     for encoded in records:
         for some in _slices(encoded):
+            # Decoded here, and rendered by the other thread.
             _ = some.events
             yield some
 

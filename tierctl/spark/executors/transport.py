@@ -326,8 +326,8 @@ class Executors:
     """The executors of a Spark session.
 
     `on_transfers` receives the transfers of each task: its waits for limits, and its reads of tiers. Attempts
-    that returned no result do not count. Spark shows jobs with the name of `command`. `on_note`
-    receives lines of text for the operator, perhaps more than once.
+    that returned no result do not count. Spark shows jobs with the name of `command`. `on_note` receives
+    lines of text for the operator, perhaps more than once.
     """
 
     session: SparkSession
