@@ -35,7 +35,7 @@ from tierctl.kafka.client_settings import (
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import clients
-from tierctl.wire.batches.scan import scan_heads
+from tierctl.wire.batches.scan import OffsetBounds, scan_heads
 from tierctl.wire.batches.segment_file import (
     DamagedRange,
     RecordChunk,
@@ -246,13 +246,13 @@ class RawFetcher:
         data = self._fetch(partition, offset)
         # The first batch may begin before the requested offset.
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
-        whole, end = without_edge(scan_heads(data, expected_offset=expected, is_window=True), len(data))
+        whole, end = without_edge(scan_heads(data, OffsetBounds(expected), is_window=True), len(data))
         # A response may have one batch only, which is then used without its follower.
         heads = without_unproven(whole, end, expected)[0] or whole
         if not len(heads):
             # The response has damaged bytes only, and it is unknown where the damage ends: report all of
             # them.
-            heads = replace(scan_heads(data, expected_offset=expected), torn=None)
+            heads = replace(scan_heads(data, OffsetBounds(expected)), torn=None)
         return Window(data, 0, heads, expected)
 
     def _fetch(self, partition: int, offset: int) -> bytes:

@@ -40,7 +40,7 @@ from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.batches.batch_head import HEAD_SIZE, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
-from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at, walk
+from tierctl.wire.batches.scan import BadRange, OffsetBounds, ScanItem, TornTail, scan_at, walk
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,
@@ -118,7 +118,7 @@ def items_from(
         expected: int | None = segment.base_offset
         entry = None if offset <= segment.base_offset else _indexed_at(segment, offset)
         if entry is not None and 0 < entry.position < len(buf):
-            item = scan_at(buf, entry.position, segment.base_offset)
+            item = scan_at(buf, entry.position, OffsetBounds(segment.base_offset))
             if isinstance(item, BatchHead) and item.base_offset <= entry.offset:
                 position, expected = entry.position, None
         yield buf, walk(buf, position=position, expected_offset=expected, check_crc=check_crc)

@@ -28,12 +28,12 @@ from tierctl.model.selection import names_text
 from tierctl.read.readable_log import RangeReader, ReadableLog, ReportLost, SegmentRange, SegmentRanges
 from tierctl.read.segment import (
     UNREADABLE,
-    BatchStream,
     Indexes,
     IndexFetcher,
     RemoteSegment,
     Report,
     Segment,
+    read_batches,
 )
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
@@ -266,7 +266,7 @@ def scan_transactions(
 def _transactional(segment_range: SegmentRange, indexes: Indexes) -> Iterator[RecordBatch]:
     """Yield the readable batches of transactions in the range, with their markers."""
     segment = segment_range.segment
-    for batch in BatchStream(segment, position=indexes.position_for(segment, segment_range.from_offset)):
+    for batch in read_batches(segment, indexes.position_for(segment, segment_range.from_offset)):
         if not isinstance(batch, RecordBatch) or batch.head.last_offset < segment_range.from_offset:
             continue
         if batch.head.base_offset > segment_range.to_offset:

@@ -43,8 +43,8 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.views import knows_log_start
 from tierctl.read.segment import (
+    CHUNK_BYTES,
     UNREADABLE,
-    BatchStream,
     Damage,
     Indexes,
     IndexFetcher,
@@ -52,6 +52,7 @@ from tierctl.read.segment import (
     RemoteSegment,
     Report,
     Segment,
+    read_batches,
 )
 from tierctl.state.lineage import (
     Lineage,
@@ -380,7 +381,7 @@ class RangeReader:
         report: Report,
         *,
         report_lost: ReportLost | None = None,
-        chunk_bytes: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._lineage = lineage
         self._indexes = indexes
@@ -401,7 +402,7 @@ class RangeReader:
             else:
                 position = self._indexes.position_for_time(segment, timestamp_ms, first)
             epochs_agree = True
-            for batch in BatchStream(segment, position=position, chunk_bytes=self._chunk_bytes):
+            for batch in read_batches(segment, position, chunk_bytes=self._chunk_bytes):
                 if isinstance(batch, Damage):
                     self._report_damage(segment_range, batch, first, last)
                     done = first - 1 if batch.next_offset is None else batch.next_offset - 1

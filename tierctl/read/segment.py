@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
@@ -23,7 +25,8 @@ from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader, index_bytes
 from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
-from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at
+from tierctl.wire.batches.scan import ANY_OFFSETS, OFFSET_MAX, scan_at
+from tierctl.wire.batches.segment_file import BATCH_BYTES_MAX, Window, scan_windows
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
@@ -61,6 +64,7 @@ class RemoteSegment:
 
         Raise RemoteResourceNotFound if the log does not exist.
         """
+        length = min(length, self.size_bytes - position)
         if length <= 0:
             return b""
         with self.remote.fetch_log_segment(self.metadata, position, position + length - 1) as stream:
@@ -134,8 +138,6 @@ UNREADABLE = (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectUnrea
 """Errors of the objects of one segment, or of a name in its metadata; others can be read."""
 
 CHUNK_BYTES = 1 << 20
-SEARCH_BYTES_MAX = 1 << 24
-"""If a window of this size contains no valid batch, its first half is skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,183 +155,59 @@ class Damage:
     error: CorruptInputError
 
 
-class BatchStream:
-    """Iterates over the batches of a segment from `position` on, in offset order, after checking their CRCs.
+def read_batches(
+    segment: Segment, position: int = 0, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[RecordBatch | Damage]:
+    """Yield the batches of a segment from `position` on, in offset order, after checking their CRCs.
 
-    Batch heads contain positions in the segment. Each read requests `chunk_bytes`. Damaged bytes yield a
-    `Damage`, after which reading goes on; so does a log that ends before the segment's size, except for an
-    incomplete last batch of an active segment. Raise RemoteStorageError or NotFoundError if the bytes can't
-    be read at all.
+    Batch heads contain positions in the segment. Each read requests `chunk_bytes` or more. Damaged bytes
+    yield a `Damage`, after which reading goes on; so does a log that ends before the segment's size, except
+    for an incomplete last batch of an active segment. Raise RemoteStorageError or NotFoundError if the bytes
+    can't be read at all.
     """
-
-    def __init__(
-        self,
-        source: Segment,
-        *,
-        position: int = 0,
-        chunk_bytes: int | None = None,
-    ) -> None:
-        self._source = source
-        self._chunk_bytes = CHUNK_BYTES if chunk_bytes is None else chunk_bytes
-        self._expected = source.start_offset
-        # The window `_data` begins at position `_base` of the segment; the next batch begins at `_data[_at]`.
-        self._base = position
-        self._data = b""
-        self._at = 0
-        self._ended = False
-
-    @property
-    def _position(self) -> int:
-        return self._base + self._at
-
-    @property
-    def _left(self) -> int:
-        return len(self._data) - self._at
-
-    def __iter__(self) -> Iterator[RecordBatch | Damage]:
-        while self._fill():
-            piece = self._judge()
-            if isinstance(piece, BatchHead):
-                yield self._take(piece)
-            elif isinstance(piece, TornTail) and self._ended and self._source.end_offset is None:
-                return
-            else:
-                yield self._skip(piece)
-        if self._position < self._source.size_bytes:
-            yield self._damage(self._position, self._expected, self._cut_short())
-
-    def _fill(self) -> bool:
-        """Read the whole next batch and the head after it into the window; return False at the end."""
-        self._have(HEAD_SIZE)
-        if self._left >= HEAD_SIZE:
-            head = self._head()
-            # A damaged length must not cause the rest of the segment to be read into memory.
-            if 0 <= head.magic <= MAGIC and head.base_offset >= self._expected and self._ends_well(head):
-                self._have(head.size_bytes + HEAD_SIZE)
-                if head.base_offset > self._expected:
-                    self._have_follower(head)
-        return self._left > 0
-
-    def _have_follower(self, head: BatchHead) -> None:
-        """Read the whole batch after `head`: after a gap in offsets, it proves the offset of `head`."""
-        if self._left >= head.size_bytes + HEAD_SIZE:
-            follower = BatchHead(0, *HEAD.unpack_from(self._data, self._at + head.size_bytes))
-            if 0 < follower.size_bytes <= SEARCH_BYTES_MAX:
-                self._have(head.size_bytes + follower.size_bytes)
-
-    def _head(self) -> BatchHead:
-        return BatchHead(self._at, *HEAD.unpack_from(self._data, self._at))
-
-    def _ends_well(self, head: BatchHead) -> bool:
-        if head.size_bytes <= SEARCH_BYTES_MAX:
-            return True
-        end = self._position + head.size_bytes
-        if end >= self._source.size_bytes:
-            return end == self._source.size_bytes
-        raw = self._source.read(end, HEAD_SIZE)
-        if len(raw) < HEAD_SIZE:
-            return False
-        after = BatchHead(0, *HEAD.unpack(raw))
-        last = self._source.end_offset
-        # The head of a message has no other offset than its last one.
-        following = head.next_offset if head.magic == MAGIC else head.base_offset + 1
-        in_range = following <= after.base_offset and (last is None or after.base_offset <= last)
-        return 0 <= after.magic <= MAGIC and in_range
-
-    def _have(self, length: int) -> None:
-        if self._left >= length or self._ended:
+    reached, expected, last = position, segment.start_offset, segment.end_offset
+    highest = OFFSET_MAX if last is None else last
+    for window in scan_windows(segment, position, expected, window_bytes=chunk_bytes, highest_offset=highest):
+        for piece in _pieces(window, segment):
+            yield piece
+            reached = piece.end if isinstance(piece, Damage) else piece.head.end
+        expected = window.next_offset
+        if window.heads.torn is not None and last is None:
             return
-        self._base, self._data, self._at = self._position, self._data[self._at :], 0
-        while len(self._data) < length and not self._ended:
-            at = self._base + len(self._data)
-            wanted = min(max(length - len(self._data), self._chunk_bytes), self._source.size_bytes - at)
-            more = self._source.read(at, wanted)
-            self._data += more
-            self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
+    if reached < segment.size_bytes:
+        yield Damage(
+            position=reached,
+            end=segment.size_bytes,
+            first_offset=expected,
+            next_offset=None,
+            error=CorruptInputError(
+                "segment",
+                expected=f"{segment.size_bytes} bytes of whole batches",
+                found=f"{reached}",
+                at=reached,
+                source=segment.name,
+            ),
+        )
 
-    def _judge(self) -> ScanItem:
-        """Classify the next bytes in the window; a batch above the segment's last offset is damage, too."""
-        piece = scan_at(self._data, self._at, self._expected)
-        last = self._source.end_offset
-        if isinstance(piece, BatchHead) and last is not None and piece.last_offset > last:
-            return BadRange(
-                position=self._at,
-                end=piece.end,
-                first_offset=self._expected,
-                next_offset=self._expected,
-                error=CorruptInputError(
-                    "record batch",
-                    expected=f"offsets up to {last}",
-                    found=f"{piece.base_offset} to {piece.last_offset}",
-                    at=self._at,
-                ),
+
+def _pieces(window: Window, segment: Segment) -> Iterator[RecordBatch | Damage]:
+    """Yield the batches and the damage of a window in their order."""
+    heads, row = window.heads, 0
+    for bad in (*heads.bad, None):
+        end = len(heads) if bad is None else int(np.searchsorted(heads.positions, bad.position))
+        for head in map(heads.head, range(row, end)):
+            payload = window.data[head.payload_position : head.end]
+            yield RecordBatch(head._replace(position=window.position + head.position), payload)
+        row = end
+        if bad is not None:
+            assert bad.first_offset is not None, "the offset of the segment's first batch is known"
+            yield Damage(
+                position=window.position + bad.position,
+                end=segment.size_bytes if bad.next_offset is None else window.position + bad.end,
+                first_offset=bad.first_offset,
+                next_offset=bad.next_offset,
+                error=bad.error.within(segment.name, base=window.position),
             )
-        return piece
-
-    def _take(self, head: BatchHead) -> RecordBatch:
-        batch = RecordBatch(
-            head._replace(position=self._position), self._data[head.payload_position : head.end]
-        )
-        self._expected = head.next_offset
-        self._at = head.end
-        return batch
-
-    def _skip(self, piece: ScanItem) -> Damage:
-        """Advance to the next valid batch or to the end; return the damage in between."""
-        start, first_offset, error = self._position, self._expected, self._error_of(piece)
-        while not isinstance(piece, BatchHead):
-            if isinstance(piece, BadRange) and piece.next_offset is not None:
-                self._at = piece.end
-                break
-            if self._ended:
-                self._at = len(self._data)
-                break
-            if self._left >= SEARCH_BYTES_MAX:
-                self._at += self._left // 2
-            self._have(self._left + max(self._left, self._chunk_bytes))
-            piece = self._judge()
-        return self._damage(start, first_offset, error)
-
-    def _damage(self, start: int, first_offset: int, error: CorruptInputError) -> Damage:
-        """Return the damage from `start` to the present position, or to the segment's size at the end."""
-        self._have(HEAD_SIZE)
-        if not self._left and self._position < self._source.size_bytes:
-            self._base, self._data, self._at = self._source.size_bytes, b"", 0
-        return Damage(
-            position=start,
-            end=self._position,
-            first_offset=first_offset,
-            next_offset=self._following_offset(),
-            error=error,
-        )
-
-    def _following_offset(self) -> int | None:
-        """Return the first offset of the batch or message at the present position; None at the end."""
-        self._fill()
-        piece = scan_at(self._data, self._at, None) if self._left else None
-        if isinstance(piece, BatchHead):
-            return piece.base_offset
-        return self._head().base_offset if self._left >= HEAD_SIZE else None
-
-    def _error_of(self, piece: ScanItem) -> CorruptInputError:
-        if isinstance(piece, BadRange):
-            return piece.error.within(self._source.name, base=self._base)
-        return CorruptInputError(
-            "record batch",
-            expected="a whole batch",
-            found=f"the first {self._left} bytes of one",
-            at=self._position,
-            source=self._source.name,
-        )
-
-    def _cut_short(self) -> CorruptInputError:
-        return CorruptInputError(
-            "segment",
-            expected=f"{self._source.size_bytes} bytes",
-            found=f"{self._position}",
-            at=self._position,
-            source=self._source.name,
-        )
 
 
 Report = Callable[[TierctlError], None]
@@ -450,7 +328,7 @@ class Indexes:
         if entry.timestamp_ms < 0:
             return True
         position = self.position_for(segment, entry.offset)
-        for piece in BatchStream(segment, position=position):
+        for piece in read_batches(segment, position):
             if isinstance(piece, RecordBatch) and piece.head.last_offset >= entry.offset:
                 if piece.head.max_timestamp_ms == entry.timestamp_ms:
                     return True
@@ -481,16 +359,15 @@ def _base_offset(segment: Segment, position: int, raw: bytes) -> int | None:
         return BatchHead(0, *HEAD.unpack(raw)).base_offset
     # The offset of a compressed message is that of its last one.
     length = int.from_bytes(raw[LENGTH_END - 4 : LENGTH_END], "big", signed=True)
-    if not 0 < length <= min(SEARCH_BYTES_MAX, segment.size_bytes - position - LENGTH_END):
+    if not 0 < length <= min(BATCH_BYTES_MAX, segment.size_bytes - position - LENGTH_END):
         return None
-    found = scan_at(segment.read(position, LENGTH_END + length), 0, None)
+    found = scan_at(segment.read(position, LENGTH_END + length), 0, ANY_OFFSETS)
     return found.base_offset if isinstance(found, BatchHead) else None
 
 
 def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
     """Return offset and time index by the segment's readable batches."""
-    pieces = BatchStream(segment)
-    heads = (piece.head for piece in pieces if isinstance(piece, RecordBatch))
+    heads = (piece.head for piece in read_batches(segment) if isinstance(piece, RecordBatch))
     return build_indexes(heads, segment.start_offset)
 
 

@@ -177,7 +177,7 @@ class TestDamage:
         assert values_of(log, 0) == VALUES[:row] + VALUES[row + 1 :]
         if row == 9:
             writer = open_log(folder)
-            with pytest.raises(CorruptInputError, match=f"up to {(1 << 31) - 1}"):
+            with pytest.raises(CorruptInputError, match=f"to {(1 << 31) - 1}"):
                 writer.append([(0, b"next")])
             writer.close()
 

@@ -10,7 +10,7 @@ from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_head import MAGIC, BatchHead, Record
 from tierctl.wire.batches.record_batch import RecordBatch, batch_at, batches
 from tierctl.wire.batches.records import SCHEMA, read_values, record_columns
-from tierctl.wire.batches.scan import BadRange, TornTail, scan_heads, walk
+from tierctl.wire.batches.scan import BadRange, OffsetBounds, TornTail, scan_heads, walk
 
 END = (1 << 63) - 1
 
@@ -22,7 +22,7 @@ def _damage(bad: BadRange) -> tuple[object, ...]:
 def check_heads(data: bytes, **arguments: int) -> None:
     """Compare `scan_heads` with `walk`."""
     pieces = list(walk(data, **arguments))
-    columns = scan_heads(data, **arguments)
+    columns = scan_heads(data, OffsetBounds(arguments.get("expected_offset")))
     heads = [piece for piece in pieces if isinstance(piece, BatchHead)]
     assert [columns.head(row) for row in range(len(columns))] == heads
     assert [*map(_damage, columns.bad)] == [_damage(piece) for piece in pieces if isinstance(piece, BadRange)]

@@ -10,7 +10,7 @@ from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import scan
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
-from tierctl.wire.batches.scan import scan_heads
+from tierctl.wire.batches.scan import OffsetBounds, scan_heads
 from tierctl.wire.batches.segment_file import ZEROS_BYTES, scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
@@ -31,7 +31,7 @@ class Bytes:
 
 
 def _assert_windows_find_the_same(data: bytes, window_bytes: int, size_bytes: int | None = None) -> None:
-    whole = scan_heads(data, expected_offset=0)
+    whole = scan_heads(data, OffsetBounds(0))
     positions, bad, torn = [], [], []
     for window in islice(
         scan_windows(Bytes(data, size_bytes), 0, 0, window_bytes=window_bytes), len(data) + 2

@@ -364,7 +364,9 @@ class PartitionLog:
     def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
         tail = Tail(known.segment_base, known.position, known.next_offset)
         base = known.segment_base
-        for window in scan_windows(file, known.position, known.next_offset, segment_base=base):
+        for window in scan_windows(
+            file, known.position, known.next_offset, highest_offset=highest_offset_of(base)
+        ):
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
@@ -389,7 +391,7 @@ class PartitionLog:
                 return tail, True
             tail = Tail(base, 0, base)
             with closing(self._files.open(self.path(base))) as file:
-                for window in scan_windows(file, 0, base, segment_base=base):
+                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
                     position, next_offset, is_damaged = sound_end(window)
                     tail = Tail(base, position, next_offset, torn_bytes=file.size_bytes - position)
                     if is_damaged:
@@ -431,7 +433,7 @@ class PartitionLog:
             return start_offset
         with closing(opened) as file:
             position, expected = self._seek(file, base, start_offset)
-            for window in scan_windows(file, position, expected, segment_base=base):
+            for window in scan_windows(file, position, expected, highest_offset=highest_offset_of(base)):
                 heads = window.heads
                 is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
                 found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
@@ -484,7 +486,9 @@ class PartitionLog:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
-            for window in scan_windows(file, position, expected, window_bytes=span, segment_base=base):
+            for window in scan_windows(
+                file, position, expected, window_bytes=span, highest_offset=highest_offset_of(base)
+            ):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset

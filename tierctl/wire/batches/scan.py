@@ -11,6 +11,7 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ from tierctl.wire.batches.batch_head import (
 from tierctl.wire.primitives import crc32c, int32_at, int64_at
 
 _LENGTH = struct.Struct(">i")
-_OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
+OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
 _DELTA_MAX = (1 << 31) - 1
 _CODEC_MAX = CompressionType.ZSTD.value
 # The search for the next good batch checks CRCs of at most this many times the searched bytes.
@@ -78,6 +79,24 @@ class TornTail:
 ScanItem = BatchHead | BadRange | TornTail
 
 
+class OffsetBounds(NamedTuple):
+    """The offsets that the next batch may have: from `expected` (None: unknown) to `highest`.
+
+    They tell whether a base offset, which the CRC of a batch does not cover, is right.
+    """
+
+    expected: int | None
+    highest: int = OFFSET_MAX
+
+    @property
+    def lowest(self) -> int:
+        """The lowest first offset."""
+        return self.expected or 0
+
+
+ANY_OFFSETS: Final = OffsetBounds(None)
+
+
 def walk(
     buf: Buffer,
     *,
@@ -91,40 +110,40 @@ def walk(
     may have gaps but must ascend.
     """
     size = len(buf)
-    expected = expected_offset
+    bounds = OffsetBounds(expected_offset)
     while position < size:
-        item = scan_at(buf, position, expected, check_crc=check_crc)
+        item = scan_at(buf, position, bounds, check_crc=check_crc)
         yield item
         if isinstance(item, TornTail):
             return
         if isinstance(item, BatchHead):
-            expected = item.next_offset
+            bounds = OffsetBounds(item.next_offset)
         position = item.end
 
 
-def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool = True) -> ScanItem:
+def scan_at(buf: Buffer, position: int, bounds: OffsetBounds, *, check_crc: bool = True) -> ScanItem:
     """Return the item at `position`: a good batch, the damage up to the next good batch, or a torn tail."""
-    found = _read_head(buf, position, expected, check_crc)
+    found = _read_head(buf, position, bounds, check_crc)
     if isinstance(found, BatchHead):
-        if expected is None or found.base_offset > expected:
-            found = _check_gap(buf, found, expected)
+        if found.base_offset != bounds.expected:
+            found = _check_gap(buf, found, bounds)
         if isinstance(found, BatchHead):
             return found
     # First: a broker may have allocated a gigabyte ahead, in which nothing is to be searched.
     is_unwritten = not any(buf[position : position + HEAD_SIZE]) and _is_zero(buf, position)
-    following = None if is_unwritten else _search(buf, position, expected)
-    if following is None and (is_unwritten or _is_torn(buf, position, expected)):
-        return TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
+    following = None if is_unwritten else _search(buf, position, bounds)
+    if following is None and (is_unwritten or _is_torn(buf, position, bounds)):
+        return TornTail(position=position, size_bytes=len(buf) - position, next_offset=bounds.expected)
     return BadRange(
         position=position,
         end=len(buf) if following is None else following.position,
-        first_offset=expected,
+        first_offset=bounds.expected,
         next_offset=None if following is None else following.base_offset,
         error=found,
     )
 
 
-def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
+def is_cut(buf: Buffer, position: int, bounds: OffsetBounds) -> bool:
     """Return whether the buffer ends within a possible batch at `position`, and there is no other damage."""
     rest = len(buf) - position
     if is_message(buf, position):
@@ -135,14 +154,14 @@ def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
     if head.size_bytes <= rest:
         return False
     if head.magic in {0, 1}:
-        return legacy.is_cut(buf, position, expected or 0)
-    return _implausible(head._replace(length=rest - LENGTH_END), rest, expected) is None
+        return legacy.is_cut(buf, position, bounds.lowest)
+    return _implausible(head._replace(length=rest - LENGTH_END), rest, bounds) is None
 
 
 def _read_head(
-    buf: Buffer, position: int, expected: int | None, check_crc: bool
+    buf: Buffer, position: int, bounds: OffsetBounds, check_crc: bool
 ) -> BatchHead | CorruptInputError:
-    head = _plausible_head(buf, position, expected)
+    head = _plausible_head(buf, position, bounds)
     if isinstance(head, CorruptInputError):
         return head
     if head.magic == MAGIC:
@@ -154,37 +173,39 @@ def _read_head(
     if check_crc and (wrong := legacy.wrong_crc(buf, head)) is not None:
         return wrong
     opened = legacy.opened(buf, head)
-    if isinstance(opened, BatchHead) and opened.base_offset < (expected or 0):
-        return _wrong(position, f"a base offset from {expected} on", str(opened.base_offset))
+    if isinstance(opened, BatchHead) and opened.base_offset < bounds.lowest:
+        return _wrong(position, f"a base offset from {bounds.lowest} on", str(opened.base_offset))
     return opened
 
 
-def _plausible_head(buf: Buffer, position: int, expected: int | None) -> BatchHead | CorruptInputError:
+def _plausible_head(buf: Buffer, position: int, bounds: OffsetBounds) -> BatchHead | CorruptInputError:
     """Return the head at `position`, or an error for an impossible field; the CRC is not checked.
 
     The base offset of a compressed message is that of its last one.
     """
     if is_message(buf, position):
         head = legacy.head_at(buf, position)
-        if isinstance(head, BatchHead) and not (expected or 0) <= head.base_offset <= _OFFSET_MAX:
-            return _wrong(position, f"an offset from {expected or 0} to {_OFFSET_MAX}", str(head.base_offset))
+        if isinstance(head, BatchHead) and not bounds.lowest <= head.base_offset <= bounds.highest:
+            expected = _between("an offset", bounds.lowest, bounds.highest)
+            return _wrong(position, expected, str(head.base_offset))
         return head
     if len(buf) - position < HEAD_SIZE:
         return _wrong(position, f"{HEAD_SIZE} bytes of a head", f"{len(buf) - position}")
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
-    return _implausible(head, len(buf) - position, expected) or head
+    return _implausible(head, len(buf) - position, bounds) or head
 
 
-def _implausible(head: BatchHead, available: int, expected: int | None) -> CorruptInputError | None:
+def _implausible(head: BatchHead, available: int, bounds: OffsetBounds) -> CorruptInputError | None:
     """Return an error for the first impossible field, the most informative field first; None if plausible."""
-    lowest = expected or 0
+    lowest, highest = bounds.lowest, bounds.highest
     codec = head.attributes & COMPRESSION_MASK
     # Every record has its own offset, so a batch cannot have more records than offsets.
     records_max = head.last_offset_delta + 1
     if (
         head.magic == MAGIC
         and HEAD_SIZE - LENGTH_END <= head.length <= available - LENGTH_END
-        and lowest <= head.base_offset <= _OFFSET_MAX
+        and lowest <= head.base_offset <= highest
+        and head.last_offset_delta <= highest - head.base_offset
         and codec <= CompressionType.ZSTD
         and 0 <= head.record_count <= records_max
         and records_max > 0
@@ -200,50 +221,55 @@ def _implausible(head: BatchHead, available: int, expected: int | None) -> Corru
             found=f"magic {head.magic}",
             at=head.position + MAGIC_AT,
         )
-    bounds = (
+    fields = (
         (8, "a length", head.length, HEAD_SIZE - LENGTH_END, available - LENGTH_END),
-        (0, "a base offset", head.base_offset, lowest, _OFFSET_MAX),
+        (0, "a base offset", head.base_offset, lowest, highest),
         (CRC_FROM, "a compression type", codec, 0, CompressionType.ZSTD.value),
         (23, "a last offset delta", head.last_offset_delta, 0, _DELTA_MAX),
+        (23, "a last offset", head.last_offset, head.base_offset, highest),
         (57, "a record count", head.record_count, 0, records_max),
     )
-    for at, what, value, low, high in bounds:
+    for at, what, value, low, high in fields:
         if not low <= value <= high:
-            return _wrong(head.position + at, f"{what} from {low} to {high}", str(value))
+            return _wrong(head.position + at, _between(what, low, high), str(value))
     return None
+
+
+def _between(what: str, low: int, high: int) -> str:
+    return f"{what} from {low} to {high}" if low <= high else f"the end of the log, at offset {high}"
 
 
 def _wrong(at: int, expected: str, found: str) -> CorruptInputError:
     return CorruptInputError("record batch", expected=expected, found=found, at=at)
 
 
-def _check_gap(buf: Buffer, head: BatchHead, expected: int | None) -> BatchHead | CorruptInputError:
+def _check_gap(buf: Buffer, head: BatchHead, bounds: OffsetBounds) -> BatchHead | CorruptInputError:
     """Return `head`, or an error if the batch after it shows that its base offset is wrong.
 
     The CRC does not cover the base offset, so a gap before the batch may be a damaged base offset.
     """
     if head.end >= len(buf):
         return head
-    follower = _plausible_head(buf, head.end, expected)
+    follower = _plausible_head(buf, head.end, bounds)
     if isinstance(follower, BatchHead) and follower.base_offset <= head.last_offset:
         return _wrong(head.position, f"a base offset below {follower.base_offset}", f"{head.base_offset}")
     return head
 
 
-def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
+def _search(buf: Buffer, position: int, bounds: OffsetBounds) -> BatchHead | None:
     """Return the next valid batch or message after `position`; None if there is none."""
     if len(buf) - position >= LENGTH_END:
         length = _LENGTH.unpack_from(buf, position + 8)[0]
         if 0 < length < len(buf) - position - LENGTH_END:
-            head = _read_head(buf, position + LENGTH_END + length, expected, check_crc=True)
+            head = _read_head(buf, position + LENGTH_END + length, bounds, check_crc=True)
             if isinstance(head, BatchHead):
                 return head
-    batch = _search_batch(buf, position, expected)
+    batch = _search_batch(buf, position, bounds)
     stop = len(buf) if batch is None else batch.position
-    return _search_message(buf, position + 1, stop, expected) or batch
+    return _search_message(buf, position + 1, stop, bounds) or batch
 
 
-def _search_batch(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
+def _search_batch(buf: Buffer, position: int, bounds: OffsetBounds) -> BatchHead | None:
     budget = _SEARCH_COST_MAX * (len(buf) - position)
     magic_at = position + MAGIC_AT
     while budget > 0:
@@ -252,7 +278,7 @@ def _search_batch(buf: Buffer, position: int, expected: int | None) -> BatchHead
         if magic_at < 0 or len(buf) - at < HEAD_SIZE:
             return None
         head = BatchHead(at, *HEAD.unpack_from(buf, at))
-        if _implausible(head, len(buf) - at, expected) is not None:
+        if _implausible(head, len(buf) - at, bounds) is not None:
             continue
         budget -= head.size_bytes
         if crc32c(buf[at + CRC_FROM : head.end]) == head.crc:
@@ -260,15 +286,15 @@ def _search_batch(buf: Buffer, position: int, expected: int | None) -> BatchHead
     return None
 
 
-def _search_message(buf: Buffer, start: int, stop: int, expected: int | None) -> BatchHead | None:
+def _search_message(buf: Buffer, start: int, stop: int, bounds: OffsetBounds) -> BatchHead | None:
     """Return the first valid message in [start, stop), or None."""
     budget = _SEARCH_COST_MAX * (len(buf) - start)
     for at in legacy.candidates(buf, start, stop):
-        head = _plausible_head(buf, at, expected)
+        head = _plausible_head(buf, at, bounds)
         if isinstance(head, CorruptInputError):
             continue
         budget -= head.size_bytes
-        found = _read_head(buf, at, expected, check_crc=True)
+        found = _read_head(buf, at, bounds, check_crc=True)
         if isinstance(found, BatchHead):
             return found
         if budget < 0:
@@ -276,17 +302,17 @@ def _search_message(buf: Buffer, start: int, stop: int, expected: int | None) ->
     return None
 
 
-def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
+def _is_torn(buf: Buffer, position: int, bounds: OffsetBounds) -> bool:
     """Return whether the bytes from `position` to the end, not all zeros, are an unfinished write."""
     rest = len(buf) - position
     if is_message(buf, position):
         return False
-    if is_cut(buf, position, expected):
+    if is_cut(buf, position, bounds):
         return True
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     if head.size_bytes > rest:
         return False
-    is_plausible = head.size_bytes == rest and _implausible(head, rest, expected) is None
+    is_plausible = head.size_bytes == rest and _implausible(head, rest, bounds) is None
     return is_plausible and _is_zero(buf, len(buf) - _UNWRITTEN_MIN)
 
 
@@ -356,13 +382,13 @@ def crc32c_of(data: Bytes, start: int, end: int) -> int:
 
 
 @plain_kernel
-def _good_batches(
-    data: Bytes, at: int, expected: int, positions: Int64s, fields: npt.NDArray[np.void]
+def _good_batches(  # noqa: PLR0917
+    data: Bytes, at: int, expected: int, highest: int, positions: Int64s, fields: npt.NDArray[np.void]
 ) -> int:
     """Write a row for each batch of magic 2 from `at` on, up to the first one that `scan_at` has to look at.
 
-    Return the number of rows, at most `len(positions)`. `expected` is -1 if it is unknown. Of a batch larger
-    than _CRC_BYTES_MAX, the CRC is not checked.
+    Return the number of rows, at most `len(positions)`. `expected` and `highest` are those of OffsetBounds,
+    -1 for an unknown `expected`. Of a batch larger than _CRC_BYTES_MAX, the CRC is not checked.
     """
     size, count = len(data), 0
     while count < len(positions) and size - at >= HEAD_SIZE:
@@ -372,9 +398,9 @@ def _good_batches(
         end = at + LENGTH_END + length
         if int64(data[at + MAGIC_AT]) != MAGIC or end - at < HEAD_SIZE or end > size:
             break
-        if base < max(expected, 0) or base > _OFFSET_MAX or attributes & COMPRESSION_MASK > _CODEC_MAX:
+        if base < max(expected, 0) or base > highest or attributes & COMPRESSION_MASK > _CODEC_MAX:
             break
-        if delta < 0 or records < 0 or records > delta + 1:
+        if delta < 0 or delta > highest - base or records < 0 or records > delta + 1:
             break
         crc = int32_at(data, at + CRC_AT) & 0xFFFF_FFFF
         if end - at <= _CRC_BYTES_MAX and crc32c_of(data, at + CRC_FROM, end) != crc:
@@ -470,7 +496,7 @@ class HeadColumns:
         return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))
 
 
-def scan_heads(buf: Buffer, *, expected_offset: int | None = None, is_window: bool = False) -> HeadColumns:
+def scan_heads(buf: Buffer, bounds: OffsetBounds = ANY_OFFSETS, *, is_window: bool = False) -> HeadColumns:
     """Return the items that `walk` yields, as columns; never raise.
 
     With `is_window` the bytes go on after the buffer: a batch after the first item that the buffer's end may
@@ -481,24 +507,24 @@ def scan_heads(buf: Buffer, *, expected_offset: int | None = None, is_window: bo
     heads: list[BatchHead] = []
     bad: list[BadRange] = []
     torn = None
-    expected = expected_offset
     chunk = _CHUNK_FIRST
     while position < len(buf) and torn is None:
         # Messages of magic 0 and 1 are read one by one.
         if is_compiled() and not is_message(buf, position):
-            positions, fields = _good_prefix(buf, position, expected, chunk)
+            positions, fields = _good_prefix(buf, position, bounds, chunk)
             if len(positions):
                 parts += [_rows(heads), (positions, fields)]
                 heads.clear()
                 position, expected = _after(positions, fields)
+                bounds = bounds._replace(expected=expected)
                 chunk = min(4 * chunk, _CHUNK_MAX)
                 continue
         # After a damaged batch, the kernel begins again with few batches: it may have read many in vain.
         chunk = _CHUNK_MIN
-        if is_window and position and is_cut(buf, position, expected):
-            torn = TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
+        if is_window and position and is_cut(buf, position, bounds):
+            torn = TornTail(position=position, size_bytes=len(buf) - position, next_offset=bounds.expected)
             continue
-        item = scan_at(buf, position, expected)
+        item = scan_at(buf, position, bounds)
         if isinstance(item, TornTail):
             torn = item
         elif isinstance(item, BadRange):
@@ -506,7 +532,7 @@ def scan_heads(buf: Buffer, *, expected_offset: int | None = None, is_window: bo
             position = item.end
         else:
             heads.append(item)
-            position, expected = item.end, item.next_offset
+            position, bounds = item.end, bounds._replace(expected=item.next_offset)
     parts.append(_rows(heads))
     return HeadColumns(
         positions=np.concatenate([p for p, _ in parts]),
@@ -536,12 +562,13 @@ def _after(positions: Int64s, fields: npt.NDArray[np.void]) -> tuple[int, int]:
     return end, int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
 
 
-def _good_prefix(buf: Buffer, position: int, expected: int | None, count: int) -> _Rows:
+def _good_prefix(buf: Buffer, position: int, bounds: OffsetBounds, count: int) -> _Rows:
     """Return up to `count` good batches from `position` on, up to the first one that fails a check."""
     rows_max = min((len(buf) - position) // HEAD_SIZE, count)
     positions, fields = np.empty(rows_max, np.int64), np.empty(rows_max, HEAD_DTYPE)
     data = bytes_of(buf)
-    found = _good_batches(data, position, -1 if expected is None else expected, positions, fields)
+    expected = -1 if bounds.expected is None else bounds.expected
+    found = _good_batches(data, position, expected, bounds.highest, positions, fields)
     positions, fields = positions[:found], fields[:found]
     sizes = fields["length"] + LENGTH_END
     for row in np.flatnonzero(sizes > _CRC_BYTES_MAX).tolist():

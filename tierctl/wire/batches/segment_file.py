@@ -13,14 +13,24 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.kernel import prepare
 from tierctl.wire.arrays import ByteSlices
-from tierctl.wire.batches.batch_head import HEAD_SIZE
+from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, BatchHead
 from tierctl.wire.batches.records import ValueColumns, read_values
-from tierctl.wire.batches.scan import BadRange, HeadColumns, Int64s, TornTail, scan_heads
+from tierctl.wire.batches.scan import (
+    OFFSET_MAX,
+    BadRange,
+    HeadColumns,
+    Int64s,
+    OffsetBounds,
+    TornTail,
+    scan_heads,
+)
 
 # The columns of a window take several times its bytes.
 WINDOW_BYTES = 2 << 20
-# A length that is wrong makes no window larger than this.
-_FIRST_BYTES_MAX = 16 << 20
+BATCH_BYTES_MAX = 16 << 20
+"""The length that a larger batch states is right only if another batch, or the end of the log, follows it."""
+WINDOW_BYTES_MAX = 2 * BATCH_BYTES_MAX
+"""A damaged range of more bytes is skipped in windows that overlap by half: one has the next batch whole."""
 # Zeros are read in larger pieces: in a store, each piece is a request.
 ZEROS_BYTES = 16 << 20
 # The batches that are scanned one by one in the time of an item that is announced to `prepare`.
@@ -29,7 +39,6 @@ _BATCHES_OF_AN_ITEM = 25
 _HOP = struct.Struct(">qi")
 _SPAN = struct.Struct(">qiibIhi")
 """The head of a batch of format 2 up to its last offset delta."""
-_MAGIC = 2
 _LENGTH_MIN = 49
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
@@ -37,17 +46,21 @@ Mark = tuple[int, int]
 """The base offset of a batch and its position in the file."""
 
 
-class LogBytes(Protocol):
-    """A file that may grow while it is read; methods raise the errors of the file system."""
+class ReadableLog(Protocol):
+    """A log that may grow while it is read; methods raise the errors of where it is stored."""
 
     @property
     def size_bytes(self) -> int:
-        """Return the current size of the file."""
+        """Return the current size of the log."""
         ...
 
-    def read(self, position: int, size_bytes: int) -> bytes:
-        """Return `size_bytes` bytes from `position` on; fewer only at the end of the file."""
+    def read(self, position: int, size_bytes: int, /) -> bytes:
+        """Return `size_bytes` bytes from `position` on; fewer only at the end of the log."""
         ...
+
+
+class LogBytes(ReadableLog, Protocol):
+    """A file with a log, which is open until it is closed."""
 
     def close(self) -> None:
         """Close the file."""
@@ -106,46 +119,52 @@ def _holes(window: Window) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[n
 
 
 def scan_windows(
-    file: LogBytes,
+    log: ReadableLog,
     position: int,
     expected_offset: int,
     *,
     window_bytes: int = WINDOW_BYTES,
-    segment_base: int | None = None,
+    highest_offset: int = OFFSET_MAX,
 ) -> Iterator[Window]:
-    """Yield the file from the batch at `position` to the end, each byte in exactly one window.
+    """Yield the log from the batch at `position` to the end, each byte in exactly one window.
 
-    A window has `window_bytes`, or more if a batch or a damaged range is larger; of zeros up to the end of
-    the file, which may be a gigabyte that a broker allocated ahead (`preallocate`), it has the first ones. A
-    file that is cut meanwhile ends there. Batches that begin above `highest_offset_of(segment_base)` are
-    damage. Raises the errors of `file`.
+    A window has `window_bytes`, or more if a batch or a damaged range is larger; of more than
+    WINDOW_BYTES_MAX of damage, and of zeros up to the end of the file, which may be a gigabyte that a broker
+    allocated ahead (`preallocate`), `data` has the first bytes only. A file that is cut meanwhile ends there.
+    Batches with offsets above `highest_offset` are damage. Raises the errors of `log`.
     """
-    size = file.size_bytes
+    size = log.size_bytes
     span = window_bytes
     while position < size:
         wanted = min(span, size - position)
-        data = file.read(position, wanted)
+        data = log.read(position, wanted)
         if len(data) < wanted:  # The file was cut meanwhile.
             size = position + len(data)
         first_bytes = _first_size(data)
-        if len(data) < first_bytes <= min(size - position, _FIRST_BYTES_MAX):
+        if len(data) < first_bytes <= size - position and (
+            first_bytes <= BATCH_BYTES_MAX or _is_followed(log, position, data, highest_offset)
+        ):
             span = first_bytes
             continue
         is_window = position + len(data) < size
-        heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
-        if segment_base is not None:
-            heads = _up_to(heads, highest_offset_of(segment_base), expected_offset, len(data))
+        bounds = OffsetBounds(expected_offset, highest_offset)
+        heads = all_heads = scan_heads(data, bounds, is_window=is_window)
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
         settled = len(data)
         if data and is_window:
-            heads, settled = without_unproven(*without_edge(heads, len(data)), expected_offset)
-            is_zero = settled == 0 and data.count(0) == len(data)
-            if settled == 0 and not (is_zero and is_zero_from(file, position + len(data))):
-                span *= 2
+            heads, settled = without_edge(heads, len(data))
+            if len(data) < WINDOW_BYTES_MAX:
+                heads, settled = without_unproven(heads, settled, expected_offset)
+            if settled == 0 and data.count(0) == len(data) and is_zero_from(log, position + len(data)):
+                settled = size - position
+                unwritten = TornTail(position=0, size_bytes=settled, next_offset=expected_offset)
+                heads = replace(heads, torn=unwritten)
+            elif settled == 0 and len(data) < WINDOW_BYTES_MAX:
+                span = min(2 * span, WINDOW_BYTES_MAX)
                 continue
-            if is_zero:
-                unwritten = TornTail(position=0, size_bytes=size - position, next_offset=expected_offset)
-                heads, settled = replace(heads, torn=unwritten), size - position
+            elif settled == 0:
+                begun = Window(data, position, all_heads, expected_offset)
+                heads, settled = _large_damage(log, begun, bounds)
         window = Window(data, position, heads, expected_offset)
         yield window
         if not data:
@@ -155,8 +174,53 @@ def scan_windows(
         span = window_bytes
 
 
-def is_zero_from(file: LogBytes, position: int) -> bool:
-    """Return whether the file has no other bytes than zeros from `position` on."""
+def _is_followed(log: ReadableLog, position: int, data: bytes, highest_offset: int) -> bool:
+    """Return whether the log, or the next batch, follows the batch that begins with `data` at `position`."""
+    if len(data) < HEAD_SIZE:
+        return False
+    head = BatchHead(0, *HEAD.unpack_from(data))
+    raw = log.read(position + head.size_bytes, HEAD_SIZE)
+    if len(raw) < HEAD_SIZE:
+        return position + head.size_bytes == log.size_bytes
+    follower = BatchHead(0, *HEAD.unpack(raw))
+    # The head of a message has no other offset than its last one.
+    next_offset = head.next_offset if head.magic == MAGIC else head.base_offset + 1
+    return 0 <= follower.magic <= MAGIC and next_offset <= follower.base_offset <= highest_offset
+
+
+def _large_damage(log: ReadableLog, window: Window, bounds: OffsetBounds) -> tuple[HeadColumns, int]:
+    """Return the damage with which a window of WINDOW_BYTES_MAX begins, and its size."""
+    nothing = replace(window.heads.first(0), bad=(), torn=None)
+    at, found, is_last = window.position, nothing, False
+    while not is_last and not (len(found) and found.positions[0] < WINDOW_BYTES_MAX // 2):
+        at += WINDOW_BYTES_MAX // 2
+        data = log.read(at, WINDOW_BYTES_MAX)
+        is_last = len(data) < WINDOW_BYTES_MAX
+        is_zero = data.count(0) == len(data)
+        found = nothing if is_zero else scan_heads(data, bounds, is_window=not is_last)
+    end, next_offset = at + len(data), None
+    if len(found):
+        end, next_offset = at + int(found.positions[0]), int(found.base_offsets[0])
+    size_bytes = end - window.position
+    stated_bytes = _first_size(window.data)
+    if next_offset is None and window.heads.torn is not None and stated_bytes > size_bytes:
+        torn = TornTail(position=0, size_bytes=size_bytes, next_offset=bounds.expected)
+        return replace(nothing, torn=torn), size_bytes
+    error = CorruptInputError(
+        "record batch", expected="a length up to the next batch", found=str(stated_bytes - LENGTH_END), at=8
+    )
+    damage = BadRange(
+        position=0,
+        end=size_bytes,
+        first_offset=bounds.expected,
+        next_offset=next_offset,
+        error=window.heads.bad[0].error if window.heads.bad else error,
+    )
+    return replace(nothing, bad=(damage,)), size_bytes
+
+
+def is_zero_from(file: ReadableLog, position: int) -> bool:
+    """Return whether the log has no other bytes than zeros from `position` on."""
     while data := file.read(position, ZEROS_BYTES):
         if data.count(0) != len(data):
             return False
@@ -178,33 +242,6 @@ def highest_offset_of(segment_base: int) -> int:
     Source: LogSegment.canConvertToRelativeOffset.
     """
     return segment_base + RELATIVE_OFFSET_MAX
-
-
-def _up_to(heads: HeadColumns, highest_offset: int, expected_offset: int, size: int) -> HeadColumns:
-    """Return `heads` of a window of `size` bytes with damage from the first batch above `highest_offset` on.
-
-    Its base offset is wrong, which its CRC does not cover. Offsets ascend, so those after it are, too.
-    """
-    count = int(np.searchsorted(heads.base_offsets, highest_offset, side="right"))
-    if count == len(heads):
-        return heads
-    position, found = int(heads.positions[count]), int(heads.base_offsets[count])
-    damage = BadRange(
-        position=position,
-        end=size,
-        first_offset=int(heads.next_offsets[count - 1]) if count else expected_offset,
-        next_offset=None,
-        error=CorruptInputError(
-            "record batch",
-            expected=f"a base offset up to {highest_offset}",
-            found=str(found),
-            at=position,
-        ),
-    )
-    bad = [each for each in heads.bad if each.position < position]
-    if bad and bad[-1].end == position:
-        damage = replace(bad.pop(), end=size, next_offset=None)
-    return replace(heads.first(count), bad=(*bad, damage), torn=None)
 
 
 def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> str | None:
@@ -275,7 +312,7 @@ def skip_to(
         if at + _SPAN.size <= size:
             *_, magic, _crc, _attributes, last_delta = _SPAN.unpack_from(data, at - base)
             # The offsets of formats 0 and 1 are those of single messages, or of the last of several.
-            last_offset += last_delta if magic == _MAGIC and last_delta > 0 else 0
+            last_offset += last_delta if magic == MAGIC and last_delta > 0 else 0
         if is_read and marks is not None:
             marks.append((batch_offset, at))
         found = (at, batch_offset)

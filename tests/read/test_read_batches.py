@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tierctl.read import segment
-from tierctl.read.segment import BatchStream, Damage
+from tierctl.read.segment import Damage, read_batches
+from tierctl.wire.batches import segment_file
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import RecordBatch, encode_batch
 
@@ -44,7 +44,7 @@ LAST = BASE + 2 * len(STARTS) - 1
 
 def read(data: bytes, **kwargs: int) -> tuple[list[RecordBatch], list[Damage]]:
     source = InMemory(data, size_bytes=len(DATA), end_offset=LAST)
-    pieces = list(BatchStream(source, **kwargs))
+    pieces = list(read_batches(source, **kwargs))
     return (
         [piece for piece in pieces if isinstance(piece, RecordBatch)],
         [piece for piece in pieces if isinstance(piece, Damage)],
@@ -62,9 +62,8 @@ def test_a_healthy_segment_has_its_batches_and_no_damage() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 61, 100, 4096])
-def test_any_range_size_reads_the_same(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    monkeypatch.setattr(segment, "CHUNK_BYTES", chunk_bytes)
-    assert read(DATA) == (WHOLE, [])
+def test_any_range_size_reads_the_same(chunk_bytes: int) -> None:
+    assert read(DATA, chunk_bytes=chunk_bytes) == (WHOLE, [])
 
 
 @pytest.mark.parametrize("number", range(len(STARTS)))
@@ -85,20 +84,17 @@ def test_a_cut_segment_is_its_whole_batches_and_one_damage() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [64, 1 << 20])
-def test_a_flipped_bit_costs_its_batch_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
-) -> None:
-    monkeypatch.setattr(segment, "CHUNK_BYTES", chunk_bytes)
+def test_a_flipped_bit_costs_its_batch_and_no_other(chunk_bytes: int) -> None:
     for bit in range(8 * len(DATA)):
-        check_flipped(bit)
+        check_flipped(bit, chunk_bytes)
 
 
-def check_flipped(bit: int) -> None:
+def check_flipped(bit: int, chunk_bytes: int) -> None:
     at = bit // 8
     flipped = bytearray(DATA)
     flipped[at] ^= 1 << bit % 8
     hit = max(number for number, start in enumerate(STARTS) if start <= at)
-    batches, damage = read(bytes(flipped))
+    batches, damage = read(bytes(flipped), chunk_bytes=chunk_bytes)
     if 12 <= at - STARTS[hit] < 16:
         # The CRC does not cover the leader epoch; the reader compares it with the lineage.
         assert [b.head._replace(partition_leader_epoch=3) for b in batches] == [b.head for b in WHOLE]
@@ -109,55 +105,66 @@ def check_flipped(bit: int) -> None:
     assert len(batches) == len(WHOLE) - 1
 
 
-def test_garbage_between_batches_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(segment, "SEARCH_BYTES_MAX", 512)
-    garbage = bytes(range(256)) * 40
+@pytest.fixture(params=[0, 1, 7])
+def few_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let damage be large from 2 KiB on; return a window size."""
+    monkeypatch.setattr(segment_file, "BATCH_BYTES_MAX", 1024)
+    monkeypatch.setattr(segment_file, "WINDOW_BYTES_MAX", 2048)
+    monkeypatch.setattr(segment_file, "ZEROS_BYTES", 2048)
+    return 250 + int(request.param)
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\x02", b"\xff", bytes(range(256))])
+@pytest.mark.parametrize("repeats", [1, 3000, 9000])
+def test_garbage_between_batches_is_passed_over(few_bytes: int, byte: bytes, repeats: int) -> None:
+    garbage = (byte * repeats)[: 3 * repeats]
     data = DATA[: STARTS[2]] + garbage + DATA[STARTS[3] :]
     source = InMemory(data, size_bytes=len(data), end_offset=LAST)
-    pieces = list(BatchStream(source))
-    damage = [p for p in pieces if isinstance(p, Damage)]
+    pieces = list(read_batches(source, chunk_bytes=few_bytes))
+    [damage] = [p for p in pieces if isinstance(p, Damage)]
     assert [p.payload for p in pieces if isinstance(p, RecordBatch)] == [
         b.payload for b in WHOLE[:2] + WHOLE[3:]
     ]
-    assert (damage[0].position, damage[0].end) == (STARTS[2], STARTS[2] + len(garbage))
-    assert (damage[0].first_offset, damage[0].next_offset) == (BASE + 4, BASE + 6)
+    assert (damage.position, damage.end) == (STARTS[2], STARTS[2] + len(garbage))
+    assert (damage.first_offset, damage.next_offset) == (BASE + 4, BASE + 6)
+    assert max(length for _, length in source.reads) <= 2048
 
 
-def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(segment, "CHUNK_BYTES", 256)
-    monkeypatch.setattr(segment, "SEARCH_BYTES_MAX", 2048)
-    data, starts = a_segment(batches=2000)
-    wrong = bytearray(data)
-    wrong[starts[1] + 8 : starts[1] + 12] = (len(data) // 2).to_bytes(4, "big")
-    source = InMemory(bytes(wrong), size_bytes=len(data), end_offset=BASE + 3999)
-    pieces = list(BatchStream(source))
-    assert sum(isinstance(p, RecordBatch) for p in pieces) == 1999
-    assert [p.position for p in pieces if isinstance(p, Damage)] == [starts[1]]
-    assert max(length for _, length in source.reads) <= 4096
+def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(few_bytes: int) -> None:
+    data, starts = a_segment(batches=200)
+    for length in (3000, len(data) // 2, len(data), (1 << 31) - 1):
+        wrong = bytearray(data)
+        wrong[starts[1] + 8 : starts[1] + 12] = length.to_bytes(4, "big")
+        source = InMemory(bytes(wrong), size_bytes=len(data), end_offset=BASE + 399)
+        pieces = list(read_batches(source, chunk_bytes=few_bytes))
+        assert sum(isinstance(p, RecordBatch) for p in pieces) == 199
+        assert [p.position for p in pieces if isinstance(p, Damage)] == [starts[1]]
+        assert max(length for _, length in source.reads) <= 2048
 
 
-def test_memory_is_bounded_by_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "CHUNK_BYTES", 1024)
-    data, _ = a_segment(batches=3000)
-    source = InMemory(data, size_bytes=len(data), end_offset=BASE + 5999)
-    reading = BatchStream(source)
-    largest = max(len(reading._data) for _ in reading)
-    assert largest < 3 * 1024
-    assert sum(length for _, length in source.reads) == len(data)
+def test_memory_is_bounded_by_the_window() -> None:
+    data, _ = a_segment(batches=300)
+    source = InMemory(data, size_bytes=len(data), end_offset=BASE + 599)
+    assert len(list(read_batches(source, chunk_bytes=1024))) == 300
+    assert max(length for _, length in source.reads) == 1024
 
 
-def test_an_active_segment_may_end_in_a_torn_batch() -> None:
-    data = DATA[:-10]
+@pytest.mark.parametrize("value_bytes", [1, 5000])
+def test_an_active_segment_may_end_in_a_torn_batch(few_bytes: int, value_bytes: int) -> None:
+    torn = encode_batch([Record(LAST + 1, 1, None, bytes(value_bytes))])
+    data = DATA + torn[:-10]
     source = InMemory(data, size_bytes=len(data), end_offset=None)
-    assert list(BatchStream(source)) == WHOLE[:-1]
+    assert list(read_batches(source, chunk_bytes=few_bytes)) == WHOLE
+    source.end_offset = LAST + 1
+    *good, bad = read_batches(source, chunk_bytes=few_bytes)
+    assert good == WHOLE
+    assert isinstance(bad, Damage)
+    assert (bad.position, bad.first_offset, bad.next_offset) == (len(DATA), LAST + 1, None)
 
 
 def test_batches_beyond_the_segments_end_are_damage() -> None:
     source = InMemory(DATA, size_bytes=len(DATA), end_offset=LAST - 2)
-    *good, bad = BatchStream(source)
+    *good, bad = read_batches(source)
     assert good == WHOLE[:-1]
     assert isinstance(bad, Damage)
-    assert bad.error.expected == f"offsets up to {LAST - 2}"
+    assert bad.error.expected == f"the end of the log, at offset {LAST - 2}"
