@@ -235,6 +235,8 @@ class TestClientSettings:
             ),
             ({"bootstrap.servers": "broker"}, "'broker' is no host:port"),
             ({"bootstrap.servers": "broker:99999"}, "is no host:port"),
+            ({"bootstrap.servers": "[::1"}, "is no host:port"),
+            ({"bootstrap.servers": "::1]:9092"}, "is no host:port"),
             (TLS | {"request.timeout.ms": "soon"}, "request.timeout.ms=.soon. is not a whole number"),
             ({"config.providers": "file", "sasl.jaas.config": "${file:/x:y}"}, "config provider"),
             (

@@ -407,8 +407,10 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
     servers = tuple(_LISTENER.sub("", part) for part in parts)
     for server in servers:
         host, colon, port = server.rpartition(":")
-        if not (colon and host and natural_number(port, PORT_MAX)):
-            raise UsageError(f"{source}: {server!r} is no host:port")
+        has_brackets = host.startswith("[") == host.endswith("]")
+        if not (colon and host and has_brackets and natural_number(port, PORT_MAX)):
+            hint = None if has_brackets else "put an IPv6 address in brackets: [::1]:9092"
+            raise UsageError(f"{source}: {server!r} is no host:port", hint=hint)
     return servers
 
 
