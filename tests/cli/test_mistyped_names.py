@@ -314,6 +314,7 @@ def test_a_state_directory_of_something_else(
         ("copy {of_tier} --log-dir={root}/before --topic=oders", 10, 'unknown topic "oders"'),
         ("verify --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
         ("sweep {of_tier} --layout=aiven", 2, "has layout kafka"),
+        ("submit --run --master=yarn -- verify {of_tier}-2", 5, "there is no tier at"),
         ("sweep {of_tier} --override=log.retention.hour=5", 2, "log.retention.hours"),
         ("apply {tmp}/plans {of_tier}", 2, "No such file or directory"),
         (

@@ -20,6 +20,7 @@ SHARE = Path(package.__file__).parent / "share"
 SWEEP = ("sweep", "--metadata", "/srv/meta data", "--remote", "file:///srv/tier", "--apply")
 DELETE = ("delete", *SWEEP[1:])
 PIPELINE = ("pipeline", "run", "--metadata", "/m", "--warehouse", "/w")
+SUBMIT = ("submit", "--run", "--master", "yarn")
 
 
 def units(text: str, folder: Path) -> list[Path]:
@@ -109,26 +110,32 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "message"),
+    ("args", "message"),
     [
-        (("--cron", "stats"), 2, 'did you mean "status"?'),
-        (("--cron", "cache", "verfy"), 2, 'did you mean "cache verify"?'),
-        (("--cron",), 2, "no command of tierctl"),
-        (("--cron", "schedule", "--cron", "verify"), 2, "no command of tierctl"),
-        (("--cron", "sweep", "--aply"), 2, "No such option"),
-        (("--systemd", "sweep", "--threads", "x"), 2, "expected a whole number, found 'x'"),
-        (("sweep",), 2, "--systemd or --cron is missing"),
-        (("--cron", *SWEEP, "--now", "+1d"), 2, "must not have --now"),
-        (("--cron", "status", "--metadata", "/m", "--watch", "1h"), 2, "--watch, status continues until"),
-        (("--cron", *DELETE, "--interval"), 2, "--interval, delete continues until"),
-        (("--systemd", "format", "--metadata", "/m", "--follow"), 2, "--follow, format continues until"),
-        (("--cron", "format", "--bootstrap-server", "h:1"), 2, "add --timeout-ms or --limit"),
-        (("--cron", *PIPELINE, "--follow"), 2, "--follow, pipeline continues until"),
+        (("--cron", "stats"), 'did you mean "status"?'),
+        (("--cron", "cache", "verfy"), 'did you mean "cache verify"?'),
+        (("--cron",), "no command of tierctl"),
+        (("--cron", "schedule", "--cron", "verify"), "no command of tierctl"),
+        (("--cron", "sweep", "--aply"), "No such option"),
+        (("--systemd", "sweep", "--threads", "x"), "expected a whole number, found 'x'"),
+        (("sweep",), "--systemd or --cron is missing"),
+        (("--cron", *SWEEP, "--now", "+1d"), "must not have --now"),
+        (("--cron", "status", "--metadata", "/m", "--watch", "1h"), "--watch, status continues until"),
+        (("--cron", *DELETE, "--interval"), "--interval, delete continues until"),
+        (("--systemd", "format", "--metadata", "/m", "--follow"), "--follow, format continues until"),
+        (("--cron", "format", "--bootstrap-server", "h:1"), "add --timeout-ms or --limit"),
+        (("--cron", *PIPELINE, "--follow"), "--follow, pipeline continues until"),
+        (("--cron", *SUBMIT), "no command"),
+        (("--cron", *SUBMIT, "--", "sweeep"), 'did you mean "sweep"?'),
+        (("--cron", *SUBMIT, "--", "sweep", "--aply"), "No such option"),
+        (("--cron", *SUBMIT, "--", *SWEEP, "--now", "+1d"), "must not have --now"),
+        (("--cron", "--no-check", "submit", "--master", "yarn", "--", *SWEEP), "without --run runs nothing"),
+        (("--systemd", "--no-check", *SUBMIT, "--", *SWEEP), "--submit-dir /var/lib/tierctl/submit"),
     ],
 )
-def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: int, message: str) -> None:
+def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], message: str) -> None:
     ran = tierctl("schedule", *args)
-    assert (ran.code, ran.out) == (code, "")
+    assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
 
 
@@ -159,8 +166,11 @@ def test_a_user_that_is_no_name_is_refused(user: str) -> None:
 
 
 def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs(tmp_path: Path) -> None:
+    """The driver of a command after submit runs in the sandbox, and submit writes its files there before."""
     (offsets := tmp_path / "_rlmm_committed_offsets").touch()
     where = ("--metadata", "/m", "--remote", "/t", "--log-dir", "/l", "--state-dir", "/s")
+    submit = (*SUBMIT, "--submit-dir", "/u", "--")
+    metered = (*where[:4], *where[6:], "--metrics-file", "/p/t.prom")
     for words, folders in (
         (("verify", *where), "-/s"),
         (("sweep", *where), "-/s"),
@@ -175,9 +185,16 @@ def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs(tm
         ),
         (("cache", "compact", "/caches"), ""),
         (("cache", "compact", "/caches", "--apply"), "-/caches"),
+        ((*submit, "sweep", *metered), "-/p -/s -/u"),
+        ((*submit, "sweep", *metered, "--apply"), "-/m -/p -/s -/t -/u"),
+        ((*submit, *PIPELINE), "-/u -/w"),
     ):
         text = tierctl("schedule", "--no-check", "--systemd", *words).out
         assert setting(text, "ReadWritePaths") == folders, words
+    relative = tierctl(
+        "schedule", "--no-check", "--systemd", *submit, "verify", *where[:4], "--state-dir", "s"
+    )
+    assert setting(relative.out, "WorkingDirectory") == str(Path.cwd())
 
 
 def test_systemd_takes_the_folders_of_paths_with_dots(tmp_path: Path) -> None:
@@ -200,50 +217,6 @@ def test_systemd_takes_the_folders_of_paths_with_dots(tmp_path: Path) -> None:
     assert setting(ran.out, "ReadWritePaths") == " ".join(sorted(f"-{each}" for each in named))
     service, _ = units(ran.out, tmp_path)
     analyze("verify", "--man=no", unit=service)
-
-
-SUBMIT = ("submit", "--run", "--master", "yarn")
-
-
-def test_a_unit_may_write_what_the_command_after_submit_names() -> None:
-    """The driver runs in the unit's sandbox, and submit writes its files there before."""
-    where = ("--metadata", "/m", "--remote", "/t", "--state-dir", "/s", "--metrics-file", "/p/t.prom")
-    submit = (*SUBMIT, "--submit-dir", "/u", "--")
-    for words, folders in (
-        ((*submit, "sweep", *where), "-/p -/s -/u"),
-        ((*submit, "sweep", *where, "--apply"), "-/m -/p -/s -/t -/u"),
-        ((*submit, "pipeline", "run", "--metadata", "/m", "--warehouse", "/w"), "-/u -/w"),
-    ):
-        text = tierctl("schedule", "--no-check", "--systemd", *words).out
-        assert setting(text, "ReadWritePaths") == folders, words
-    relative = tierctl(
-        "schedule", "--no-check", "--systemd", *submit, "verify", *where[:4], "--state-dir", "s"
-    )
-    assert setting(relative.out, "WorkingDirectory") == str(Path.cwd())
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--cron", *SUBMIT), "no command"),
-        (("--cron", *SUBMIT, "--", "sweeep"), 'did you mean "sweep"?'),
-        (("--cron", *SUBMIT, "--", "sweep", "--aply"), "No such option"),
-        (("--cron", *SUBMIT, "--", *SWEEP, "--now", "+1d"), "must not have --now"),
-        (("--cron", "--no-check", "submit", "--master", "yarn", "--", *SWEEP), "without --run runs nothing"),
-        (("--systemd", "--no-check", *SUBMIT, "--", *SWEEP), "--submit-dir /var/lib/tierctl/submit"),
-    ],
-)
-def test_a_command_after_submit_that_would_fail_is_refused_now(words: tuple[str, ...], message: str) -> None:
-    ran = tierctl("schedule", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
-
-
-def test_names_in_a_command_after_submit_are_checked(capture: Callable[[str], Path]) -> None:
-    where = ("--metadata", capture("tiered-cluster") / "before", "--remote", "/absent")
-    ran = tierctl("schedule", "--cron", *SUBMIT, "--", "verify", *where)
-    assert (ran.code, ran.out) == (5, "")
-    assert "there is no tier at" in ran.err
 
 
 def test_a_run_has_the_folder_and_the_tierctl_toml_of_the_command(tmp_path: Path) -> None:
