@@ -12,7 +12,6 @@ from tierctl.kafka import librdkafka
 from tierctl.storage.stores import base
 
 from tests.cli.shell import environment, tierctl
-from tests.support.faults import without_right_to_look_into
 
 
 def test_a_cluster_has_the_metadata_topic() -> None:
@@ -127,16 +126,3 @@ def test_a_refused_connection_is_reported_at_once(
     assert run(options) == 5
     err = capfd.readouterr().err
     assert f"accepts connections at {words['HOST']} ({named_by}): Connection refused\n" in err
-
-
-def test_a_tier_that_this_user_may_not_read(
-    capture: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tier = tmp_path / "tier"
-    (tier / "kafka-tiered-storage").mkdir(parents=True)
-    without_right_to_look_into(tier, monkeypatch)
-    for command in (("verify",), ("segments", "--sizes"), ("fetch", "--topic", "clicks")):
-        ran = tierctl(*command, "--metadata", capture("tiered-cluster") / "before", "--remote", tier)
-        assert ran.code == 11, ran.err
-        assert f"Permission denied ({tier}" in ran.err
-        assert "this user may not do that" in ran.err

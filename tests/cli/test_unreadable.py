@@ -114,6 +114,8 @@ def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path, bou
         "status --metadata {metadata} --state-dir {closed}/state",
         "segments --metadata {metadata} --state-dir {kept}/state",
         "verify --metadata {metadata} --remote {closed}/tier",
+        "segments --metadata {metadata} --remote {closed} --sizes",
+        "fetch --metadata {metadata} --remote {closed} --topic clicks",
         "cache show {closed}/file",
         "cache build --metadata {metadata} --out {kept}/cache",
         "cache compact {kept} --apply",
