@@ -1,12 +1,20 @@
-"""Names and figures in the README and in the manual are real, and their errors are those of the code."""
+"""Names and figures in the README and in the manual are real, and their errors are those of the code.
+
+The README's picture is legible in a browser, and names the real flow and all commands.
+"""
 
 import json
 import re
 from functools import cache
-from typing import Any
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 import pytest
+import tierctl
+from tierctl.cli.app import COMMANDS
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.messages import Message, Node, command_tree, sections
 from tierctl.metadata import state_dir
@@ -20,6 +28,9 @@ from tests.cli.test_docs import generated
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Document
 from tests.docs.lines import in_spans, texts_of_code
 from tests.wire.metadata.samples import golden
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _UNITS = r"[µmn]?s|seconds|[KMG]B|[MG]iB/s|times as|records/s|segments a second"
 _FIGURE = re.compile(rf"(?<![\w.-])(?<!--sample )(?<!such as )\d[\d.,]*(?:×|%| (?:{_UNITS})\b)")
@@ -173,3 +184,46 @@ def test_a_documented_error_is_in_the_code(text: str) -> None:
     parts = fixed_parts(text)
     assert parts, "no part of the text is fixed"
     assert [part for part in parts if part not in texts] == []
+
+
+PICTURE = Path(__file__).parents[2] / "man" / "tierctl.svg"
+TEXTS_AND_BOXES = """() => {
+  const box = element => { const b = element.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height] };
+  const all = [...document.querySelectorAll('text')];
+  const rects = [...document.querySelectorAll('rect')].map(box);
+  return [all.map(text => [text.textContent, ...box(text)]), rects];
+}"""
+
+
+def test_the_picture_has_every_command_and_the_steps_of_the_flow() -> None:
+    root = ET.fromstring(PICTURE.read_text())
+    texts: dict[str, list[str]] = {}
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        texts.setdefault(element.get("class") or "", []).append(element.text or "")
+    assert sorted(texts["command"]) == sorted(COMMANDS)
+    packages = {path.stem for path in Path(tierctl.__file__).parent.rglob("*")}
+    assert {"read", "fold", "plan", "apply", "report"} <= packages & set(texts["title"])
+    assert set(texts["option"]) <= options_of(command_tree())
+
+
+def faults(browser: "Browser") -> list[str]:
+    """Return the texts that overlap another text, or cross the edge of a box, in a browser."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(PICTURE.as_uri())
+        texts, boxes = page.evaluate(TEXTS_AND_BOXES)
+    found = []
+    for (one, *a), (other, *b) in combinations(texts, 2):
+        if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]:
+            found.append(f"{one!r} overlaps {other!r}")
+    for text, left, top, right, bottom in texts:
+        for x, y, to_x, to_y in boxes:
+            is_inside = x <= left and right <= to_x and y <= top and bottom <= to_y
+            is_outside = right <= x or to_x <= left or bottom <= y or to_y <= top
+            if not is_inside and not is_outside:
+                found.append(f"{text!r} crosses the edge of a box")
+    return found
+
+
+def test_no_text_of_the_picture_is_hidden(browser: "Browser") -> None:
+    assert faults(browser) == []
