@@ -302,10 +302,13 @@ def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> 
     assert ":clicks" in row["detail"]
 
 
-def test_compact_keeps_out_of_another_writers_way(flat: Path) -> None:
-    with exclusive(flat, LOCK):
-        ran = tierctl("cache", "compact", flat, "--apply")
-    assert (ran.code, ran.out) == (6, "")
+def test_build_and_compact_keep_out_of_another_writers_way(after: Path, flat: Path, tmp_path: Path) -> None:
+    (new := tmp_path / "new").mkdir()
+    for folder, words in ((flat, ("compact", flat, "--apply")), (new, ("build", "--metadata", after))):
+        with exclusive(folder, LOCK):
+            ran = tierctl("cache", *words, *(("--out", folder) if folder == new else ()))
+        assert (ran.code, ran.out, str(folder) in ran.err) == (6, "", True)
+    assert {each.name for each in new.iterdir()} == {LOCK}
 
 
 @pytest.mark.parametrize(

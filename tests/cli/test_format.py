@@ -300,12 +300,6 @@ def test_by_time_across_partitions(after: Path) -> None:
     assert sorted(map(json.dumps, got)) == sorted(map(json.dumps, everything))
 
 
-def test_what_has_no_end_is_not_sorted(after: Path) -> None:
-    endless = tierctl("format", "--metadata", str(after), "-o", "jsonl", "--sort", "state", "--follow")
-    assert (endless.code, "--sort and --follow exclude each other" in endless.err) == (2, True)
-    assert len(tierctl("format", "--metadata", str(after), "--limit", "3").lines) == 3
-
-
 def test_console_consumer_properties_are_flags_too(after: Path) -> None:
     flags = ["--print-partition", "--print-message-offset", "--print-version", "--sep", ";", "--vs", " "]
     properties = ["print.partition=true", "print.message.offset=true", "print.version=true", "sep=;", "vs= "]
@@ -348,6 +342,7 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
     [
         (["--metadata", "x", "--input", "hex"], 2, "can't be used with files"),
         (["--follow", "--input", "hex"], 2, "--follow needs --metadata"),
+        (["--metadata", "x", "-o", "jsonl", "--sort", "state", "--follow"], 2, "exclude each other"),
         (["-"], 2, "segments can't be read from stdin"),
         (["--metadata", "missing"], 10, "no such folder"),
         (

@@ -14,16 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from tierctl.commands import BuildCacheRequest, build_cache
 from tierctl.errors import AuthenticationError, LockedError, OutputError, UsageError, output_error
 from tierctl.files import (
     PLAIN,
     FileSystem,
-    exclusive,
     exclusive_replacement,
     require_replaceable,
 )
-from tierctl.metadata.state_dir import LOCK
 from tierctl.model import checked_values
 from tierctl.model.checked_values import read_named
 from tierctl.model.local import SavedTopics
@@ -263,7 +260,15 @@ def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:
                 f"sweep --metadata /none {REMOTE} {LOGS} --plan-out",
                 "restore check --bootstrap-server 127.0.0.1:1 --listing-out",
                 "backup-config --bootstrap-server 127.0.0.1:1 --output-file",
+                "report --metadata /none --html",
             )
+        ),
+        ("report --metadata /none --html {tmp}/folder", "--html {tmp}/folder is a folder", "name a file in"),
+        ("report --metadata /none --html /dev/null", "--html /dev/null: it is no regular file", "name a"),
+        (
+            "restore into {tmp} --remote {tmp} --log-dir {tmp} --topics-file {tmp}/folder",
+            "--topics-file {tmp}/folder: Is a directory",
+            "name the file that backup-config wrote",
         ),
         (
             "format --metadata {tmp}/pipe",
@@ -411,16 +416,6 @@ def test_a_full_disk_ends_with_5(
     assert f"{args[1]} {tmp_path / 'asked-for'}: No space left on device" in ran.err
 
 
-def test_a_second_build_of_caches_says_that_another_runs(
-    capture: Callable[[str], Path], tmp_path: Path
-) -> None:
-    metadata = str(capture("tiered-cluster") / "before")
-    with exclusive(tmp_path, LOCK), pytest.raises(LockedError, match=str(tmp_path)):
-        build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path))
-    assert {each.name for each in tmp_path.iterdir()} == {LOCK}
-    assert build_cache(BuildCacheRequest(metadata=metadata, out=tmp_path)).rows
-
-
 COUNT = """
 import sys
 from pathlib import Path
@@ -544,10 +539,3 @@ def test_a_page_at_a_loop_of_links_is_an_error_of_its_path(
     assert ran.code == 5
     assert f"error: --html {page}: Too many levels of symbolic links" in ran.err.splitlines()
     assert "hint: a symbolic link is not followed here, or leads to itself" in ran.err
-
-
-def test_a_file_of_saved_topics_that_is_a_folder_has_a_hint(tmp_path: Path) -> None:
-    ran = tierctl(
-        "restore", "into", tmp_path, "--remote", tmp_path, "--log-dir", tmp_path, "--topics-file", tmp_path
-    )
-    assert (ran.code, ran.err.splitlines()[-1]) == (2, "hint: name the file that backup-config wrote")
