@@ -230,19 +230,6 @@ def test_a_partition_that_is_deleted_meanwhile_takes_no_other_along(
     assert None not in {latest for topic, latest in offsets.items() if topic != "clicks"}
 
 
-def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path) -> None:
-    """The log was cut below the copied offsets, so Ly >= Ry does not hold."""
-    root = capture("tiered-cluster")
-    shutil.copytree(root / "before", tmp_path / "log")
-    checkpoint = tmp_path / "log" / "replication-offset-checkpoint"
-    checkpoint.write_text(checkpoint.read_text().replace("clicks 0 5500", "clicks 0 4600"))
-    more = [f"--log-dir={tmp_path / 'log'}", "--topic", "clicks"]
-    checked = rows(*of(root, "before"), "--check", *more, code=3)
-    found = [r for r in checked if r["check"] == "offsets"]
-    assert [(r["partition"], r["severity"]) for r in found] == [(0, "error"), (0, "error")]
-    assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["found"]
-
-
 def test_csv_has_the_remedy_of_each_finding(capture: Capture) -> None:
     where = unclean(capture, "after")
     found = list(csv.DictReader(tierctl(*where, "--check", "-o", "csv").lines))
