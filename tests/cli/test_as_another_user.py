@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from tierctl import kernel
 from tierctl.files import OWN_LOCK, exclusive
 
-from tests.cli.shell import Ran, environment, tierctl
+from tests.cli.shell import Ran, environment, tierctl, tierctl_process
 
 OPERATOR, OTHER = 12345, 12346
 """Two users, and their groups, without a name."""
@@ -28,16 +27,8 @@ pytestmark = pytest.mark.skipif(
 def operator(*args: object, cwd: Path | None = None, **env: str) -> Ran:
     """Run one command line as the operator."""
     person = (f"--reuid={OPERATOR}", f"--regid={OPERATOR}", "--clear-groups", "--inh-caps", *_RIGHTS)
-    done = subprocess.run(
-        ["setpriv", *person, sys.executable, "-m", "tierctl", *map(str, args)],
-        capture_output=True,
-        text=True,
-        env=environment(PYTHONPATH=os.pathsep.join(sys.path), **env),
-        cwd=cwd,
-        timeout=120,
-        check=False,
-    )
-    return Ran.of(done.returncode, done.stdout, done.stderr)
+    own = environment(PYTHONPATH=os.pathsep.join(sys.path), **env)
+    return tierctl_process(*args, cwd=cwd, env=own, prefix=("setpriv", *person))
 
 
 @pytest.fixture
@@ -78,18 +69,6 @@ def test_settings(user: int, mode: int, why: str | None, folder: Path) -> None:
         assert ran.err.startswith("warning: ./tierctl.toml is not read: ")
         assert why in ran.err
         assert "--metadata is missing" in ran.err
-
-
-def test_a_log_through_a_link(folder: Path) -> None:
-    target, link = folder / "bashrc", folder / "log"
-    target.write_text("before\n")
-    owned(target, OPERATOR, 0o644)
-    link.symlink_to(target)
-    os.chown(link, OTHER, OTHER, follow_symlinks=False)
-    ran = operator("segments", "--metadata", folder, "--log-file", link)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"--log-file {link}: it is a link" in ran.err
-    assert target.read_text() == "before\n"
 
 
 def test_a_page_through_a_link_of_another_user(tier: list[str], folder: Path) -> None:
