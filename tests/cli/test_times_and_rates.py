@@ -42,16 +42,6 @@ def test_others_are_refused_with_the_forms(time: str, capture: Callable[[str], P
     assert f"hint: expected {TIME_FORMS}\n" in ran.err
 
 
-@pytest.mark.parametrize("option", ["--from-time", "--to-time"])
-@pytest.mark.parametrize("time", ["999999999999999w", "+999999999999999w"])
-def test_a_time_that_no_column_holds_is_refused(
-    time: str, option: str, capture: Callable[[str], Path]
-) -> None:
-    ran = tierctl("format", "--metadata", capture("tiered-cluster") / "before", f"{option}={time}")
-    assert (ran.code, ran.out) == (2, "")
-    assert f"not a time: '{time}'" in ran.err
-
-
 def test_every_option_of_a_time_says_what_it_accepts() -> None:
     options = [option for node in command_tree().walk() for option in node.options]
     found = [option for option in options if "TIME" in (option.metavar or "").split("|")]

@@ -105,17 +105,11 @@ def test_what_is_typed_wins_over_the_environment_wherever_it_stands(sweep: list[
     assert "nothing to do" in (tmp_path / "env").read_text()
 
 
-def test_a_run_waits_for_the_lock_of_another_one(writable: Capture, tmp_path: Path) -> None:
+def test_a_run_waits_for_the_lock_of_another_one(where: list[str], tmp_path: Path) -> None:
     """tests/cli/test_schedule.py has a run that does not wait."""
     state = tmp_path / "state"
     state.mkdir()
-    places = (
-        "--metadata",
-        writable("tiered-cluster/before"),
-        "--remote",
-        writable("tiered-cluster/before-remote"),
-    )
-    words = ("sweep", *places, "--apply", "--state-dir", state, "--lock-timeout", "90s")
+    words = ("sweep", *where, "--apply", "--state-dir", state, "--lock-timeout", "90s")
     command = [sys.executable, "-m", "tierctl", *words]
     with (state / ".tierctl-state.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
