@@ -141,27 +141,8 @@ HEADER = flatfile.FlatFileHeader(
 )
 
 
-def test_show_does_not_find_a_segment_that_is_deleted_later(tmp_path: Path) -> None:
-    """The state of a segment is that of its last entry; a newer copy of the same offsets comes first.
-
-    tests/metadata/test_lookups.py compares the answers for other files with a search of all entries.
-    """
-    started, finished, deleting, _ = RemoteLogSegmentState
-    entries = [(1, finished, 0), (2, finished, 5), (3, finished, 0), (2, deleting, 5), (4, started, 7)]
-    file = tmp_path / "some.flat"
-    records = [stored(number, state, start) for number, state, start in entries]
-    file.write_bytes(b"".join(flatfile.written(HEADER, map(flatfile.encode_entry, records))))
-    every = {row["position"]: row for row in cache("show", file)}
-    assert [row.get("start_offset") for row in every.values()] == [None, 0, 5, 0, 5, 7]
-    found = shown_alone(file, "--epoch", 3, "--offset", 8)
-    assert (found["segment_id"], found) == (str(records[2].segment_id), every[found["position"]])
-    assert shown_alone(file, "--position", found["position"]) == found
-    for epoch, offset in ((3, 10), (4711, 8)):
-        assert tierctl("cache", "show", file, "--epoch", epoch, "--offset", offset).code == 10
-    assert shown_alone(file, "--position", 0)["type"] == "Header"
-
-
 def test_show_says_that_the_entry_may_be_a_damaged_one(tmp_path: Path) -> None:
+    """tests/metadata/test_lookups.py compares the answers for whole files with a search of all entries."""
     file = tmp_path / "some.flat"
     data = bytearray((GOLDEN / "flat-named.flat").read_bytes())
     first, second, *_ = read_flat(bytes(data)).entries
@@ -171,6 +152,8 @@ def test_show_says_that_the_entry_may_be_a_damaged_one(tmp_path: Path) -> None:
     args = (file, "--epoch", 1 << 30, "--offset", 1)
     (row,) = cache("show", *args, code=7)
     assert (row["position"], row["type"]) == (first.position, None)
+    found, damaged = cache("show", file, "--epoch", 1, "--offset", 1000, code=7)
+    assert (found["state"], found["start_offset"], damaged) == ("COPY_SEGMENT_FINISHED", 128, row)
     assert tierctl("cache", "show", file, "--position", first.position).code == 10
     assert shown_alone(file, "--position", second.position)["type"] == second.record.type
 
