@@ -236,17 +236,3 @@ def test_csv_has_the_remedy_of_each_finding(capture: Capture) -> None:
     assert [each["fix"] for each in found] == [each["fix"] for each in rows(*where, "--check", code=3)]
     assert all(each["fix"] for each in found)
     assert found
-
-
-WRONG = [
-    ["--epoch", "1"],
-    ["--offset", "1", "--time", "5"],
-    ["--all", "--check"],
-    ["--by", "epoch"],
-]
-
-
-@pytest.mark.parametrize("args", WRONG)
-def test_options_that_contradict_each_other(capture: Capture, args: list[str]) -> None:
-    ran = tierctl(*of(capture("tiered-cluster"), "before"), *args)
-    assert (ran.code, ran.err.startswith("error: ")) == (2, True)

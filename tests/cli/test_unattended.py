@@ -76,24 +76,6 @@ def test_a_full_disk_loses_the_log_and_not_the_run(sweep: list[str], tmp_path: P
     assert f"--log-file {file}: some messages could not be written: File too large" in ran.raw_err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--log-file", "/absent/x"), "--log-file /absent/x: /absent is not a folder"),
-        (("--log-file", "/dev"), "--log-file /dev: Is a directory"),
-        (("--log-file", "/dev/full"), "--log-file /dev/full: it is no regular file"),
-        (("--log-format", "xml"), "'xml' is not one of 'text', 'json'"),
-        (("--lock-timeout", "soon"), "not a duration: 'soon'"),
-    ],
-)
-def test_wrong_options_end_the_run_before_it_begins(
-    options: tuple[str, ...], message: str, sweep: list[str]
-) -> None:
-    ran = tierctl(*sweep, *options)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
-
-
 def test_what_is_typed_wins_over_the_environment_wherever_it_stands(sweep: list[str], tmp_path: Path) -> None:
     env = environment(TIERCTL_LOG_FILE=str(tmp_path / "env"))
     assert tierctl("--log-file", tmp_path / "before", *sweep, env=env).code == 0
