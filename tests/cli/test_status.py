@@ -224,16 +224,6 @@ def shown(metadata: Path, *more: object, code: int) -> dict[str, int]:
     return {each["check"]: each["findings"] for each in found}
 
 
-def test_damaged_metadata_need_an_operator(writable: Callable[[str], Path]) -> None:
-    metadata = writable("tiered-cluster/before")
-    assert shown(metadata, code=ExitCode.OK) == {}
-    file = max(metadata.glob("__remote_log_metadata-*/*.log"), key=lambda each: each.stat().st_size)
-    data = bytearray(file.read_bytes())
-    data[300] ^= 0xFF
-    file.write_bytes(data)
-    assert "corrupt_metadata" in shown(metadata, code=ExitCode.CORRUPT)
-
-
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -332,18 +322,6 @@ def test_a_lag_that_is_not_known_is_reported(capture: Capture, tmp_path: Path) -
     assert "is unknown for bills: no" in tierctl(*where, "--topic-configs", configs).err
     configs.write_text(f"{configs.read_text()}bills.remote.storage.enable=true\n")
     assert tierctl(*where, "--topic-configs", configs).err == ""
-
-
-def test_the_last_lines_say_what_they_count(capture: Capture, writable: Capture) -> None:
-    """Status does not examine objects; verify counts no transactions that stop copies."""
-    metadata, remote = capture("tiered-cluster") / "before", writable("tiered-cluster/before-remote")
-    for each in remote.glob("*/orders-0-*/*.log"):
-        each.unlink()
-    where, logs = ("--metadata", metadata, "--remote", remote), ("--log-dir", metadata)
-    assert ": 5 problems of 1 topic: " in tierctl("verify", *where, *logs).summary
-    assert "; 5 problems in metadata, logs, objects" in tierctl("report", *where, *logs).summary
-    assert "; 5 problems in metadata, objects" in tierctl("report", *where).summary
-    assert "; no problems in metadata, logs" in tierctl("status", *where, *logs).summary
 
 
 NOW = ("--now", "2026-11-27T04:10:00Z")
