@@ -249,16 +249,12 @@ def test_a_mistyped_metadata_folder_is_no_empty_tier(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "hint"),
-    [
-        ("TIERCTL_METADTA", "is set, but names no option", 'did you mean "TIERCTL_METADATA"?'),
-        ("TIERCTL_QQQ", "is set, but names no option", ""),
-    ],
+    ("name", "hint"), [("TIERCTL_METADTA", 'did you mean "TIERCTL_METADATA"?'), ("TIERCTL_QQQ", "")]
 )
-def test_variables_that_name_no_option_are_refused(name: str, message: str, hint: str, after: Path) -> None:
+def test_variables_that_name_no_option_are_refused(name: str, hint: str, after: Path) -> None:
     ran = tierctl("segments", "--metadata", after, env=environment(**{name: "true"}))
     assert (ran.code, ran.out) == (2, "")
-    assert f"{name} {message}" in ran.err
+    assert f"{name} is set, but names no option" in ran.err
     assert hint in ran.err
 
 
