@@ -217,6 +217,8 @@ FILTERS = [
         ["--topic", "orders", "--partition", "1"],
         lambda row: (row["topic"], row["partition"]) == ("orders", 1),
     ),
+    (["--partition", "orders-1"], lambda row: (row["topic"], row["partition"]) == ("orders", 1)),
+    (["--topic", "o*", "--topic", "pay[lm]ents"], lambda row: row["topic"] in {"orders", "payments"}),
     (["--state", "delete_segment_started"], lambda row: row["state"] == "DELETE_SEGMENT_STARTED"),
     (["--type", "RemoteLogSegmentMetadata"], lambda row: row["type"] == "RemoteLogSegmentMetadata"),
     (["--metadata-partition", "0"], lambda row: row["metadata_partition"] == 0),

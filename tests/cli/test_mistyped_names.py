@@ -241,17 +241,6 @@ def test_an_unknown_topic_is_named_with_similar_ones(name: str, words: dict[str,
     assert "known topics with similar names: orders" in result.err
 
 
-def test_a_partition_by_its_name_and_topics_by_a_glob(words: dict[str, str]) -> None:
-    """The forms of a selection and their errors are tested in tests/model/test_selection.py."""
-    line = ("segments", METADATA)
-    for one, other in (
-        (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1")),
-        (("--topic", "orders", "--topic", "payments"), ("--topic", "o*", "--topic", "pay[lm]ents")),
-    ):
-        by_number, by_name = run(line, words, *one), run(line, words, *other)
-        assert (by_name.code, by_name.out) == (by_number.code, by_number.out)
-
-
 @pytest.mark.parametrize("option", REFUSED)
 def test_a_wrong_line_is_refused_by_runs_that_change_something(
     option: str, words: dict[str, str], tmp_path: Path
