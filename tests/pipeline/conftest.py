@@ -18,3 +18,9 @@ def topic(tmp_path: Path) -> Path:
     """Return four metadata partitions with events of all kinds."""
     write_all_kinds(tmp_path / "topic")
     return tmp_path / "topic"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Return where a warehouse may be made."""
+    return tmp_path / "warehouse"

@@ -16,7 +16,7 @@ from tierctl.pipeline.commits import LakeTable
 from tierctl.pipeline.warehouse import COMMITS
 from tierctl.storage.lease import ObjectLease
 
-from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, step, write
+from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, run_once, step, write
 from tests.pipeline.test_warehouse_changes import race
 from tests.support.servers import SECRET, S3Server
 
@@ -37,7 +37,7 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
 
 
 def test_of_two_writers_one_commits(
-    topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    topic: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store creates each version of a table for only one of them."""
     uri = f"s3://{s3_server.bucket()}/warehouse"
@@ -45,8 +45,7 @@ def test_of_two_writers_one_commits(
     run(topic, uri)
     write(topic, lives(range(82, 83)))
     assert race(topic, uri) == [0, 2]
-    run(topic, tmp_path / "once")
-    assert rows_of(uri) == rows_of(tmp_path / "once")
+    assert rows_of(uri) == run_once(topic)
 
 
 def test_readers_of_a_bucket_and_no_secret_in_it(topic: Path, s3_server: S3Server) -> None:
@@ -90,7 +89,7 @@ def test_own_certificates(topic: Path, s3_tls_server: S3Server, monkeypatch: pyt
 
 
 def test_a_commit_whose_response_was_lost(
-    topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    topic: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client repeats its request, and the store responds that the version exists."""
     uri = f"s3://{s3_server.bucket()}"
@@ -104,5 +103,4 @@ def test_a_commit_whose_response_was_lost(
     with monkeypatch.context() as patched:
         patched.setattr(LakeTable, "commit", commit)
         assert run(topic, uri) == 1
-    run(topic, tmp_path / "once")
-    assert rows_of(uri) == rows_of(tmp_path / "once")
+    assert rows_of(uri) == run_once(topic)

@@ -21,7 +21,7 @@ from tierctl.spark.executors.transport import Executors
 from tests.cli.shell import environment, tierctl
 from tests.metadata.events import started
 from tests.metadata.events import update as event_of_deletion
-from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, write, write_all_kinds
+from tests.pipeline.tables import Rows, lives, pipeline, rows_of, run, run_once, write, write_all_kinds
 from tests.spark.clusters import spark_environment, spark_home
 from tests.spark.doings import SLOW_S, slow_bucket
 from tests.state.histories import S
@@ -73,12 +73,11 @@ def test_each_event_once_until_a_signal(number: int, tmp_path: Path) -> None:
             assert follower.wait(WAIT_S) == 128 + number
         finally:
             follower.kill()
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert rows_of(warehouse) == run_once(topic)
 
 
 def test_a_signal_ends_a_batch_that_has_begun(
-    tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, warehouse: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is committed: the tables have the events of whole batches."""
     begun_s, begun = time.monotonic(), tmp_path / "begun"
@@ -91,17 +90,17 @@ def test_a_signal_ends_a_batch_that_has_begun(
     write(tmp_path / "topic", lives(range(2)))
     monkeypatch.setattr(update, "_bucket", slow_bucket)
     monkeypatch.setattr(update, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
-    with pipeline(tmp_path / "topic", tmp_path / "warehouse").opened() as opened:
+    with pipeline(tmp_path / "topic", warehouse).opened() as opened:
         with pytest.raises(KeyboardInterrupt):
             run_stream(Executors(spark), opened, pytest.fail)
         assert opened.latest.number == 0
     assert time.monotonic() - begun_s < SLOW_S
 
 
-def test_not_over_spark_connect(tmp_path: Path) -> None:
+def test_not_over_spark_connect(tmp_path: Path, warehouse: Path) -> None:
     """The error comes before a connection is tried."""
     write(tmp_path / "topic", [None])
-    where = ("--metadata", tmp_path / "topic", "--warehouse", tmp_path / "warehouse")
+    where = ("--metadata", tmp_path / "topic", "--warehouse", warehouse)
     ran = tierctl("pipeline", "run", *where, "--master", "sc://127.0.0.1:1")
     assert ran.code == 2, ran.err
     assert "Spark Connect" in ran.err
@@ -134,12 +133,11 @@ class Grown:
 
 @pytest.fixture(scope="module")
 def grown(module_folder: Path, spark: "SparkSession", few_buckets: None) -> Grown:
-    topic, begun, once = (module_folder / name for name in ("topic", "begun", "once"))
+    topic, begun = module_folder / "topic", module_folder / "begun"
     write_all_kinds(topic)
     assert [each.commit for each in streamed(spark, topic, begun)] == [1]
     write(topic, lives(range(50, 53)))
-    run(topic, once)
-    return Grown(topic, begun, rows_of(once))
+    return Grown(topic, begun, run_once(topic))
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +166,10 @@ def test_the_offsets_of_a_batch_are_read_from_either_log(source: str, tmp_path: 
 
 @pytest.mark.matrix
 def test_a_checkpoint_whose_log_of_offsets_names_its_source(
-    grown: Grown, tmp_path: Path, spark: "SparkSession"
+    grown: Grown, warehouse: Path, spark: "SparkSession"
 ) -> None:
     """Version 2 of that log, which an upgrade of Spark or its defaults may choose."""
-    warehouse, name = tmp_path / "warehouse", "spark.sql.streaming.offsetLog.formatVersion"
+    name = "spark.sql.streaming.offsetLog.formatVersion"
     shutil.copytree(grown.begun, warehouse, ignore=shutil.ignore_patterns("_checkpoint"))
     spark.conf.set(name, "2")
     try:
@@ -203,10 +201,9 @@ def test_a_checkpoint_of_other_tables(
     rest_in_matrix(["warehouse.commit", "warehouse.follow.segments", "warehouse.follow.events"]),
 )
 def test_stopped_at_a_step_of_a_commit(
-    step: str, grown: Grown, tmp_path: Path, spark: "SparkSession"
+    step: str, grown: Grown, warehouse: Path, spark: "SparkSession"
 ) -> None:
     """Spark repeats the batch; the commit is made once."""
-    warehouse = tmp_path / "warehouse"
     shutil.copytree(grown.begun, warehouse)
 
     def stop(label: str) -> None:
@@ -221,16 +218,15 @@ def test_stopped_at_a_step_of_a_commit(
         assert opened.latest.number == 2
 
 
-def test_rows_that_change_with_time_alone(tmp_path: Path, spark: "SparkSession") -> None:
+def test_rows_that_change_with_time_alone(tmp_path: Path, warehouse: Path, spark: "SparkSession") -> None:
     """A copy becomes dangling in its own bucket."""
-    topic, warehouse, later_ms = tmp_path / "topic", tmp_path / "warehouse", NOW_MS + 2 * 86_400_000
+    topic, later_ms = tmp_path / "topic", NOW_MS + 2 * 86_400_000
     write(topic, [started(1), started(2, partition=1)])
     run(topic, warehouse, now_ms=NOW_MS)
     before = rows_of(warehouse)
     with pipeline(topic, warehouse, now_ms=later_ms).opened() as opened:
         assert opened.step(fold_woken(lambda: Executors(spark))).commit == 2
-    run(topic, tmp_path / "once", now_ms=later_ms)
-    assert before != rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert before != rows_of(warehouse) == run_once(topic, now_ms=later_ms)
 
 
 @pytest.mark.parametrize("is_on_spark", [False, True])
@@ -259,9 +255,8 @@ def test_missing_events_explain_what_was_dropped_before(
 
 
 @pytest.mark.matrix
-def test_a_driver_that_is_killed(grown: Grown, tmp_path: Path, forked: Zygote) -> None:
+def test_a_driver_that_is_killed(grown: Grown, warehouse: Path, forked: Zygote) -> None:
     """Kill -9 the driver on a warehouse with a commit, again and again, each time some changes later."""
-    warehouse = tmp_path / "warehouse"
     shutil.copytree(grown.begun, warehouse)
     command = ("pipeline", "run", "--metadata", grown.topic, "--warehouse", warehouse, "--master", "local[1]")
     killed = 0

@@ -31,6 +31,7 @@ from tests.pipeline.tables import (
     read,
     rows_of,
     run,
+    run_once,
     step,
     write,
     write_all_kinds,
@@ -104,9 +105,8 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
                 for _ in range(data.draw(st.integers(0, 3))):
                     step(steps, {n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
             run(folder / "topic", folder / "steps")
-        run(folder / "topic", folder / "once")
         rows = rows_of(folder / "steps")
-        assert rows == rows_of(folder / "once")
+        assert rows == run_once(folder / "topic")
         assert found_in(rows) == verified(folder / "topic")
 
 
@@ -131,11 +131,10 @@ def test_events_in_two_metadata_partitions_of_a_topic_that_got_more(
     assert metadata_partition(started(1).topic_id, 0, COUNT) > 0
     write(topic, [None])
     for among, commits in ((1, old), (COUNT, new)):
-        for number, events in enumerate(commits):
+        for events in commits:
             write(topic, events, among=among)
             run(topic, warehouse)
-            run(topic, tmp_path / f"once-{among}-{number}")
-            assert rows_of(warehouse) == rows_of(tmp_path / f"once-{among}-{number}")
+            assert rows_of(warehouse) == run_once(topic)
 
 
 def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
@@ -153,8 +152,7 @@ def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
     assert known == [[], ["info"], ["info", "warning"], ["info", "info", "info"]]
 
 
-def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
-    warehouse = tmp_path / "warehouse"
+def test_nothing_new_changes_nothing(topic: Path, warehouse: Path) -> None:
     assert run(topic, warehouse) == 1
     files = {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()}
     assert run(topic, warehouse) == 1
@@ -169,14 +167,14 @@ def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
     assert len(set(newer["metadata_partition"].to_pylist())) == 1
 
 
-def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path) -> None:
+def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path, warehouse: Path) -> None:
     event = started(1)
     begun_ms = event.event_timestamp_ms
     write(tmp_path / "topic", [event])
     severities = []
     for after_ms in (0, HOUR_MS, HOUR_MS + 1, DAY_MS, DAY_MS + 1, 9 * DAY_MS):
-        number = run(tmp_path / "topic", tmp_path / "warehouse", now_ms=begun_ms + after_ms)
-        rows = rows_of(tmp_path / "warehouse")
+        number = run(tmp_path / "topic", warehouse, now_ms=begun_ms + after_ms)
+        rows = rows_of(warehouse)
         severities.append(
             (number, rows["anomalies"][0]["severity"], rows["partitions"][0]["dangling_copies"])
         )
@@ -184,14 +182,14 @@ def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path) -> 
     assert severities == [(1, "info", 0), (1, "info", 0), hanging, hanging, dangling, dangling]
 
 
-def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None:
-    run(topic, tmp_path / "warehouse")
+def test_a_log_that_was_cut_is_told_of_once(topic: Path, warehouse: Path) -> None:
+    run(topic, warehouse)
     log = next(path for path in topic.rglob("*.log") if path.stat().st_size > 1000)
     with log.open("r+b") as stream:
         stream.truncate(log.stat().st_size // 2)
-    numbers = [run(topic, tmp_path / "warehouse") for _ in range(3)]
+    numbers = [run(topic, warehouse) for _ in range(3)]
     assert numbers == [2, 2, 2]
-    rows = rows_of(tmp_path / "warehouse")
+    rows = rows_of(warehouse)
     assert any("an end at or after" in row["found"] for row in rows["anomalies"])
 
 
@@ -199,11 +197,10 @@ def test_a_copy_that_was_begun_again_with_more_epochs_has_the_same_row_after_eac
     first, other = replace(started(1), segment_leader_epochs=((0, 100),)), started(2)
     again = replace(first, segment_leader_epochs=((0, 100), (3, 150)))
     write(tmp_path / "topic", [first, again, other])
-    run(tmp_path / "topic", tmp_path / "once")
     with pipeline(tmp_path / "topic", tmp_path / "steps").opened() as steps:
         step(steps, dict.fromkeys(range(COUNT), 2))
     run(tmp_path / "topic", tmp_path / "steps")
-    assert rows_of(tmp_path / "steps") == rows_of(tmp_path / "once")
+    assert rows_of(tmp_path / "steps") == run_once(tmp_path / "topic")
 
 
 def test_what_retention_deletes_while_it_is_read_is_missing_in_the_next_commit(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
-from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
+from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, run_once, step, write
 from tests.state.histories import S
 
 DAY_MS = 86_400_000
@@ -37,18 +37,18 @@ DAY_MS = 86_400_000
 pytestmark = pytest.mark.usefixtures("no_power_cuts")
 
 
-def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
-    with pipeline(topic, tmp_path / "warehouse").opened() as first:
-        where = ("--metadata", topic, "--warehouse", tmp_path / "warehouse")
+def test_one_pipeline_at_a_time(topic: Path, warehouse: Path) -> None:
+    with pipeline(topic, warehouse).opened() as first:
+        where = ("--metadata", topic, "--warehouse", warehouse)
         second = tierctl("pipeline", "run", *where)
         assert second.code == 6, second.err
         assert step(first).commit == 1
 
 
 @pytest.fixture
-def unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def unlocked(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a warehouse whose lock has no effect, as on a file system without locks."""
-    warehouse, exclusive = tmp_path / "warehouse", warehouse_open.exclusive
+    exclusive = warehouse_open.exclusive
 
     def kept_out(folder: Path, name: str) -> AbstractContextManager[None]:
         (folder / name).touch()
@@ -76,12 +76,11 @@ def race(topic: Path, warehouse: Path | str) -> list[int]:
         return sorted(future.result() for future in [pool.submit(step), pool.submit(step)])
 
 
-def test_of_two_writers_one_commits(topic: Path, tmp_path: Path, unlocked: Path) -> None:
+def test_of_two_writers_one_commits(topic: Path, unlocked: Path) -> None:
     run(topic, unlocked)
     write(topic, lives(range(82, 83)))
     assert race(topic, unlocked) == [0, 2]
-    run(topic, tmp_path / "once")
-    assert rows_of(unlocked) == rows_of(tmp_path / "once")
+    assert rows_of(unlocked) == run_once(topic)
 
 
 def test_a_run_notices_a_commit_of_another(topic: Path, unlocked: Path) -> None:
@@ -102,9 +101,9 @@ def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> No
         run(topic, tmp_path / "full")
 
 
-def test_only_files_of_tables_are_deleted(topic: Path, tmp_path: Path) -> None:
+def test_only_files_of_tables_are_deleted(topic: Path, warehouse: Path) -> None:
     """A vacuum of Delta alone would delete all that is no file of the table, also behind links."""
-    warehouse, elsewhere = tmp_path / "warehouse", tmp_path / "elsewhere"
+    elsewhere = warehouse.with_name("elsewhere")
     run(topic, warehouse)
     table = warehouse / "segments"
     used = sorted(table.rglob("*.parquet"))
@@ -130,10 +129,10 @@ def test_only_files_of_tables_are_deleted(topic: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, tmp_path: Path) -> None:
+def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, warehouse: Path) -> None:
     """A checkpoint that stays would be the one from which the stream goes on."""
-    checkpoint, elsewhere = tmp_path / "warehouse" / "_checkpoint", tmp_path / "elsewhere"
-    run(topic, tmp_path / "warehouse")
+    checkpoint, elsewhere = warehouse / "_checkpoint", warehouse.with_name("elsewhere")
+    run(topic, warehouse)
     (elsewhere / "offsets").mkdir(parents=True)
     (elsewhere / "metadata").write_text("{}")
     if is_link:
@@ -141,7 +140,7 @@ def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, tm
     else:
         elsewhere.rename(checkpoint)
         (checkpoint / "photos").mkdir()
-    with pipeline(topic, tmp_path / "warehouse").opened() as opened:
+    with pipeline(topic, warehouse).opened() as opened:
         found = "a symbolic link" if is_link else "photos in it"
         with pytest.raises(SafetyRefusal, match=f"found {found}"), checkpoint_of(opened):
             pass
@@ -151,9 +150,9 @@ def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, tm
             assert not checkpoint.exists()
 
 
-def test_no_checkpoint_is_used_through_a_link(topic: Path, tmp_path: Path) -> None:
+def test_no_checkpoint_is_used_through_a_link(topic: Path, warehouse: Path) -> None:
     """This one fits the tables: a stream planned its first batch."""
-    warehouse, elsewhere = tmp_path / "warehouse", tmp_path / "elsewhere"
+    elsewhere = warehouse.with_name("elsewhere")
     (elsewhere / "offsets").mkdir(parents=True)
     (elsewhere / "offsets" / "0").touch()
     (elsewhere / "metadata").write_text('{"id": "q"}')
@@ -163,17 +162,17 @@ def test_no_checkpoint_is_used_through_a_link(topic: Path, tmp_path: Path) -> No
             pass
 
 
-def test_another_topics_warehouse_after_a_copy_without_an_id(topic: Path, tmp_path: Path) -> None:
-    warehouse, copy = tmp_path / "warehouse", tmp_path / "copy"
+def test_another_topics_warehouse_after_a_copy_without_an_id(topic: Path, warehouse: Path) -> None:
+    copy, other = topic.with_name("copy"), topic.with_name("other")
     run(topic, warehouse)
     write(topic, lives(range(70, 72)))
     shutil.copytree(topic, copy)
     for file in copy.rglob("partition.metadata"):
         file.unlink()
     assert run(copy, warehouse) == 2
-    write(tmp_path / "other", [None])
+    write(other, [None])
     with pytest.raises(SafetyRefusal, match="is of metadata topic"):
-        run(tmp_path / "other", warehouse)
+        run(other, warehouse)
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
@@ -204,25 +203,24 @@ def test_a_topic_that_is_created_again_during_a_run(when: str, has_commit: bool,
     assert read(warehouse, "events").num_rows == has_commit * len(lives(range(2)))
 
 
-def test_a_topic_that_gets_more_partitions_during_a_run(topic: Path, tmp_path: Path) -> None:
-    with pipeline(topic, tmp_path / "warehouse").opened() as opened:
+def test_a_topic_that_gets_more_partitions_during_a_run(topic: Path, warehouse: Path) -> None:
+    with pipeline(topic, warehouse).opened() as opened:
         step(opened)
         shutil.copytree(topic / "__remote_log_metadata-0", topic / "__remote_log_metadata-4")
         with pytest.raises(SafetyRefusal, match="has 5 partitions, but had 4"):
             step(opened)
 
 
-def test_a_part_of_the_topic(topic: Path, tmp_path: Path) -> None:
+def test_a_part_of_the_topic(topic: Path, warehouse: Path) -> None:
     """The number of metadata partitions decides where events belong, and is not known."""
     shutil.rmtree(topic / "__remote_log_metadata-1")
     with pytest.raises(CorruptInputError, match="none numbered 1"):
-        run(topic, tmp_path / "warehouse")
+        run(topic, warehouse)
 
 
 @pytest.mark.parametrize("table", ["segments", "partitions", "anomalies"])
-def test_damage_is_found(topic: Path, tmp_path: Path, table: str) -> None:
+def test_damage_is_found(topic: Path, warehouse: Path, table: str) -> None:
     """The fold continues from the rows of these tables."""
-    warehouse = tmp_path / "warehouse"
     run(topic, warehouse)
     write(topic, lives(range(70, 72)))
     for path in (warehouse / table).rglob("*.parquet"):
@@ -233,9 +231,9 @@ def test_damage_is_found(topic: Path, tmp_path: Path, table: str) -> None:
         run(topic, warehouse)
 
 
-def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> None:
+def test_tables_that_another_program_compacted(topic: Path, warehouse: Path) -> None:
     """Delta's own tools may combine the files of a table, and delete the old files."""
-    warehouse, more = tmp_path / "warehouse", lives(range(70, 72))
+    more = lives(range(70, 72))
     write(topic, lives(range(60, 70), partitions=9))
     run(topic, warehouse)
     for table in ("segments", "partitions", "events"):
@@ -244,16 +242,14 @@ def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> N
     assert run(topic, warehouse) == 1
     write(topic, more)
     run(topic, warehouse)
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert rows_of(warehouse) == run_once(topic)
 
 
 def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
-    topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run was killed before the table followed; the files that the commit replaces are combined then."""
     monkeypatch.setattr(bucket_task, "FILE_ROWS", 2)
-    warehouse = tmp_path / "warehouse"
     run(topic, warehouse)
     version = delta(warehouse, "segments").version()
     write(topic, [update(1, S.DELETE_SEGMENT_STARTED)])
@@ -265,14 +261,12 @@ def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
         assert "DeltaTable.restore" in str(e.value.hint)
     delta(warehouse, "segments").restore(version)
     assert run(topic, warehouse) == 2
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert rows_of(warehouse) == run_once(topic)
 
 
 @pytest.fixture
-def grown(topic: Path, tmp_path: Path) -> Path:
+def grown(topic: Path, warehouse: Path) -> Path:
     """Return a warehouse with two commits, each with files in every table."""
-    warehouse = tmp_path / "warehouse"
     run(topic, warehouse)
     write(topic, [*lives(range(60, 62), partitions=9), update(99)])
     assert run(topic, warehouse) == 2
@@ -311,8 +305,7 @@ def test_rows_that_another_program_changed(table: str, change: str, topic: Path,
         assert "DeltaTable.restore" in str(e.value.hint)
     delta(grown, table).restore(version)
     assert run(topic, grown) == 3
-    run(topic, grown.with_name("once"))
-    assert rows_of(grown) == rows_of(grown.with_name("once"))
+    assert rows_of(grown) == run_once(topic)
 
 
 @pytest.mark.parametrize("table", ["commits", "segments"])
@@ -326,8 +319,7 @@ def test_a_table_that_another_program_made_append_only(table: str, topic: Path, 
         assert "delta.appendOnly to false" in str(e.value.hint)
     delta(grown, table).alter.set_table_properties({"delta.appendOnly": "false"})
     assert run(topic, grown) == 3
-    run(topic, grown.with_name("once"))
-    assert rows_of(grown) == rows_of(grown.with_name("once"))
+    assert rows_of(grown) == run_once(topic)
 
 
 @pytest.mark.parametrize(
@@ -352,14 +344,12 @@ def test_old_events_that_another_program_deleted(topic: Path, grown: Path) -> No
     delta(grown, "events").delete("metadata_offset < 5")
     write(topic, lives(range(70, 72)))
     assert run(topic, grown) == 3
-    run(topic, grown.with_name("once"))
-    rows, expected = rows_of(grown), rows_of(grown.with_name("once"))
+    rows, expected = rows_of(grown), run_once(topic)
     assert rows.pop("events") == [each for each in expected.pop("events") if each["metadata_offset"] >= 5]
     assert rows == expected
 
 
-def test_a_change_during_a_run(topic: Path, tmp_path: Path) -> None:
-    warehouse = tmp_path / "warehouse"
+def test_a_change_during_a_run(topic: Path, warehouse: Path) -> None:
     with pipeline(topic, warehouse).opened() as opened:
         step(opened)
         delta(warehouse, "segments").delete()
@@ -391,9 +381,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("step", ["segments", "partitions", "anomalies"])
 def test_a_commit_is_read_once_all_tables_follow_it(
-    step: str, is_first: bool, topic: Path, tmp_path: Path, slept: list[Callable[[], object]]
+    step: str, is_first: bool, topic: Path, warehouse: Path, slept: list[Callable[[], object]]
 ) -> None:
-    warehouse = tmp_path / "warehouse"
     spec = WarehouseSpec.of(warehouse.as_uri())
     if not is_first:
         run(topic, warehouse)
@@ -412,10 +401,9 @@ def test_a_commit_is_read_once_all_tables_follow_it(
 
 
 def test_a_table_that_is_newer_than_the_commit_is_not_read(
-    topic: Path, tmp_path: Path, slept: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+    topic: Path, warehouse: Path, slept: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run makes a commit while a reader opens one table after the other."""
-    warehouse = tmp_path / "warehouse"
     run(topic, warehouse)
     write(topic, lives(range(60, 62), partitions=9))
     refresh, runs = LakeTable.refresh, [lambda: run(topic, warehouse)]
@@ -455,8 +443,7 @@ def test_small_commits_are_compacted(tmp_path: Path) -> None:
             write(topic, lives(range(number, number + 1), partitions=1))
             step(opened)
     assert len(delta(warehouse, "events").file_uris()) <= 4
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert rows_of(warehouse) == run_once(topic)
 
 
 @pytest.mark.usefixtures("every_fourth")
@@ -494,8 +481,7 @@ def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(before["segments"] - after["segments"]) <= 1
     assert len(before["partitions"]) == 3
     assert len(before["partitions"] & after["partitions"]) == 2
-    run(topic, tmp_path / "once")
-    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+    assert rows_of(warehouse) == run_once(topic)
 
 
 def later(event: Any) -> MetadataEvent:
