@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.hostile.worlds import (
     measured,
     plain_batch,
     record_bytes,
+    same_batches,
 )
 from tests.storage.segments import metadata_of
 from tests.support.amounts import rest_in_matrix
@@ -49,9 +49,8 @@ def _members() -> Iterator[bytes]:
     yield batch_of(b"", K.GZIP, offset=0, stored=gzip.compress(b"") * 200_000)
 
 
-def _too_large() -> Iterator[bytes]:
-    stored = compress(K.ZSTD, record_bytes(bytes(70 << 20)))
-    return (batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(20))
+def _too_large() -> list[bytes]:
+    return same_batches(record_bytes(bytes(70 << 20)), 20)
 
 
 def _headers() -> Iterator[bytes]:
@@ -65,9 +64,8 @@ def _headers() -> Iterator[bytes]:
     yield batch_of(bytes(record + body), K.GZIP, offset=0)
 
 
-def _values() -> Iterator[bytes]:
-    stored = compress(K.ZSTD, record_bytes(bytes(BOMB_BYTES)))
-    return (batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(100))
+def _values(count: int) -> list[bytes]:
+    return same_batches(record_bytes(bytes(BOMB_BYTES)), count)
 
 
 DAMAGED = {"cut off": _cut_off, "gzip members": _members, "headers": _headers, "too large": _too_large}
@@ -97,7 +95,7 @@ def test_a_bad_batch_is_reported_and_the_next_ones_are_read(tmp_path: Path, name
 
 def test_three_records_decode_three(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.segment(0, joined(list(_values())), end_offset=99)
+    world.segment(0, joined(_values(100)), end_offset=99)
     cost = measured(tmp_path, "fetch", *world.where, "--limit", "3", "--binary", "sha256")
     assert_cheap(cost)
     assert [row["offset"] for row in cost.rows] == [0, 1, 2]
@@ -108,7 +106,7 @@ def _wrappers(magic: int, kind: CompressionType) -> Iterator[bytes]:
 
 
 LARGE = {
-    "values": ("jsonl", lambda: islice(_values(), 3)),
+    "values": ("jsonl", lambda: _values(3)),
     "gzip messages of format 0": ("csv", lambda: _wrappers(0, K.GZIP)),
     "lz4 messages of format 1": ("table", lambda: _wrappers(1, K.LZ4)),
 }
@@ -137,10 +135,8 @@ def test_records_too_large_for_text_are_printed_as_digests(tmp_path: Path, name:
 def test_values_of_escapes_are_printed_in_pieces(tmp_path: Path, output: str) -> None:
     """The last character makes each character of the text take four bytes."""
     value = bytes((8 << 20) - 64) + "\U0001f600".encode()
-    stored = compress(K.ZSTD, record_bytes(value))
     world = World(tmp_path)
-    log = joined([batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(3)])
-    world.segment(0, log, end_offset=2)
+    world.segment(0, joined(same_batches(record_bytes(value), 3)), end_offset=2)
     cost = measured(tmp_path, "fetch", *world.where, "-o", output)
     assert_cheap(cost)
     assert cost.code == 0
@@ -154,9 +150,8 @@ def test_values_of_escapes_are_printed_in_pieces(tmp_path: Path, output: str) ->
 def test_unreadable_values_of_metadata_are_printed_by_their_first_bytes(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    stored = compress(K.ZSTD, record_bytes(bytes((8 << 20) - 64)))
     log = tmp_path / f"{0:020d}.log"
-    log.write_bytes(joined([batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(7)]))
+    log.write_bytes(joined(same_batches(record_bytes(bytes((8 << 20) - 64)), 7)))
     cost = measured(tmp_path, "format", log, *options)
     assert_cheap(cost)
     assert (cost.code, cost.out.count("00" * 1024)) == (7, 7)
@@ -171,9 +166,8 @@ def test_large_custom_metadata_is_formatted_record_by_record(
 ) -> None:
     events = [replace(metadata_of(number), custom_metadata=bytes(7 << 20)) for number in range(7)]
     log = tmp_path / f"{0:020d}.log"
-    stored = [compress(K.ZSTD, record_bytes(encode(event))) for event in events]
-    batches = [batch_of(b"", K.ZSTD, offset=offset, stored=each) for offset, each in enumerate(stored)]
-    log.write_bytes(joined(batches))
+    payloads = [record_bytes(encode(event)) for event in events]
+    log.write_bytes(joined([batch_of(each, K.ZSTD, offset=at) for at, each in enumerate(payloads)]))
     cost = measured(tmp_path, "format", log, *options)
     assert_cheap(cost)
     assert (cost.code, len(cost.out.splitlines()) - ("table" in options)) == (0, 7)
@@ -201,7 +195,7 @@ def test_large_values_of_metadata_are_reported_and_the_others_are_used(tmp_path:
     world.segment(0, plain_batch(0, b"good"), end_offset=0)
     logs = sorted(world.metadata.glob("__remote_log_metadata-*/*.log"))
     empty = next(log for log in logs if not log.stat().st_size)
-    empty.write_bytes(joined(list(_values())))
+    empty.write_bytes(joined(_values(100)))
     cost = measured(tmp_path, "segments", *world.where, "-o", "jsonl")
     assert_cheap(cost)
     assert [row["start_offset"] for row in cost.rows] == [0]

@@ -17,8 +17,8 @@ from tierctl.model import (
 )
 from tierctl.storage.layouts.kafka import SegmentLayout
 from tierctl.storage.stores.base import hashed_file
-from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
-from tierctl.wire.batches.record_batch import encode_batch, encode_records, seal
+from tierctl.wire.batches.batch_head import CompressionType, Record, compress
+from tierctl.wire.batches.record_batch import batches, encode_batch, encode_records, seal
 from tierctl.wire.files.checkpoints import encode_producer_snapshot
 from tierctl.wire.metadata.values import encode, metadata_partition
 
@@ -81,16 +81,9 @@ def batch_of(
 ) -> bytes:
     """Return a batch of `count` records with the bytes `payload`, or `stored` if that is given."""
     like = encode_batch([Record(offset, 1_700_000_000_000, None, b"")])
-    head = BatchHead(0, *_unpacked(like))._replace(
-        attributes=kind, record_count=count, last_offset_delta=count - 1
-    )
+    (batch,) = batches(like)
+    head = batch.head._replace(attributes=kind, record_count=count, last_offset_delta=count - 1)
     return seal(head, stored or compress(kind, payload))
-
-
-def _unpacked(batch: bytes) -> tuple[int, ...]:
-    from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE
-
-    return HEAD.unpack(batch[:HEAD_SIZE])
 
 
 def plain_batch(offset: int, *values: bytes) -> bytes:
@@ -98,6 +91,13 @@ def plain_batch(offset: int, *values: bytes) -> bytes:
     return encode_batch(
         [Record(offset + at, 1_700_000_000_000, None, value) for at, value in enumerate(values)]
     )
+
+
+def same_batches(payload: bytes, count: int) -> list[bytes]:
+    """Return batches of one record each, whose uncompressed bytes are `payload`."""
+    kind = CompressionType.ZSTD
+    stored = compress(kind, payload)
+    return [batch_of(b"", kind, offset=offset, stored=stored) for offset in range(count)]
 
 
 def record_bytes(value: bytes, *, offset_delta: int = 0) -> bytes:
@@ -123,6 +123,13 @@ class World:
     def where(self) -> tuple[str, ...]:
         """Options that name both."""
         return "--metadata", str(self.metadata), "--remote", str(self.remote)
+
+    def partitions(self, count: int) -> "World":
+        """Publish a segment of ten records in each of the first `count` partitions; return the world."""
+        log = joined([plain_batch(offset, b"value") for offset in range(10)])
+        for number in range(count):
+            self.segment(number, log, end_offset=9, partition=number)
+        return self
 
     def append(self, *values: bytes | MetadataEvent, partition: int = 0) -> None:
         """Append values to the metadata topic, events to the partition of their segments."""
@@ -179,6 +186,6 @@ class World:
         return metadata
 
 
-def joined(batches: Sequence[bytes]) -> bytes:
+def joined(parts: Sequence[bytes]) -> bytes:
     """Return a log of the batches."""
-    return b"".join(batches)
+    return b"".join(parts)
