@@ -20,7 +20,6 @@ import shutil
 import site
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.shell import Ran, tierctl
+from tests.cli.shell import Ran, environment, tierctl
 from tests.support.java import SHORT_LIVED
 from tests.support.kernels import keep_for_workers
 from tests.support.servers import answers, cannot, free_port, process
@@ -49,7 +48,6 @@ ENGINES = (
 )
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
-READY_TIMEOUT_S = 300
 END_TIMEOUT_S = 30
 # Python workers that the JVM starts must not find tierctl in the working directory or PYTHONPATH.
 _DRIVER = (
@@ -110,10 +108,36 @@ def python_without_tierctl(folder: Path) -> Path:
     return python
 
 
+def ran_python(
+    code: str, *words: object, cwd: Path = ROOT, env: Mapping[str, str], python: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python code in a process with these variables, which must succeed; return what it said."""
+    done = subprocess.run(
+        [str(python or sys.executable), "-c", code, *map(str, words)],
+        capture_output=True,
+        cwd=cwd,
+        env=dict(env),
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def java_environment(**extra: str) -> dict[str, str]:
+    """Return an operator's environment for programs of Spark on the loopback interface."""
+    kept = {name: os.environ[name] for name in ("JAVA_HOME", "HOME") if name in os.environ}
+    return environment(SPARK_LOCAL_IP="127.0.0.1", **kept, **extra)
+
+
 def spark_program(*words: str, home: Path, python: Path, **environment: str) -> list[str]:
     """Return the command line of a class of Spark; its process is the JVM itself."""
     settings = spark_environment(python, **environment)
     return ["env", *(f"{k}={v}" for k, v in settings.items()), str(home / "bin" / words[0]), *words[1:]]
+
+
+_served = functools.partial(process, timeout_s=300)
 
 
 @contextmanager
@@ -125,31 +149,22 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
     where = ["--host", "127.0.0.1", "--webui-port"]
     package = "org.apache.spark.deploy"
     start = functools.partial(spark_program, "spark-class", home=home, python=python)
-    command = start(f"{package}.master.Master", *where, str(web_port))
+    command = start(f"{package}.master.Master", *where, str(web_port), "--port", str(port))
     with ExitStack() as running:
-        running.enter_context(process([*command, "--port", str(port)], folder / "master.log", lambda: True))
-        _wait(lambda: answers(port), "the master of the standalone cluster")
+        running.enter_context(_served(command, folder / "master.log", lambda: answers(port)))
         for number in range(WORKERS):
             command = start(f"{package}.worker.Worker", *where, "0")
             command += ["--cores", "2", "--memory", "2g", "--work-dir", str(folder / f"work-{number}")]
             command += [master]
-            running.enter_context(process(command, folder / f"worker-{number}.log", lambda: True))
-        _wait(lambda: _alive_workers(web_port) == WORKERS, "the workers of the standalone cluster")
+            is_ready = functools.partial(_has_workers, web_port, number + 1)
+            running.enter_context(_served(command, folder / f"worker-{number}.log", is_ready))
         yield master
 
 
-def _alive_workers(web_port: int) -> int:
+def _has_workers(web_port: int, count: int) -> bool:
     with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as answer:
-        return int(json.load(answer)["aliveworkers"])
-    return 0
-
-
-def _wait(ready: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while not ready():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(0.1)
+        return int(json.load(answer)["aliveworkers"]) == count
+    return False
 
 
 @contextmanager
@@ -170,8 +185,7 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
         # Spark takes the memory of its servers from this variable.
         SPARK_DAEMON_MEMORY="768m",
     )
-    with process(command, folder / "connect.log", lambda: True):
-        _wait(lambda: answers(port), "the Spark Connect server")
+    with _served(command, folder / "connect.log", lambda: answers(port)):
         yield f"sc://127.0.0.1:{port}"
 
 

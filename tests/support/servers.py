@@ -64,12 +64,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(command: Sequence[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
+def process(
+    command: Sequence[str], log: Path, ready: Callable[[], bool], timeout_s: float = START_TIMEOUT_S
+) -> Iterator[None]:
     """Run a server during the block, from the moment it is ready; end it by its process id."""
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent)
     try:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while not ready():
             if server.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"{command[0]} did not start:\n{log.read_text(errors='replace')[-2000:]}")

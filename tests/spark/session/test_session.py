@@ -1,6 +1,5 @@
 """A session starts without output, reports why it can't start, and leaves no process behind."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from tierctl.spark.session.jvm import SparkSettings, cause, engine_error
 from tierctl.spark.session.open import opened_session, require_reachable
 
 from tests.cli.shell import environment, tierctl
-from tests.spark.clusters import SMALL, Driver, spark_home
+from tests.spark.clusters import ROOT, SMALL, Driver, java_environment, ran_python, spark_home
 from tests.support.servers import free_port
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ with opened_session(settings) as session:
         print("begins", flush=True)
         python_of(session, 600)
 """
-ROOT = Path(__file__).parents[3]
 CONNECT = pytest.param("connect_driver", marks=pytest.mark.matrix)
 
 
@@ -84,8 +82,7 @@ def test_what_needs_no_reading_is_refused_before_a_session_starts(
 def started(how: str, folder: Path) -> "Iterator[subprocess.Popen[str]]":
     """Start RUN in a folder from which it takes no modules."""
     spark_home()
-    java = {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
-    env = environment(PYTHONPATH=str(ROOT), **java)
+    env = java_environment(PYTHONPATH=str(ROOT))
     run = subprocess.Popen(
         [sys.executable, "-P", "-W", "error", "-c", RUN, how],
         stdout=subprocess.PIPE,
@@ -166,15 +163,7 @@ def test_a_java_that_can_not_run_spark(tmp_path: Path) -> None:
             java.parent.mkdir(parents=True)
             java.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
             java.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", OPEN, *(home or "" for home in homes)],
-        capture_output=True,
-        cwd=ROOT,
-        env={"PATH": str(tools)},
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = ran_python(OPEN, *(home or "" for home in homes), env={"PATH": str(tools)})
     for line, home, expected in zip(done.stdout.splitlines(), homes, OF_JAVA.values(), strict=True):
         assert line.startswith(expected.format(home=home))
     assert done.stderr == ""
@@ -216,15 +205,7 @@ except TierctlError as e:
 def test_a_server_that_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"sc://127.0.0.1:{server.getsockname()[1]}"
-        done = subprocess.run(
-            [sys.executable, "-c", SILENT, address],
-            capture_output=True,
-            cwd=ROOT,
-            env=environment(),
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        done = ran_python(SILENT, address, env=environment())
     assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 1 s\n"
 
 

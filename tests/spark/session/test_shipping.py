@@ -2,7 +2,6 @@
 
 import io
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from tierctl import kernel
 from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
-from tests.spark.clusters import ROOT, python_without_tierctl, spark_home
+from tests.spark.clusters import python_without_tierctl, ran_python, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,15 +35,9 @@ print(resources.files("tierctl.console_consumer").joinpath("Row.java").read_text
 
 def test_everything_works_from_the_archive(tmp_path: "Path") -> None:
     python = python_without_tierctl(tmp_path)
-    done = subprocess.run(
-        [python, "-W", "error", "-c", EVERYTHING, archive()],
-        capture_output=True,
-        cwd=tmp_path,
-        env=environment(),
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    env = environment(PYTHONWARNINGS="error")
+    done = ran_python(EVERYTHING, archive(), cwd=tmp_path, env=env, python=python)
+    assert done.stderr == ""
     modules, data = done.stdout.splitlines()
     assert modules.endswith(" [] 0.1.0 ['json', 'kafka', 'kip']")
     assert int(modules.split()[0]) > 150
@@ -75,16 +68,9 @@ def test_compiled_loops_are_kept_for_the_archive(tmp_path: "Path") -> None:
         copy = tmp_path / name / archive().name
         copy.parent.mkdir()
         copy.write_bytes(archive().read_bytes())
-        words = [python, "-c", COMPILED, copy]
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            cwd=tmp_path,
-            env=environment(HOME=str(tmp_path)),
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+        env = environment(HOME=str(tmp_path))
+        done = ran_python(COMPILED, copy, cwd=tmp_path, env=env, python=python)
+        assert done.stderr == ""
         shown.append(done.stdout.split())
     assert shown == [["7", "0"], ["7", "1"]]
     (kept,) = (tmp_path / ".cache" / "tierctl").iterdir()
@@ -97,15 +83,7 @@ def test_the_archive_is_the_same_every_time() -> None:
         "import hashlib; from tierctl.spark.session.jvm import pack; "
         "print(hashlib.sha256(pack()).hexdigest())"
     )
-    sums = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            env=environment(PYTHONHASHSEED=seed),
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    sums = {ran_python(code, env=environment(PYTHONHASHSEED=seed)).stdout for seed in ("1", "2")}
     assert len(sums) == 1
     with zipfile.ZipFile(io.BytesIO(pack())) as content:
         assert not [name for name in content.namelist() if name.endswith(".pyc")]
@@ -133,15 +111,8 @@ def test_a_plain_session_needs_only_register(capture: "Callable[[str], Path]", t
     """The interpreter of the workers has no tierctl; the session was not opened by tierctl."""
     spark_home()
     python = python_without_tierctl(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", PLAIN, capture("tiered-cluster") / "after"],
-        capture_output=True,
-        cwd=ROOT,
-        env=environment(PYSPARK_PYTHON=str(python), SPARK_HOME=str(spark_home()), SPARK_LOCAL_IP="127.0.0.1"),
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    env = environment(PYSPARK_PYTHON=str(python), SPARK_HOME=str(spark_home()), SPARK_LOCAL_IP="127.0.0.1")
+    done = ran_python(PLAIN, capture("tiered-cluster") / "after", env=env)
     assert int(done.stdout.split()[-1]) > 100
 
 
@@ -152,11 +123,5 @@ def test_a_full_folder_for_temporary_files_is_named(tmp_path: "Path") -> None:
         "try: archive()\n"
         "except OSError as e: print(e.strerror, e.filename)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(TMPDIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran_python(code, env=environment(TMPDIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"))
     assert done.stdout.startswith(f"File too large {tmp_path}/tierctl-")

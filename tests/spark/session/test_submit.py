@@ -1,11 +1,9 @@
 """`tierctl submit` and the options of engines: wrong values, and command lines for each kind of cluster."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,9 @@ from tierctl.errors import UsageError
 from tierctl.spark.session.jvm import SparkSettings, is_credential
 
 from tests.cli.shell import Ran, environment, tierctl, tierctl_process
-from tests.spark.clusters import spark_home
+from tests.spark.clusters import java_environment, spark_home
+from tests.spark.worlds import Capture
 
-Capture = Callable[[str], Path]
 K8S = ("--master", "k8s://https://127.0.0.1:1", "--container-image", "me/spark:4")
 
 
@@ -223,8 +221,7 @@ def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_pa
     command = ("segments", "--metadata", metadata, "-o", "jsonl")
     small = ("--spark-conf", "spark.cores.max=1", "--spark-conf", "spark.ui.enabled=false")
     where = ("--submit-dir", tmp_path / "kept", "--master", standalone, "--run", *small)
-    kept = {name: os.environ[name] for name in ("JAVA_HOME", "HOME") if name in os.environ}
-    env = environment(SPARK_LOCAL_IP="127.0.0.1", **kept)
+    env = java_environment()
 
     def run(*args: object) -> Ran:
         return tierctl_process("submit", *where, "--", *args, cwd=tmp_path, env=env, timeout_s=400)
