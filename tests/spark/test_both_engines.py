@@ -21,19 +21,17 @@ from tierctl.spark.executors import examined
 from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, environment, tierctl
-from tests.spark import test_engines_beside_brokers
 from tests.spark.clusters import ROOT, Driver, Engine, run_command
 from tests.spark.on_engines import SPARK, Run, require_same_on_both_engines
-from tests.spark.scenes import CACHES, CODES, RECOVERY, SCENES, Capture, cache_folder, files_in
+from tests.spark.scenes import CACHES, CODES, RECOVERY, SCENES, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
-from tests.spark.worlds import tiered, untiered
+from tests.spark.worlds import Capture, tiered, untiered
 from tests.support.engines import engines
 
 
 def test_every_command_has_a_scene() -> None:
     commands = {command for command, found in engines().items() if len(found) > 1}
-    scenes = {*SCENES, *test_engines_beside_brokers.SCENES}
-    assert {command.partition(" --")[0] for command in scenes} == commands
+    assert {command.partition(" --")[0] for command in SCENES} == commands
     # tests/spark/session/test_submit.py and tests/live/test_backup_config.py run the other two.
     others = {"submit", "backup-config", *ONLY_SPARK}
     assert commands | ONLY_LOCAL.keys() | others == engines().keys()
