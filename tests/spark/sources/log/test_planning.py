@@ -173,6 +173,7 @@ def test_a_limit_is_not_divided_among_more_tasks(tier: Options, monkeypatch: pyt
 def test_an_error_of_a_partition_is_one_row(tier: Options) -> None:
     for path in Path(tier["remote"]).rglob("hours-*/*.leader_epoch_checkpoint"):
         path.write_bytes(b"0\n7\n")
+    assert "leader-epoch index" in error_of(tier)[1]
     options = tier | {"bytes_per_task": "20000", "mode": "permissive"}
     assert max(task.work.count for task in tasks_of(options) if isinstance(task.work, Share)) > 4
     found = rows(options)

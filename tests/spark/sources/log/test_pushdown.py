@@ -299,17 +299,6 @@ def test_a_damaged_batch_costs_itself(damaged: Damaged, bytes_per_task: str) -> 
     assert len(errors) == 1 or bytes_per_task == "300000"
 
 
-def test_a_missing_object_costs_its_segment(damaged: Damaged) -> None:
-    damaged.object(2, ".log").unlink()
-    with pytest.raises(RemoteResourceNotFound, match=damaged.segments[2].segment_id):
-        rows(damaged.options)
-    offsets, (error,) = split(rows(damaged.options | PERMISSIVE))
-    first, last = damaged.segments[2].start_offset, damaged.segments[2].end_offset
-    assert offsets == [*range(first), *range(last + 1, 3000)]
-    assert error["offset"] == first
-    assert f"offsets {first} to {last}" in error["error"]
-
-
 def test_a_damaged_index_costs_nothing(damaged: Damaged, capfd: pytest.CaptureFixture[str]) -> None:
     damaged.object(1, ".index").write_bytes(b"\x00\x01\x02")
     asked = Predicate("offset", ">=", damaged.segments[1].start_offset + 300)
@@ -460,15 +449,6 @@ def test_a_log_that_lags_behind_the_tier_is_no_silent_one(capture: Capture, writ
 def test_a_folder_that_is_no_log_directory_is_told(damaged: Damaged) -> None:
     with pytest.raises(NotFoundError, match="no broker's log directory"):
         rows(damaged.options | PERMISSIVE | {"log_dir": damaged.options["remote"] + "/.."})
-
-
-def test_a_lineage_that_is_a_guess_is_no_silent_one(damaged: Damaged) -> None:
-    damaged.object(-1, ".leader_epoch_checkpoint").write_bytes(b"0\n7\n")
-    with pytest.raises(CorruptInputError, match="leader-epoch index"):
-        rows(damaged.options)
-    offsets, (error,) = split(rows(damaged.options | PERMISSIVE))
-    assert offsets == [*range(3000)]
-    assert "leader-epoch index" in error["error"]
 
 
 def test_metadata_that_can_not_be_read_may_hide_segments(damaged: Damaged, tmp_path: Path) -> None:
