@@ -56,11 +56,7 @@ def expected(severity: Severity = OK, checks: Iterable[DoctorCheck] = ()) -> dic
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("name", "value", "severity"),
-    [
-        ("python", None, OK),
-        ("pyarrow", "1.0", WARNING),
-        ("numba", "0.1", WARNING),
-    ],
+    [("python", None, OK), ("pyarrow", "1.0", WARNING)],
 )
 def test_versions_are_compared_with_the_driver(
     name: str, value: str | None, severity: Severity, capture: Capture, monkeypatch: pytest.MonkeyPatch
