@@ -318,11 +318,9 @@ def test_speculation_is_refused(spec: SideEffectContextSpec) -> None:
 def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec, *, again: bool) -> None:
     """The earlier attempt of the task may still be running on some executor."""
     runner = SparkTask(opened=partial(opened_side_effect, doings.failing, spec), is_retried=again)
-    tasks = pa.table({TASKS: pa.array([pickle.dumps([(7, piece(7))])], pa.binary())})
-    (found,) = input_results(pa.Table.from_batches(runner(iter(tasks.to_batches())))).items()
-    result = side_effect_result(found[1])
+    result = side_effect_result(results_of(runner, [piece(7)])[0])
     assert result.error is not None
-    assert (found[0], result.begun, result.error.message) == (7, True, "full")
+    assert (result.begun, result.error.message) == (True, "full")
     assert type(result.error).__name__ == ("StoreWriteUnknown" if again else "StoreWriteFailed")
 
 
@@ -371,8 +369,7 @@ def test_a_task_has_consecutive_pieces() -> None:
 def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
     """No invalid result of an executor may count as a finished side effect."""
     runner = SparkTask(opened=partial(opened_side_effect, doings.failing, spec))
-    tasks = pa.table({TASKS: pa.array([pickle.dumps([(0, piece(0))])], pa.binary())})
-    rows = pa.Table.from_batches(runner(iter(tasks.to_batches()))).to_pylist()
+    rows = rows_of(runner, [piece(0)]).to_pylist()
     for is_error in (False, True):
         table = pa.Table.from_pylist([row | {"data": sent, "is_error": is_error} for row in rows])
         result = side_effect_result(input_results(table)[0])
