@@ -21,11 +21,10 @@ from tests.cli.shell import Ran, tierctl
 from tests.cli.test_messages import repeat_an_entry
 from tests.pipeline.tables import run as write_tables
 from tests.read.tier import metadata_values
-from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
+from tests.spark.worlds import NOW_MS, Capture, copying, deleting, end_of, marking, sweeping, tiered, untiered
 from tests.support.formatted import formatted_node, saved_topics
 from tests.support.signing import signing_key
 
-Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
 Scene = Callable[[Run, Capture, Path], Any]
 LAST_RUNS = "last-successful-runs.json"

@@ -38,8 +38,9 @@ from tierctl.wire.metadata.values import encode
 from tests.metadata.events import repeated_and_lost, started, update
 from tests.metadata.topics import manager_at, topic_in
 from tests.pipeline.tables import delta, lives, read, run, write
-from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces, within
+from tests.spark.executors.bulk import assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
+from tests.spark.worlds import Capture
 from tests.state.histories import S
 from tests.support.amounts import rest_in_matrix
 

@@ -1,7 +1,7 @@
 """`doctor` with Spark: faults of the session and of executors become results."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst
+from tests.spark.worlds import Capture
 from tests.support.servers import free_port
 
 checks = import_module("tierctl.commands.doctor")
 
-Capture = Callable[[str], Path]
 ALL = [check for check in DoctorCheck if check.startswith("spark_")]
 MASTER = "local[2]"
 

@@ -19,8 +19,8 @@ from tierctl.wire.metadata.values import encode
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.events import started, update
 from tests.metadata.topics import topic_in
-
-Capture = Callable[[str], Path]
+from tests.spark.on_engines import SPARK
+from tests.spark.worlds import Capture
 
 METADATA = (
     "tiered-cluster/before",
@@ -55,7 +55,7 @@ def within(capture: Capture, place: str) -> Path:
 
 def on_both(*args: object) -> tuple[Ran, Ran]:
     """Run the same command line in this process and on the open session."""
-    return tierctl(*args), tierctl(*args, "--engine", "spark", "--master", "local[2]")
+    return tierctl(*args), tierctl(*args, *SPARK)
 
 
 def assert_same(*args: object) -> Ran:

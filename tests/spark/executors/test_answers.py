@@ -28,13 +28,14 @@ from tests.spark.executors.bulk import (
     METADATA,
     MISPLACED,
     TIERS,
-    Capture,
     assert_same,
     no_segments,
     small_pieces,
     within,
 )
+from tests.spark.on_engines import SPARK
 from tests.spark.worlds import NOW_MS as PAST_MS
+from tests.spark.worlds import Capture
 from tests.support.amounts import rest_in_matrix
 from tests.support.fake_cluster import LoggedCluster
 from tests.verify.cases import CASES, OTHER, update
@@ -74,7 +75,7 @@ def test_captures(place: str, more: tuple[str, ...], capture: Capture) -> None:
 def require_same_report(page: Path, *where: object, code: int) -> str:
     """Check that both engines write the same page and print the same; return the page."""
     said, pages = list[Ran](), list[str]()
-    for engine in ((), ("--engine", "spark", "--master", "local[2]")):
+    for engine in ((), SPARK):
         said.append(tierctl("report", *where, "--html", page, *engine))
         pages.append(page.read_text())
     assert said[0] == said[1]
@@ -189,7 +190,7 @@ def test_what_is_copied_or_deleted_while_the_store_is_listed(
         return found
 
     monkeypatch.setattr(SparkRunner, "audit", slowly)
-    assert kinds("--engine", "spark", "--master", "local[2]") == {"stuck_delete", "dangling_copy"}
+    assert kinds(*SPARK) == {"stuck_delete", "dangling_copy"}
 
 
 def test_the_tier_is_recognised_by_segments_elsewhere(capture: Capture) -> None:

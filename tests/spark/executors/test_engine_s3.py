@@ -15,6 +15,7 @@ from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.metadata.topics import segments_at
 from tests.spark.clusters import Driver, run_command
+from tests.spark.worlds import Capture
 from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
@@ -22,8 +23,6 @@ from tests.support.topic_settings import enabled
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-Capture = Callable[[str], Path]
 
 SPARK = ("--engine", "spark", "--master", "local[2]")
 

@@ -9,30 +9,24 @@ from tierctl.cli.entry import run
 from tierctl.spark.executors import rendered_text
 from tierctl.wire.batches.batch_head import CompressionType
 
-from tests.cli.shell import Ran, tierctl
+from tests.cli.shell import tierctl
 from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import counting
 from tests.read.test_damage import flip, heads
-from tests.spark.executors.bulk import Capture, Here, here
+from tests.spark.executors.bulk import Here, assert_same, here
+from tests.spark.on_engines import SPARK
+from tests.spark.worlds import Capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["here"]
 
-SPARK = ("--engine", "spark", "--master", "local[2]")
-
 
 @pytest.fixture
 def cluster(capture: Capture) -> list[str]:
     root = capture("tiered-cluster")
     return ["fetch", f"--metadata={root / 'before'}", f"--remote={root / 'before-remote'}"]
-
-
-def same(*args: str) -> Ran:
-    expected, found = tierctl(*args), tierctl(*args, *SPARK)
-    assert found == expected
-    return found
 
 
 FORMS = {
@@ -60,7 +54,7 @@ def test_every_form_is_the_same(
     here: Here, cluster: list[str], what: str, split_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendered_text, "SPLIT_BYTES", split_bytes)
-    same(*cluster, *FORMS[what])
+    assert_same(*cluster, *FORMS[what])
 
 
 @pytest.mark.parametrize("rows", [1, 1000, 1001, 4700, 4701])
@@ -68,7 +62,7 @@ def test_so_many_records_and_no_more(
     here: Here, cluster: list[str], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendered_text, "SPLIT_BYTES", 300_000)
-    ran = same(*cluster, "--topic", "metrics", "--topic", "clicks", "--limit", str(rows))
+    ran = assert_same(*cluster, "--topic", "metrics", "--topic", "clicks", "--limit", str(rows))
     assert ran.code == 0
 
 
@@ -77,14 +71,14 @@ def test_text_that_grows_beyond_a_task_goes_on_in_another(
 ) -> None:
     monkeypatch.setattr(rendered_text, "TEXT_BYTES_PER_TASK", 100_000)
     for more in ([], ["--limit", "3900"], ["--isolation", "read_committed"]):
-        same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
+        assert_same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
     assert here.jobs.count(1) > 20
 
 
 def test_jobs_are_of_bounded_size(here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendered_text, "TEXT_BYTES_PER_JOB", 2 << 20)
     monkeypatch.setattr(rendered_text, "SPLIT_BYTES", 200_000)
-    same(*cluster, "--topic", "orders")
+    assert_same(*cluster, "--topic", "orders")
     assert max(here.jobs) < 12
     assert len(here.jobs) > 5
 
@@ -113,28 +107,30 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     if damage == "index":
         logs[1].with_suffix(".index").write_bytes(b"\x01")
     args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}", "--topic=orders"]
-    ran = same(*args, "--partition=0", *(["--offset=900"] if damage == "index" else []))
+    ran = assert_same(*args, "--partition=0", *(["--offset=900"] if damage == "index" else []))
     assert ran.code in {7, 10}
-    assert same(*args, "--partition=0", "--limit=100").code == 0
+    assert assert_same(*args, "--partition=0", "--limit=100").code == 0
     if damage == "flip":
         # The reader is one group of batches ahead of the output.
-        assert same(*args, "--partition=0", f"--offset={before}", "--limit=10").code == 0
+        assert assert_same(*args, "--partition=0", f"--offset={before}", "--limit=10").code == 0
 
 
 def test_where_committed_records_end_is_told(here: Here, capture: Capture) -> None:
     root = capture("unclean-leader") / "after"
     args = ["fetch", f"--metadata={root / 'broker-1'}", f"--remote={root / 'remote'}"]
     logs = [f"--log-dir={root / broker}" for broker in ("broker-1", "broker-2")]
-    same(*args, *logs)
-    same(*args, "--isolation=read_committed")
+    assert_same(*args, *logs)
+    assert_same(*args, "--isolation=read_committed")
 
 
 def test_on_spark(spark: "SparkSession", cluster: list[str], capture: Capture) -> None:
-    same(*cluster, "--topic", "payments", "--isolation", "read_committed", "-o", "csv")
+    assert_same(*cluster, "--topic", "payments", "--isolation", "read_committed", "-o", "csv")
     root = capture("aiven-encrypted")
     key = f"key1={root / 'keys' / 'private.pem'}"
     where = [f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]
-    same("fetch", *where, "--aiven-private-key", key, f"--log-dir={root / 'broker-logs'}", "--topic=audit")
+    assert_same(
+        "fetch", *where, "--aiven-private-key", key, f"--log-dir={root / 'broker-logs'}", "--topic=audit"
+    )
 
 
 @pytest.mark.usefixtures("spark")

@@ -17,7 +17,8 @@ from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
-from tests.spark.executors.bulk import Capture, assert_same, damaged, small_pieces
+from tests.spark.executors.bulk import assert_same, damaged, small_pieces
+from tests.spark.worlds import Capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,6 @@ from tierctl.spark.executors.examined import ReadTasks, Work
 from tests.cli.shell import tierctl
 from tests.spark.executors.bulk import (
     TIERS,
-    Capture,
     assert_same,
     damaged,
     here,
@@ -25,6 +24,7 @@ from tests.spark.executors.bulk import (
     small_pieces,
     within,
 )
+from tests.spark.worlds import Capture
 from tests.verify.tiers import NOW_MS
 
 __all__ = ["here", "no_segments", "small_pieces"]

@@ -17,9 +17,8 @@ from tierctl.spark.executors.transport import Executors
 from tierctl.storage.stores.base import RemoteObject
 
 from tests.spark.executors.bulk import assert_same, within
+from tests.spark.worlds import Capture
 from tests.storage.test_object_sets import AIVEN_DAMAGE, KAFKA_DAMAGE
-
-Capture = Callable[[str], Path]
 
 pytestmark = pytest.mark.usefixtures("spark", "small_jobs")
 

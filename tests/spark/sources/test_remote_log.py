@@ -1,7 +1,7 @@
 """`remote_log` compared with consumers, for every topic of every capture."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier
 from tests.spark.clusters import ENGINES, Engine
+from tests.spark.worlds import Capture
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Capture = Callable[[str], Path]
 Answer = tuple[int, int, str | None, str | None]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import traceback
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -23,12 +22,11 @@ from tests.metadata.events import OTHER_ID, started, update
 from tests.spark.clusters import ENGINES, Engine
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
 from tests.spark.sources.metadata.test_rows import rows as rows_of_tasks
+from tests.spark.worlds import Capture
 from tests.support.broker import Brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Capture = Callable[[str], Path]
 
 
 def table(spark: "SparkSession", uri: str, **options: object) -> DataFrame:

@@ -25,8 +25,7 @@ from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import day, made_tier
 from tests.spark.sources.log.loads import Options, Row, rows, tasks_of
 from tests.spark.sources.test_remote_log import aiven, tiered, unclean
-
-Capture = Callable[[str], Path]
+from tests.spark.worlds import Capture
 
 HOURS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
 DAYS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAg"), "days", 0)

@@ -30,6 +30,7 @@ from tests.read.test_transactions import Log, World
 from tests.read.tier import Tier
 from tests.spark.sources.log.loads import rows
 from tests.spark.sources.metadata.test_rows import is_true
+from tests.spark.worlds import Capture
 from tests.storage.tiers import local_tier
 from tests.support.amounts import rest_in_matrix
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-Capture = Callable[[str], Path]
 PARTITION = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
 DAY_MS = 10 * HOUR_MS
 """The start of the day."""

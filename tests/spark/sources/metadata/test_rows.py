@@ -4,7 +4,6 @@ import json
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -31,10 +30,10 @@ from tests.cli.shell import tierctl
 from tests.conftest import vectors
 from tests.metadata.events import started, update
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
+from tests.spark.worlds import Capture
 from tests.support.amounts import examples
 from tests.support.servers import S3Server
 
-Capture = Callable[[str], Path]
 CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain", "aiven-encrypted")
 
 
