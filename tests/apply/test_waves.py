@@ -57,7 +57,7 @@ from tierctl.state.tier_state import TierState
 
 from tests.apply.commands import OTHER_ID
 from tests.apply.conftest import Watch
-from tests.apply.faults import Failing, OneSegmentFails, Wrapper
+from tests.apply.faults import Failing, Meddling, OneSegmentFails, Wrapper
 from tests.apply.runs import Backwards, acts_of, context_of, opened, plan_of, run_on, statuses
 from tests.apply.worlds import World, check_durable
 from tests.storage.tiers import local_tier
@@ -69,30 +69,41 @@ P = TypeVar("P")
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
 STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+COPY_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-def test_the_next_wave_is_started_while_one_is_deleted(
-    tiered: World, publications: Callable[[Watch], None]
+@pytest.mark.parametrize(
+    ("command", "published"),
+    [
+        ("sweep", [STARTED, STARTED, FINISHED, FINISHED]),
+        ("copy", [COPY_STARTED, COPY_STARTED, COPY_FINISHED, COPY_STARTED, COPY_FINISHED, COPY_FINISHED]),
+    ],
+)
+def test_the_next_wave_is_started_while_one_is_carried_out(
+    command: str,
+    published: list[RemoteLogSegmentState],
+    empty: World,
+    tiered: World,
+    publications: Callable[[Watch], None],
 ) -> None:
-    """The first deletion ends only after STARTED of the second wave is published."""
-    second_started, events = threading.Event(), list[str]()
+    """The requests of the first wave end only after STARTED of the second wave is published."""
+    world, second_started, events = {"sweep": tiered, "copy": empty}[command], threading.Event(), list[str]()
 
-    class Waiting(Wrapper):
-        def delete_log_segments(self, segments: Any) -> Any:
-            assert second_started.wait(60), "the second STARTED waits for the deletion of the first wave"
-            return super().delete_log_segments(segments)
+    def wait(_segment: object) -> None:
+        assert second_started.wait(60), "the second STARTED waits for the requests of the first wave"
 
     def watch(_number: int, moment: str, state: str) -> None:
         if moment == "after":
             events.append(state)
-            if events.count(str(STARTED)) == 2:
+            if events.count(str(published[0])) == 2:
                 second_started.set()
 
     publications(watch)
-    outcomes = run_on("sweep", tiered, Waiting, wave_size=1, engine=LocalEngine(2))
+    outcomes = run_on(command, world, partial(Meddling, meddle=wait), wave_size=1, engine=LocalEngine(2))
     assert set(statuses(outcomes)) == {DONE}
-    assert events == [str(STARTED), str(STARTED), str(FINISHED), str(FINISHED)]
-    check_durable(tiered)
+    assert events == [str(state) for state in published]
+    check_durable(world)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -196,41 +207,13 @@ def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> Non
     assert set(statuses(run_on("sweep", tiered))) == {DONE}
 
 
-COPY_STARTED = str(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-COPY_FINISHED = str(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-
-
 def check_converges(world: World) -> None:
     """Another run withdraws the copies without an end, and copies the rest."""
     check_durable(world)
     assert set(statuses(run_on("copy", world))) <= {DONE}
     assert [segment.end_offset for segment in world.segments()] == [599, 1199, 1799]
-    assert {str(segment.state) for segment in world.segments()} == {COPY_FINISHED}
+    assert {segment.state for segment in world.segments()} == {COPY_FINISHED}
     check_durable(world)
-
-
-def test_the_next_wave_is_started_while_one_is_stored(
-    empty: World, publications: Callable[[Watch], None]
-) -> None:
-    """The first upload ends only once the second STARTED is published."""
-    second_started, events = threading.Event(), list[str]()
-
-    class Waiting(Wrapper):
-        def copy_log_segment_data(self, metadata: Any, data: Any) -> Any:
-            assert second_started.wait(60), "the second STARTED waits for the upload of the first wave"
-            return super().copy_log_segment_data(metadata, data)
-
-    def watch(_number: int, moment: str, state: str) -> None:
-        if moment == "after":
-            events.append(state)
-            if events.count(COPY_STARTED) == 2:
-                second_started.set()
-
-    publications(watch)
-    outcomes = run_on("copy", empty, Waiting, wave_size=1, engine=LocalEngine(2))
-    assert set(statuses(outcomes)) == {DONE}
-    assert events == [COPY_STARTED, COPY_STARTED, COPY_FINISHED, COPY_STARTED, COPY_FINISHED, COPY_FINISHED]
-    check_durable(empty)
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -270,9 +253,7 @@ def test_a_stored_wave_after_an_unknown_outcome_is_cleaned_up(empty: World) -> N
 
     outcomes = run_on("copy", empty, Slow, wave_size=1, engine=LocalEngine(2))
     assert statuses(outcomes) == [FAILED, DROPPED, DROPPED]
-    assert [str(segment.state) for segment in empty.segments()] == [COPY_STARTED], (
-        "a late write may still succeed"
-    )
+    assert [each.state for each in empty.segments()] == [COPY_STARTED], "a late write may still succeed"
     check_converges(empty)
 
 
@@ -321,7 +302,7 @@ def test_a_copy_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_pat
     outcomes = run_on("copy", empty, engine=Elsewhere(tmp_path / "elsewhere"), wave_size=2)
     assert statuses(outcomes) == [FAILED, FAILED, DROPPED]
     assert isinstance(outcomes[0].error, StoreWriteUnknown)
-    assert {segment.state for segment in empty.segments()} == {RemoteLogSegmentState.COPY_SEGMENT_STARTED}
+    assert {segment.state for segment in empty.segments()} == {COPY_STARTED}
 
 
 def test_a_deletion_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_path: Path) -> None:
