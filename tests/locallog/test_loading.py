@@ -307,6 +307,7 @@ _DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda data: bytes(len(data)),
     "garbage": lambda data: b"\xff" * len(data),
     "allocated ahead": lambda data: data + bytes(2400),
+    "never closed": lambda data: data[:12] + bytes(1200),
     "empty": lambda _: b"",
 }
 
@@ -328,13 +329,6 @@ def test_a_damaged_index_costs_time_only(tmp_path: Path, suffix: str, damage: st
     else:
         path.write_bytes(_NOWHERE if damage == "nowhere" else _DAMAGES[damage](data))
     assert _one(tmp_path) == whole
-
-
-def test_a_time_index_that_was_never_closed_is_not_believed(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, three_segments())
-    path = folder / "00000000000000000020.timeindex"
-    path.write_bytes(path.read_bytes()[:12] + bytes(1200))
-    assert _one(tmp_path).segments[1].max_timestamp_ms == TIME_MS + 39
 
 
 def test_without_timestamps_the_files_time_counts(tmp_path: Path) -> None:
