@@ -96,14 +96,6 @@ class TestGetting:
         assert again.get(metadata_of(2), index_type) == expected
         assert (again.fetches, again.size_bytes) == (0, len(expected))
 
-    def test_names_are_kafkas(self, tmp_path: Path, remote: MemoryStorage) -> None:
-        cache = RemoteIndexCache(tmp_path, remote)
-        for index_type in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION):
-            cache.get(metadata_of(2), index_type)
-        stem = f"200_{metadata_of(2).segment_id}"
-        names = {path.name for path in (tmp_path / "remote-log-index-cache").iterdir()}
-        assert names == {f"{stem}.index", f"{stem}.timeindex", f"{stem}.txnindex"}
-
     @pytest.mark.parametrize("failing", ["file", "folder"])
     def test_what_its_disk_can_not_read_is_fetched(
         self, tmp_path: Path, remote: MemoryStorage, monkeypatch: pytest.MonkeyPatch, failing: str
@@ -166,11 +158,6 @@ class TestBound:
         smaller = RemoteIndexCache(tmp_path, remote, settings=limit(2 * 80))
         assert smaller.size_bytes == 160
         assert starts_in(tmp_path) == ["0", "200"]
-
-    def test_an_index_larger_than_the_cache_is_not_kept(self, tmp_path: Path, remote: MemoryStorage) -> None:
-        cache = RemoteIndexCache(tmp_path, remote, settings=limit(79))
-        assert len(cache.get(metadata_of(1), IndexType.OFFSET)) == 80
-        assert cache.size_bytes == 0
 
     @pytest.mark.parametrize(
         ("settings", "kept"),

@@ -156,16 +156,6 @@ class TestOpening:
 
 
 class TestDelete:
-    def test_the_folder_goes_with_the_last_segment(self, tmp_path: Path, data: LogSegmentData) -> None:
-        store = local_tier(tmp_path)
-        for number in (0, 1):
-            store.copy_log_segment_data(metadata_of(number), data)
-        delete_segment(store, metadata_of(0))
-        assert folder_of(tmp_path).is_dir()
-        delete_segment(store, metadata_of(1))
-        assert not folder_of(tmp_path).exists()
-        assert list(store.list_objects()) == []
-
     def test_other_files_stay(self, tmp_path: Path, data: LogSegmentData) -> None:
         store = local_tier(tmp_path)
         store.copy_log_segment_data(metadata_of(), data)
