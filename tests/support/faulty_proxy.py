@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tests.support.servers import HttpServer
 
@@ -146,6 +146,3 @@ class _Handler(BaseHTTPRequestHandler):
         # Without SO_LINGER, closing the socket sends a reset.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.shutdown(socket.SHUT_RD)
-
-    def log_message(self, *_: Any) -> None:
-        pass

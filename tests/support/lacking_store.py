@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from enum import Enum
 from http.server import BaseHTTPRequestHandler
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from uuid import uuid4
 from xml.sax.saxutils import escape, unescape
@@ -303,6 +303,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass

@@ -247,7 +247,7 @@ class HttpServer:
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], certificate: Path | None = None) -> None:
         self.certificate = certificate
-        bound = type("_Bound", (handler,), {"owner": self})
+        bound = type("_Bound", (handler,), {"owner": self, "log_message": lambda *_: None})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
         self._server.daemon_threads = True
         self.endpoint = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_port}"

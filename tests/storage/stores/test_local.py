@@ -262,6 +262,7 @@ class TestLinks:
         log.symlink_to(secret)
         delete_segment(store, metadata_of())
         assert secret.read_bytes() == b"secret"
+        assert list(store.list_objects()) == [], "the tier is empty, and still there"
 
 
 def copy(root: Path, data: LogSegmentData, fs: FileSystem) -> None:

@@ -1,6 +1,7 @@
 """What only an S3 server does: faults at each request, lost responses, leases and prefixes."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -352,22 +353,37 @@ class TestLostAnswers:
             store.close()
 
 
+Lacking = Callable[..., tuple[LackingStore, S3Store]]
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lacking]:
+    """Return a function that starts a server which lacks something, and opens its bucket."""
+    with ExitStack() as started:
+
+        def start(*lacks: Lack, slow: int = 0, part_bytes: int | None = None) -> tuple[LackingStore, S3Store]:
+            server = started.enter_context(LackingStore(lacks, slow=slow))
+            server.found(monkeypatch)
+            store = S3Store(s3_client(), BUCKET, part_bytes=part_bytes)
+            started.callback(store.close)
+            return server, store
+
+        yield start
+
+
 @pytest.mark.parametrize("lacks", [set(), {Lack.RANGES}, {Lack.RIGHT_RANGES}])
 @pytest.mark.parametrize("data", [b"", b"0123456789"])
 def test_other_bytes_than_the_requested_ones_are_never_returned(
-    lacks: set[Lack], data: bytes, monkeypatch: pytest.MonkeyPatch
+    lacks: set[Lack], data: bytes, lacking: Lacking
 ) -> None:
-    with LackingStore(lacks) as server:
-        server.found(monkeypatch)
-        server.put({"log": data})
-        store = S3Store(s3_client(), BUCKET)
-        for start, end in ((0, None), (0, 4), (0, 10), (0, 99), (4, None), (4, 6), (9, 10), (99, None)):
-            if lacks and data and (start or end == 4):
-                with pytest.raises(RemoteStorageError, match=f"expected bytes={start}-.*, found "):
-                    store.open("log", start, end)
-            else:
-                assert store.open("log", start, end).read() == data[start:end]
-        store.close()
+    server, store = lacking(*lacks)
+    server.put({"log": data})
+    for start, end in ((0, None), (0, 4), (0, 10), (0, 99), (4, None), (4, 6), (9, 10), (99, None)):
+        if lacks and data and (start or end == 4):
+            with pytest.raises(RemoteStorageError, match=f"expected bytes={start}-.*, found "):
+                store.open("log", start, end)
+        else:
+            assert store.open("log", start, end).read() == data[start:end]
 
 
 @pytest.mark.parametrize(
@@ -378,69 +394,56 @@ def test_other_bytes_than_the_requested_ones_are_never_returned(
         b"",
     ],
 )
-def test_the_answer_of_another_program_is_not_an_empty_bucket(
-    page: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_answer_of_another_program_is_not_an_empty_bucket(page: bytes, lacking: Lacking) -> None:
     """botocore takes any document for a result that lacks all fields: nothing stored, everything deleted."""
-    with LackingStore() as server:
-        server.found(monkeypatch)
-        server.put({"a": b"x"})
-        store = S3Store(s3_client(), BUCKET)
-        server.page = page
-        for call in (
-            lambda: list(store.list_objects("")),
-            lambda: store.list_folder(""),
-            lambda: store.sizes_bytes(["a"]),
-            lambda: list(store.unfinished_uploads()),
-            store.versioning,
-            store.lifecycle_rules,
-        ):
-            with pytest.raises(RemoteStorageError, match="expected the document ") as caught:
-                call()
-            assert caught.value.hint
-        # The server that does not know uploads may know deletions; this one does not.
-        assert "expected the document DeleteResult" in store.delete(["a"])["a"].message
-        server.page = None
-        assert store.delete(["a"]) == {}
-        store.close()
+    server, store = lacking()
+    server.put({"a": b"x"})
+    server.page = page
+    for call in (
+        lambda: list(store.list_objects("")),
+        lambda: store.list_folder(""),
+        lambda: store.sizes_bytes(["a"]),
+        lambda: list(store.unfinished_uploads()),
+        store.versioning,
+        store.lifecycle_rules,
+    ):
+        with pytest.raises(RemoteStorageError, match="expected the document ") as caught:
+            call()
+        assert caught.value.hint
+    # The server that does not know uploads may know deletions; this one does not.
+    assert "expected the document DeleteResult" in store.delete(["a"])["a"].message
+    server.page = None
+    assert store.delete(["a"]) == {}
 
 
-def test_a_redirect_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_is_named(lacking: Lacking) -> None:
     """botocore looks for the bucket's region then, with a request that is redirected, too, and so on."""
-    with LackingStore({Lack.ADDRESS}) as server:
-        server.found(monkeypatch)
-        store = S3Store(s3_client(), BUCKET)
-        for call in (
-            lambda: list(store.list_objects("")),
-            lambda: store.sizes_bytes(["a"]),
-            lambda: store.open("a"),
-            lambda: store.put_all({"a": b"x"}),
-            lambda: store.put_if("lease", b"x", None),
-        ):
-            with pytest.raises(
-                StoreRefused, match=r"redirects to https://elsewhere\.example:9000$"
-            ) as caught:
-                call()
-            assert "AWS_ENDPOINT_URL_S3" in (caught.value.hint or "")
-        assert isinstance(store.delete(["a"])["a"], StoreRefused)
-        assert len(server.requests) < 30
-        store.close()
+    server, store = lacking(Lack.ADDRESS)
+    for call in (
+        lambda: list(store.list_objects("")),
+        lambda: store.sizes_bytes(["a"]),
+        lambda: store.open("a"),
+        lambda: store.put_all({"a": b"x"}),
+        lambda: store.put_if("lease", b"x", None),
+    ):
+        with pytest.raises(StoreRefused, match=r"redirects to https://elsewhere\.example:9000$") as caught:
+            call()
+        assert "AWS_ENDPOINT_URL_S3" in (caught.value.hint or "")
+    assert isinstance(store.delete(["a"])["a"], StoreRefused)
+    assert len(server.requests) < 30
 
 
 @pytest.mark.parametrize("code", ["SlowDown", "ServiceUnavailable", "SlowDownWrite"])
 def test_a_busy_server_is_waited_for_under_each_of_its_codes(
-    code: str, monkeypatch: pytest.MonkeyPatch
+    code: str, lacking: Lacking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "WAIT_MAX_S", 60)
     monkeypatch.setattr(client, "_LAST_S", 0.02)
-    with LackingStore(slow=12) as server:
-        server.found(monkeypatch)
-        server.slow_code = code
-        store = S3Store(s3_client(), BUCKET)
-        store.put_all({"a": b"x"})
-        server.slow = len(server.requests) + 12
-        assert store.sizes_bytes(["a"]) == {"a": 1}
-        store.close()
+    server, store = lacking(slow=12)
+    server.slow_code = code
+    store.put_all({"a": b"x"})
+    server.slow = len(server.requests) + 12
+    assert store.sizes_bytes(["a"]) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -480,69 +483,56 @@ def test_settings_that_no_client_takes(
         open_tier(TierSpec("s3://bucket/tier"))
 
 
-def test_a_page_that_names_no_next_one_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_names_no_next_one_is_not_the_last(lacking: Lacking) -> None:
     """A server that knows only version 1 of listings answers so, and boto3 ends the listing there."""
 
     def listing(name: str) -> bytes:
         return f"<{name}><IsTruncated>true</IsTruncated></{name}>".encode()
 
-    with LackingStore() as server:
-        server.found(monkeypatch)
-        store = S3Store(s3_client(), BUCKET)
-        objects, uploads = listing("ListBucketResult"), listing("ListMultipartUploadsResult")
-        calls: list[tuple[bytes, Callable[[], object]]] = [
-            (objects, lambda: list(store.list_objects(""))),
-            (objects, lambda: store.list_folder("")),
-            (objects, lambda: store.sizes_bytes(["a"])),
-            (uploads, lambda: list(store.unfinished_uploads())),
-        ]
-        for server.page, call in calls:
-            with pytest.raises(RemoteStorageError, match=r"listing .*, and names no next page") as caught:
-                call()
-            assert caught.value.hint
-        assert "names no next page" in store.delete(["a"])["a"].message
-        store.close()
+    server, store = lacking()
+    objects, uploads = listing("ListBucketResult"), listing("ListMultipartUploadsResult")
+    calls: list[tuple[bytes, Callable[[], object]]] = [
+        (objects, lambda: list(store.list_objects(""))),
+        (objects, lambda: store.list_folder("")),
+        (objects, lambda: store.sizes_bytes(["a"])),
+        (uploads, lambda: list(store.unfinished_uploads())),
+    ]
+    for server.page, call in calls:
+        with pytest.raises(RemoteStorageError, match=r"listing .*, and names no next page") as caught:
+            call()
+        assert caught.value.hint
+    assert "names no next page" in store.delete(["a"])["a"].message
 
 
-def test_a_server_that_does_not_state_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_state_its_time(lacking: Lacking) -> None:
     """How old the lease of another run is cannot be known then."""
-    with LackingStore({Lack.DATE}) as server:
-        server.found(monkeypatch)
-        store = S3Store(s3_client(), BUCKET)
-        assert store.put_if("lease", b"x", None)
-        for call in (lambda: store.get_tagged("lease"), store.clock_ms):
-            with pytest.raises(RemoteStorageError, match="does not state its time"):
-                call()
-        store.close()
+    _, store = lacking(Lack.DATE)
+    assert store.put_if("lease", b"x", None)
+    for call in (lambda: store.get_tagged("lease"), store.clock_ms):
+        with pytest.raises(RemoteStorageError, match="does not state its time"):
+            call()
 
 
-def test_a_server_that_leaves_out_the_tags_of_objects(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_server_that_leaves_out_the_tags_of_objects(lacking: Lacking, tmp_path: Path) -> None:
     """Reading and writing new objects needs none; what needs one says so."""
     (tmp_path / "log").write_bytes(b"x" * 9)
-    with LackingStore({Lack.ETAG}) as server:
-        server.found(monkeypatch)
-        store = S3Store(s3_client(), BUCKET, part_bytes=5)
-        store.put_all({"a": b"x"})
-        store.verify_all({"a": b"x"})
-        assert store.open("a").read() == b"x"
-        calls: tuple[Callable[[], object], ...] = (
-            lambda: store.put_if("lease", b"x", None),
-            lambda: store.get_tagged("a"),
-            lambda: store.delete_if("a", "tag"),
-            lambda: store.put_all({"a": b"y"}),
-            lambda: store.copy("a", "b"),
-            lambda: store.put_all({"log": hashed_file(tmp_path / "log")}),
-        )
-        for call in calls:
-            with pytest.raises(
-                RemoteStorageError, match=r"s3://tier/.*: the response .* has no ETag"
-            ) as caught:
-                call()
-            assert caught.value.hint
-        assert server.count("DELETE /tier/log?uploadId=") == 1
-        store.close()
+    server, store = lacking(Lack.ETAG, part_bytes=5)
+    store.put_all({"a": b"x"})
+    store.verify_all({"a": b"x"})
+    assert store.open("a").read() == b"x"
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: store.put_if("lease", b"x", None),
+        lambda: store.get_tagged("a"),
+        lambda: store.delete_if("a", "tag"),
+        lambda: store.put_all({"a": b"y"}),
+        lambda: store.copy("a", "b"),
+        lambda: store.put_all({"log": hashed_file(tmp_path / "log")}),
+    )
+    for call in calls:
+        with pytest.raises(RemoteStorageError, match=r"s3://tier/.*: the response .* has no ETag") as caught:
+            call()
+        assert caught.value.hint
+    assert server.count("DELETE /tier/log?uploadId=") == 1
 
 
 class TestOpening:

@@ -1,8 +1,11 @@
-"""Google's store as brokers fill it, over a server in memory that answers its JSON interface."""
+"""Stores of pyarrow: Google's as brokers fill it, and refusals of Google's and Azure's.
+
+Google's answers are those of a server in memory with its JSON interface. What may pass is repeated.
+"""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -10,7 +13,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from pyarrow import fs
-from tierctl.errors import RemoteStorageError, RemoteTierMissing
+from tierctl.errors import (
+    AuthenticationError,
+    RemoteStorageError,
+    RemoteTierMissing,
+    StoreRefused,
+    TierctlError,
+)
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
 
 from tests.support.servers import HttpServer
@@ -24,7 +35,7 @@ class Google(HttpServer):
     """Serve one bucket with `objects`; `requests` has method and path of each request."""
 
     def __init__(self) -> None:
-        super().__init__(_Handler)
+        super().__init__(_GoogleHandler)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
 
@@ -44,8 +55,23 @@ class Google(HttpServer):
         return {"kind": "storage#object", "name": key, "bucket": BUCKET, "size": size, "updated": TIME}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Answering(BaseHTTPRequestHandler):
+    """Answers requests with JSON."""
+
     protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, document: dict[str, Any], **headers: str) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+class _GoogleHandler(_Answering):
     owner: Google
 
     def do_POST(self) -> None:
@@ -77,18 +103,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self.answer(404, {"error": {"code": 404, "message": "No such object"}})
         return self.answer(200, self.owner.described(key))
 
-    def answer(self, status: int, document: dict[str, Any], **headers: str) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def google() -> Iterator[Google]:
@@ -96,14 +110,15 @@ def google() -> Iterator[Google]:
         yield made
 
 
+def google_filesystem(server: HttpServer) -> Any:
+    address, limit = server.endpoint.removeprefix("http://"), timedelta(milliseconds=10)
+    return fs.GcsFileSystem(anonymous=True, endpoint_override=address, scheme="http", retry_time_limit=limit)
+
+
 def opened(google: Google, root: str) -> ArrowStore:
     if not hasattr(fs, "GcsFileSystem"):
         pytest.skip("this pyarrow has no GcsFileSystem")
-    address, limit = google.endpoint.removeprefix("http://"), timedelta(milliseconds=10)
-    return ArrowStore(
-        fs.GcsFileSystem(anonymous=True, endpoint_override=address, scheme="http", retry_time_limit=limit),
-        root,
-    )
+    return ArrowStore(google_filesystem(google), root)
 
 
 @pytest.mark.parametrize("marked", [(), ("a/", "a/t-id/", "a/t-id/0/", "a/empty/")])
@@ -153,3 +168,83 @@ def test_only_objects_are_written(google: Google) -> None:
     store.put_all({"t-id/0/1.log": b"x", "t-id/0/2.log": b"", "t-id/0/3.log": None})
     assert store.create("identity", b"y")
     assert google.objects == {"a/t-id/0/1.log": b"x", "a/t-id/0/2.log": b"", "a/identity": b"y"}
+
+
+class Refusing(HttpServer):
+    """A server that answers every request with `status`."""
+
+    status = 403
+
+    def __init__(self) -> None:
+        super().__init__(_RefusingHandler)
+
+
+class _RefusingHandler(_Answering):
+    owner: Refusing
+
+    def refuse(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.answer(self.owner.status, {"error": {"code": self.owner.status, "message": "refused"}})
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = refuse  # noqa: N815
+
+
+@pytest.fixture
+def refusing() -> Iterator[Refusing]:
+    with Refusing() as made:
+        yield made
+
+
+def azure_filesystem(server: HttpServer) -> Any:
+    address = server.endpoint.removeprefix("http://")
+    places = {f"{kind}_storage_authority": address for kind in ("blob", "dfs")}
+    schemes = {f"{kind}_storage_scheme": "http" for kind in ("blob", "dfs")}
+    return fs.AzureFileSystem(account_name="account", account_key="a2V5", **places, **schemes)
+
+
+@pytest.mark.parametrize(
+    ("name", "open_filesystem"),
+    [("GcsFileSystem", google_filesystem), ("AzureFileSystem", azure_filesystem)],
+)
+@pytest.mark.parametrize(
+    ("status", "expected"), [(400, StoreRefused), (401, AuthenticationError), (403, AuthenticationError)]
+)
+def test_a_refusal_is_an_error_at_once(
+    name: str,
+    open_filesystem: Callable[[HttpServer], Any],
+    status: int,
+    expected: type[TierctlError],
+    refusing: Refusing,
+) -> None:
+    if not hasattr(fs, name):
+        pytest.skip(f"this pyarrow has no {name}")
+    refusing.status = status
+    waits: list[float] = []
+    store = ArrowStore(open_filesystem(refusing), "bucket/tier/")
+    retrying = RemoteStorageManager(store, KafkaLayout(), RetrySettings(attempts=3), sleep=waits.append)
+    with pytest.raises(expected) as found:
+        list(retrying.list_folder().folders)
+    assert (waits, found.value.hint is not None) == ([], True)
+    for call in (lambda: store.put_all({"topic-0-403/key": b"x"}), lambda: store.open("topic-0-403/key")):
+        with pytest.raises(expected):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("AccessControlException: Permission denied: user=tierctl", AuthenticationError),
+        ("google::cloud::Status(UNIMPLEMENTED: no)", StoreRefused),
+        ("Azure Error: [AuthorizationFailure] 403 This request is not authorized", AuthenticationError),
+        ("google::cloud::Status(UNAVAILABLE: try again) at tier/orders-403/1.log", RemoteStorageError),
+        ("Azure Error: [ServerBusy] 503 at http://store/tier/orders-403/ 401 .log", RemoteStorageError),
+    ],
+)
+def test_texts(text: str, expected: type[TierctlError]) -> None:
+    class Broken:
+        def get_file_info(self, _: object) -> None:
+            raise OSError(text)
+
+    with pytest.raises(expected) as found:
+        ArrowStore(Broken(), "tier/").sizes_bytes(["a"])
+    assert type(found.value) is expected
