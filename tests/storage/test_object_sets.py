@@ -32,6 +32,7 @@ from tierctl.wire.metadata.values import decode
 
 from tests.read.tier import metadata_values
 from tests.storage.memory import MemoryStore
+from tests.support.faults import flip_bit
 
 Capture = Callable[..., Path]
 
@@ -165,12 +166,6 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     **{
         f"no {suffix}": (suffix, Path.unlink, f"it has no {suffix}")
@@ -178,9 +173,9 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     },
     "log cut": (".log", _cut, "of one that was cut"),
     "log empty": (".log", lambda p: p.write_bytes(b"") and None, "at least one batch"),
-    "log flipped": (".log", _flip, "CRC"),
+    "log flipped": (".log", flip_bit, "CRC"),
     "snapshot cut": (".snapshot", _cut, "producer snapshot"),
-    "snapshot flipped": (".snapshot", _flip, "producer snapshot"),
+    "snapshot flipped": (".snapshot", flip_bit, "producer snapshot"),
     "epochs cut": (".leader_epoch_checkpoint", _cut, "leader-epoch checkpoint"),
     "epochs begin later": (
         ".leader_epoch_checkpoint",

@@ -385,7 +385,7 @@ def test_pages_without_the_keys_are_skipped(first: int, last: int, pages: int) -
             {},
             optional={
                 "Key": st.sampled_from(["a", "b", "", "z"]),
-                "Code": st.sampled_from(["NoSuchKey", "InternalError"]),
+                "Code": st.sampled_from(["NoSuchKey", "InternalError", "AccessDenied"]),
             },
         ),
         max_size=3,
@@ -393,33 +393,29 @@ def test_pages_without_the_keys_are_skipped(first: int, last: int, pages: int) -
 )
 @example([{}])
 @example([{"Key": "a", "Code": "NoSuchKey"}, {"Key": "z", "Code": "NoSuchKey"}])
-def test_an_error_of_no_key_that_was_asked_for_fails_all(errors: list[dict[str, str]]) -> None:
-    """Which object it is about is not known, so none counts as deleted."""
-    s3: Any = SimpleNamespace(delete_objects=lambda **_: {"Errors": errors})
+@example(
+    [{"Key": "a", "Code": "AccessDenied", "Message": "Object Lock"}, {"Key": "b", "Code": "InternalError"}]
+)
+def test_each_key_has_its_error_and_one_of_no_key_that_was_asked_for_fails_all(
+    errors: list[dict[str, str]],
+) -> None:
+    """Which object such an error is about is not known, so none counts as deleted."""
+    asked: list[Any] = []
+
+    def answer(**request: Any) -> Any:
+        asked.append((request["Bucket"], [each["Key"] for each in request["Delete"]["Objects"]]))
+        return {"Errors": errors}
+
+    s3: Any = SimpleNamespace(delete_objects=answer)
     if all(each.get("Key") in {"a", "b"} for each in errors):
-        failed = {each["Key"] for each in errors if each.get("Code") != "NoSuchKey"}
-        assert delete_objects(s3, "bucket", ["a", "b"]).keys() == failed
+        failed = {each["Key"]: each for each in errors if each.get("Code") != "NoSuchKey"}
+        found = delete_objects(s3, "bucket", ["a", "b"])
+        assert found.keys() == failed.keys()
+        for key, each in failed.items():
+            code, message = each.get("Code"), each.get("Message")
+            assert isinstance(found[key], AuthenticationError) == (code == "AccessDenied")
+            assert f"s3://bucket/{key} was not deleted: {code}: {message}" in found[key].message
     else:
         with pytest.raises(RemoteStorageError, match="expected errors of their keys"):
             delete_objects(s3, "bucket", ["a", "b"])
-
-
-def test_the_result_of_each_key_is_read() -> None:
-    class Deleting:
-        def delete_objects(self, **asked: Any) -> Any:
-            assert asked["Bucket"] == "bucket"
-            assert [each["Key"] for each in asked["Delete"]["Objects"]] == ["a", "b", "c", "d"]
-            return {
-                "Errors": [
-                    {"Key": "b", "Code": "AccessDenied", "Message": "Object Lock"},
-                    {"Key": "c", "Code": "NoSuchKey", "Message": ""},
-                    {"Key": "d", "Code": "InternalError", "Message": "Please try again."},
-                ]
-            }
-
-    failed = delete_objects(Deleting(), "bucket", ["a", "b", "c", "d"])  # type: ignore[arg-type]
-    assert {key: type(error) for key, error in failed.items()} == {
-        "b": AuthenticationError,
-        "d": RemoteStorageError,
-    }
-    assert "s3://bucket/b was not deleted: AccessDenied: Object Lock" in failed["b"].message
+    assert asked == [("bucket", ["a", "b"])]
