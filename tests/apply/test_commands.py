@@ -160,7 +160,9 @@ def test_the_newest_replica_says_whether_its_log_has_a_raised_log_start(
     for logs in ((tiered.logs, lagging), (lagging, tiered.logs)):
         named = (f"--log-dir={each}" for each in logs)
         where = (*tiered.where, *named, "--state-dir", tiered.state_dir, "--topic", "bills")
-        found.append(tierctl("sweep", *where, "-o", "json").json["steps"])
+        ran = tierctl("sweep", *where, "-o", "json")
+        assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in ran.err
+        found.append(ran.json["steps"])
     assert found[0] == found[1]
     assert "below the log start offset 1300" in {step["reason"] for step in found[0]}
 

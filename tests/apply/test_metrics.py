@@ -200,23 +200,6 @@ def test_a_file_that_cannot_be_written_is_a_warning(
     assert files(empty)
 
 
-def test_damaged_text_of_earlier_runs_is_reported(tiered: World, file: Path) -> None:
-    file.write_text("tierctl_runs_total{ 7\n")
-    ran = tierctl(*sweep(tiered, "--metrics-file", file))
-    assert ran.code == 0
-    assert "no Prometheus text" in ran.err
-    assert file.with_name("tierctl.prom.bak").read_text() == "tierctl_runs_total{ 7\n"
-    assert samples(file)["tierctl_runs_total", "sweep", "0"] == 1
-
-
-def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(empty: World, file: Path) -> None:
-    before = files(empty)
-    ran = tierctl(*copy(empty, "--apply", "--metrics-file", file.parent / "missing" / "t.prom"))
-    assert ran.code == 2
-    assert "is not a folder" in ran.err
-    assert files(empty) == before
-
-
 def test_bytes_of_segments_that_are_read_are_counted(
     tiered: World, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
