@@ -14,6 +14,7 @@ from tests.apply.runs import run_on, statuses
 from tests.apply.sites import Site
 from tests.apply.worlds import RETENTION, World, copy_world
 from tests.support.servers import S3Server
+from tests.verify.tiers import Spoilt
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,19 @@ def empty(beginning: World, tmp_path: Path) -> World:
 @pytest.fixture
 def tiered(copied: World, tmp_path: Path) -> World:
     return copied.clone(tmp_path / "tiered")
+
+
+@pytest.fixture
+def cluster(writable: Callable[[str], Path], tmp_path: Path) -> World:
+    """The captured tiered cluster before the broker deleted any segment."""
+    metadata = writable("tiered-cluster/before")
+    return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
+
+
+@pytest.fixture
+def tier(cluster: World) -> Spoilt:
+    """The same tier, which tests may damage."""
+    return Spoilt(cluster.metadata, cluster.remote)
 
 
 Watch = Callable[[int, str, str], None]

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tierctl.metadata.state_dir import ORPHAN_SIGHTINGS
@@ -20,7 +21,7 @@ from tests.verify.tiers import Spoilt
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 OLD_DAYS = 9
-Damage = Callable[[Spoilt], None]
+Damage = Callable[[Spoilt], object]
 
 
 def ago_ms(days: float) -> int:
@@ -90,10 +91,6 @@ def _half(tier: Spoilt) -> None:
     tier.object(begun_again(tier), ".log").write_bytes(b"half")
 
 
-def _nothing_stored(tier: Spoilt) -> None:
-    begun_again(tier)
-
-
 def _first_copy(tier: Spoilt) -> None:
     """Make a world in which a partition has one copy, begun two days ago, of which no object was stored."""
     segments = tier.segments(CLICKS, 1)
@@ -130,16 +127,12 @@ def _doubled(tier: Spoilt) -> None:
     begun_again(tier)
 
 
-def _orphan(tier: Spoilt) -> None:
-    copy_objects(tier)
-
-
 def _half_orphan(tier: Spoilt) -> None:
     again = copy_objects(tier)
     tier.object(again, ".snapshot").unlink()
 
 
-def rename_segment(tier: Spoilt, nth: int, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
+def rename_segment(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
     """Rename the objects of a segment to another id, which the metadata does not have."""
     again = copy_objects(tier, nth, days)
     segment = tier.segments(CLICKS)[nth]
@@ -147,13 +140,6 @@ def rename_segment(tier: Spoilt, nth: int, days: float = OLD_DAYS) -> RemoteLogS
         path.unlink()
     tier.append(update(segment, S.DELETE_SEGMENT_STARTED), update(segment, S.DELETE_SEGMENT_FINISHED))
     return again
-
-
-def lost_events(nth: int) -> Damage:
-    def damage(tier: Spoilt) -> None:
-        rename_segment(tier, nth)
-
-    return damage
 
 
 def lost_finished(nth: int) -> Damage:
@@ -188,7 +174,7 @@ DELETED = "deletion has finished"
 REPAIRABLE = {
     "stuck delete": Repairable(below_log_start, {"stuck_delete"}, [RESUME]),
     "half a copy": Repairable(_half, {"dangling_copy"}, [CLEAN]),
-    "a copy without objects": Repairable(_nothing_stored, {"dangling_copy"}, [CLEAN]),
+    "a copy without objects": Repairable(begun_again, {"dangling_copy"}, [CLEAN]),
     "a copy without objects of a partition without objects": Repairable(
         _first_copy, {"dangling_copy"}, [CLEAN]
     ),
@@ -200,9 +186,11 @@ REPAIRABLE = {
         lost_finished(-1), {"dangling_copy", "gap"}, [("publish_segment", "serves its offsets")], left=1
     ),
     "lost events": Repairable(
-        lost_events(1), {"orphan", "gap"}, [("publish_segment", "serves its offsets")], left=1
+        rename_segment, {"orphan", "gap"}, [("publish_segment", "serves its offsets")], left=1
     ),
-    "orphan of a copied segment": Repairable(_orphan, {"orphan"}, [("delete_segment", "serves its offsets")]),
+    "orphan of a copied segment": Repairable(
+        copy_objects, {"orphan"}, [("delete_segment", "serves its offsets")]
+    ),
     "half an orphan": Repairable(_half_orphan, {"orphan"}, [("delete_segment", "incomplete")]),
     "objects of a deleted segment": Repairable(
         _objects_of_a_deleted, {"orphan"}, [("delete_segment", DELETED)]
@@ -225,14 +213,6 @@ def _damaged(damage: Damage, suffix: str, at: int = 1000) -> Damage:
         age([path])
 
     return spoil
-
-
-def _young_orphan(tier: Spoilt) -> None:
-    copy_objects(tier, days=2)
-
-
-def _young_lost_events(tier: Spoilt) -> None:
-    rename_segment(tier, 1, days=0.5)
 
 
 def _young_copy(tier: Spoilt) -> None:
@@ -277,9 +257,11 @@ def _junk(tier: Spoilt) -> None:
 UNREPAIRED = {
     "a missing log": Unrepaired(_missing_log, "its log is missing, so no index can be derived"),
     "a cut log": Unrepaired(_cut_log, "size_differs: no repair can be planned; restore the object"),
-    "a young orphan": Unrepaired(_young_orphan, "not 7d ago (--orphan-age)"),
-    "a young orphan, a lower age": Unrepaired(_young_orphan, "not 3d ago", ("--orphan-age", "3d")),
-    "a young segment without events": Unrepaired(_young_lost_events, "not 1d ago"),
+    "a young orphan": Unrepaired(partial(copy_objects, days=2), "not 7d ago (--orphan-age)"),
+    "a young orphan, a lower age": Unrepaired(
+        partial(copy_objects, days=2), "not 3d ago", ("--orphan-age", "3d")
+    ),
+    "a young segment without events": Unrepaired(partial(rename_segment, days=0.5), "not 1d ago"),
     "a young copy": Unrepaired(_young_copy, "may still be running"),
     "lost FINISHED, a damaged log": Unrepaired(
         _damaged(lost_finished(1), ".log"), "no set has offsets", code=7
@@ -288,7 +270,7 @@ UNREPAIRED = {
         _damaged(lost_finished(1), ".timeindex", 7), "its objects are damaged"
     ),
     "lost FINISHED, another size": Unrepaired(_other_size_in_the_event, "segment_size_in_bytes 7"),
-    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "not understood", code=7),
+    "lost events, a damaged log": Unrepaired(_damaged(rename_segment, ".log"), "not understood", code=7),
     "an object at another offset": Unrepaired(_another_offset, "begin at another offset"),
     "a raised log start": Unrepaired(_raised_log_start, "a broker that knew no segments may have raised it"),
     "an unknown object": Unrepaired(_junk, "1 more findings without a repair"),

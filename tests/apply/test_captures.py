@@ -65,13 +65,6 @@ def test_a_copy_says_which_offsets_of_a_segment_have_no_record(
     assert "the topic was compacted once, or a part of its log was lost" in notes[600]
 
 
-@pytest.fixture
-def cluster(writable: Callable[[str], Path], tmp_path: Path) -> World:
-    """The captured tiered cluster before the broker deleted any segment."""
-    metadata = writable("tiered-cluster/before")
-    return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
-
-
 def _sweep(cluster: World, tmp_path: Path, *more: object) -> tuple[object, ...]:
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)

@@ -26,13 +26,6 @@ S = RemoteLogSegmentState
 
 
 @pytest.fixture
-def source(writable: Callable[[str], Path], tmp_path: Path) -> World:
-    """The tier of a real cluster."""
-    metadata = writable("tiered-cluster/before")
-    return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
-
-
-@pytest.fixture
 def target(tmp_path: Path) -> World:
     """An empty target; its metadata topic has another number of partitions."""
     world = World(tmp_path / "m", tmp_path / "r", tmp_path / "logs", tmp_path / "s")
@@ -50,27 +43,27 @@ def records_of(world: World, *more: object) -> list[str]:
     return ran.out.splitlines()
 
 
-def test_a_whole_tier(source: World, target: World) -> None:
-    objects, segments = objects_of(source.remote), segments_of(source.metadata)
-    planned = tierctl(*between(source, target, "--detailed-exitcode"))
+def test_a_whole_tier(cluster: World, target: World) -> None:
+    objects, segments = objects_of(cluster.remote), segments_of(cluster.metadata)
+    planned = tierctl(*between(cluster, target, "--detailed-exitcode"))
     assert (planned.code, len(planned.json["steps"])) == (9, len(segments))
     assert not target.remote.exists()
 
-    copied = tierctl(*between(source, target, "--apply")).ok()
+    copied = tierctl(*between(cluster, target, "--apply")).ok()
     assert {outcome["status"] for outcome in copied.json["outcomes"]} == {"done"}
     assert objects_of(target.remote) == objects
     assert segments_of(target.metadata) == segments
-    ids = {s.segment_id for s in source.segments()}
+    ids = {s.segment_id for s in cluster.segments()}
     assert not ids & {s.segment_id for s in target.segments()}
     assert {s.broker_id for s in target.segments()} == {-1}
     for isolation in ("read_uncommitted", "read_committed"):
-        wanted = records_of(source, "--isolation", isolation)
+        wanted = records_of(cluster, "--isolation", isolation)
         assert len(wanted) > 10_000
         assert records_of(target, "--isolation", isolation) == wanted
-    verified = tierctl("verify", *target.where, "--deep", "--log-dir", source.logs, "-o", "json")
+    verified = tierctl("verify", *target.where, "--deep", "--log-dir", cluster.logs, "-o", "json")
     assert (verified.code, verified.json) == (0, [])
 
-    again = tierctl(*between(source, target, "--apply"))
+    again = tierctl(*between(cluster, target, "--apply"))
     assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
 
 
@@ -111,12 +104,12 @@ UNSOUND = {
 
 
 @pytest.mark.parametrize("name", sorted(UNSOUND))
-def test_what_is_not_sound_ends_its_partition(name: str, source: World, target: World) -> None:
+def test_what_is_not_sound_ends_its_partition(name: str, cluster: World, target: World) -> None:
     spoil, code, says = UNSOUND[name]
-    own = [s for s in source.segments() if (s.topic, s.partition) == ("clicks", 0)]
+    own = [s for s in cluster.segments() if (s.topic, s.partition) == ("clicks", 0)]
     bad = sorted(own, key=lambda s: s.start_offset)[2]
-    spoil(source, bad)
-    ran = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
+    spoil(cluster, bad)
+    ran = tierctl(*between(cluster, target, "--topic", "clicks", "--partition", "0", "--apply"))
     assert ran.code == (7 if code == 7 else 3)
     statuses = {o["start_offset"]: o["status"] for o in ran.json["outcomes"]}
     before = [s.start_offset for s in own if s.start_offset < bad.start_offset]
@@ -124,29 +117,29 @@ def test_what_is_not_sound_ends_its_partition(name: str, source: World, target: 
     assert statuses[bad.start_offset] == "failed"
     assert says in ran.err
     assert sorted(s.start_offset for s in target.segments()) == sorted(before)
-    only = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
+    only = tierctl(*between(cluster, target, "--topic", "clicks", "--partition", "0", "--apply"))
     assert only.code == code, "the bad one fails alone now, with its own exit code"
 
 
 @pytest.mark.parametrize("has_topic", [True, False])
-def test_a_kept_plan_is_carried_out(source: World, target: World, has_topic: bool) -> None:
+def test_a_kept_plan_is_carried_out(cluster: World, target: World, has_topic: bool) -> None:
     if not has_topic:
         shutil.rmtree(target.metadata)
         target.metadata.mkdir()
-    kept = source.metadata.parent / "plan.json"
-    assert tierctl(*between(source, target, "--plan-out", kept)).code == 0
+    kept = cluster.metadata.parent / "plan.json"
+    assert tierctl(*between(cluster, target, "--plan-out", kept)).code == 0
     refused = tierctl("apply", kept, "--metadata", target.metadata, "--remote", target.remote)
     assert (refused.code, "--from-remote" in refused.err) == (2, True)
-    places = ("--metadata", source.metadata, "--from-remote", source.remote)
+    places = ("--metadata", cluster.metadata, "--from-remote", cluster.remote)
     where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
-    other = source.clone(source.metadata.parent / "other")
+    other = cluster.clone(cluster.metadata.parent / "other")
     for path in other.metadata.glob("__remote_log_metadata-*/partition.metadata"):
         path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-    foreign = ("--metadata", other.metadata, "--from-remote", source.remote, *where[4:])
+    foreign = ("--metadata", other.metadata, "--from-remote", cluster.remote, *where[4:])
     ran = tierctl("apply", kept, *foreign, "--apply")
     assert (ran.code, "the plan's source.metadata_topic_id: expected" in ran.err) == (4, True), ran.err
     ran = tierctl("apply", kept, *where, "-o", "json", "--apply").ok()
-    assert objects_of(target.remote) == objects_of(source.remote)
+    assert objects_of(target.remote) == objects_of(cluster.remote)
 
 
 @pytest.mark.parametrize(

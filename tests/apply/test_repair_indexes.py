@@ -122,11 +122,6 @@ def _assert_explained(
         assert own_epochs[0].start_offset < their_epochs[0].start_offset <= base
 
 
-@pytest.fixture
-def tier(writable: Callable[[str], Path]) -> Spoilt:
-    return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
-
-
 def contents(tier: Spoilt) -> dict[Path, tuple[bytes, int]]:
     found = [path for path in tier.remote.rglob("*.*") if path.is_file() and ".tierctl" not in path.name]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
