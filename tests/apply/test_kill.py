@@ -5,7 +5,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,18 +204,12 @@ def _begin_copy(world: World, *, broker_id: int, age_ms: int = 0) -> RemoteLogSe
     manager = manager_at(world.metadata, writable=True)
     part = next(iter(manager.refresh()))
     like = next(part.cache.list_remote_log_segments())
-    begun = RemoteLogSegmentMetadata(
-        topic=like.topic,
-        topic_id=like.topic_id,
-        partition=like.partition,
+    begun = replace(
+        like,
         segment_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"),
-        start_offset=0,
-        end_offset=599,
+        state=S.COPY_SEGMENT_STARTED,
         broker_id=broker_id,
-        max_timestamp_ms=like.max_timestamp_ms,
         event_timestamp_ms=int(time.time() * 1000) - age_ms,
-        segment_leader_epochs=like.segment_leader_epochs,
-        segment_size_in_bytes=like.segment_size_in_bytes,
     )
     manager.publish([begun])
     manager.close()
