@@ -99,7 +99,7 @@ def test_lines_fit_and_the_most_important_columns_stay(
 
 
 @pytest.mark.parametrize(
-    ("columns", "more"), [(100, {"start", "end"}), (160, {"partition", "size", "state"})]
+    ("columns", "more"), [(60, set()), (100, {"start", "end"}), (160, {"partition", "size", "state"})]
 )
 def test_a_long_name_takes_no_other_column_away(columns: int, more: set[str], width: Any) -> None:
     """A topic's name has up to 249 characters; the lines of all other topics would have nothing else."""
@@ -107,8 +107,10 @@ def test_a_long_name_takes_no_other_column_away(columns: int, more: set[str], wi
     topic = "a" * 200 + "z" * 49
     header, *lines = at_terminal([SEGMENT, SEGMENT | {"topic": topic}], SEGMENTS)
     assert {"topic", *more} <= set(header.split())
+    assert max(map(len, (header, *lines))) <= columns
     shown = lines[1].split()[0]
-    assert (shown[0], shown[-1], "…" in shown, len(shown) >= 64) == ("a", "z", True, True)
+    assert (shown[0], shown[-1], "…" in shown) == ("a", "z", True)
+    assert columns == 60 or len(shown) >= 64
 
 
 @pytest.mark.parametrize("columns", [80, 300])
@@ -169,13 +171,6 @@ def test_costs_below_a_cent_are_not_shown_as_none(width: Any) -> None:
     row = {"topic": "t", "now_cost": 0.004, "changed_cost": 0.0, "later_cost": 1234.5}
     _, line = at_terminal([row], WHAT_IF, columns=("topic", "now_cost", "changed_cost", "later_cost"))
     assert line.split() == ["t", "<", "0.01", "0.00", "1,234.50"]
-
-
-def test_a_long_name_is_cut_in_the_middle(width: Any) -> None:
-    width(60)
-    _, row = at_terminal([SEGMENT | {"topic": "a" * 40 + "z" * 100}], SEGMENTS)
-    assert len(row) <= 60
-    assert re.match("a+…z+ ", row)
 
 
 def test_the_content_of_a_record_is_cut_before_its_place_is_left_out(width: Any) -> None:
