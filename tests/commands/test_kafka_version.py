@@ -35,13 +35,6 @@ def test_the_lag_of_brokers_delays_copies(
     assert len(ran.json["steps"]) == copied
 
 
-def test_a_version_that_is_not_known() -> None:
-    ran = tierctl("sweep", "--kafka-version", "3.5")
-    assert (ran.code, ran.out) == (2, "")
-    assert 'Kafka version "3.5" is not known' in ran.err
-    assert "3.6, 3.7, 3.8, 3.9, 4.0, 4.1, 4.2, 4.3, 4.4" in ran.err
-
-
 @pytest.mark.parametrize(
     ("version", "shown"),
     [((), True), (("--kafka-version", "4.0"), True), (("--kafka-version", "3.9"), False)],

@@ -262,13 +262,6 @@ def test_records_of_a_complete_partition_are_served(root: Path) -> None:
         assert rows.exit_code == expected
 
 
-def test_cache_files_of_an_incomplete_history_are_reported(root: Path, tmp_path: Path) -> None:
-    built = commands.build_cache(commands.BuildCacheRequest(metadata=str(root / "after"), out=tmp_path))
-    assert not built.is_complete
-    one = commands.BuildCacheRequest(metadata=str(root / "after"), out=tmp_path, topic=["whole"])
-    assert commands.build_cache(one).is_complete
-
-
 @pytest.fixture
 def own(root: Path, tmp_path: Path) -> dict[str, Any]:
     """Return a copy of the metadata topic and the tier of `after` that a test may change."""
