@@ -27,7 +27,7 @@ from tierctl.model.choices import Severity
 from tierctl.model.settings.scopes import KafkaFault, KafkaVersion
 
 from tests.cli.shell import tierctl
-from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
+from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined
 
 Capture = Callable[[str], Path]
 OTHER = 12345
@@ -107,14 +107,6 @@ def test_files_of_settings(
     assert found.severity is severity
     if severity in {PROBLEM, WARNING} and check is not CHECK.METADATA_SETTINGS:
         assert found.subject.startswith(f"{file}, line ")
-
-
-def test_a_file_that_is_not_there_is_a_problem_and_not_fine(tmp_path: Path) -> None:
-    diagnosis = doctor(DoctorRequest(broker_config=tmp_path / "none", remote=str(tmp_path)))
-    assert worst(diagnosis.results, DoctorCheck.BROKER_FILE).severity is PROBLEM
-    assert diagnosis.exit_code is ExitCode.PARTIAL
-    # What needs no settings is checked nevertheless.
-    assert worst(diagnosis.results, DoctorCheck.STORE_LIST).severity is not NOT_CHECKED
 
 
 @pytest.mark.parametrize(

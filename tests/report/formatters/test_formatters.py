@@ -55,7 +55,7 @@ def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
     value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
     event = decode(value)
     assert isinstance(event, RemoteLogSegmentMetadata)
-    lists = [((5, 50), (2, 20)), ((1, 10),), ((3, 1), (3, 2), (0, 0)), ((0, 0), (1, 5))]
+    lists = [((5, 50), (2, 20)), ((3, 1), (3, 2)), ((3, 1), (3, 2), (0, 0)), ((0, 0), (1, 5))]
     events = [replace(event, segment_leader_epochs=epochs) for epochs in lists]
     got = lines("kafka", records_of([encode(each) for each in events]))
     assert got == [f"partition: 3, offset: {i}, value: {to_string(each)}" for i, each in enumerate(events)]
