@@ -61,11 +61,11 @@ def listed(where: dict[str, Any], **more: Any) -> tuple[list[Any], int, SilentPr
     return list(result.rows), result.exit_code, progress
 
 
-def sweep(root: Path, stage: str, *sources: str, **more: Any) -> tuple[set[str], int, SilentProgress]:
-    """Return the ids of the segments that a sweep would delete."""
+def sweep(root: Path, where: dict[str, Any], **more: Any) -> tuple[set[str], int, SilentProgress]:
+    """Return the ids of the segments that a sweep deletes, its exit code, and what it said."""
     progress = SilentProgress()
     request = commands.SweepRequest(
-        **request_at(root, stage, *sources),
+        **where,
         topic_configs=root / "topics-next.properties",
         now_ms=int((root / "now_ms").read_text()),
         **more,
@@ -87,12 +87,12 @@ def test_sweep_deletes_what_the_broker_deleted(
 ) -> None:
     """The broker raised each log start to the first known segment, or to the local log if there is none."""
     expected = {line.split()[3] for line in (root / "next-deleted.txt").read_text().splitlines()}
-    found, exit_code, progress = sweep(root, stage, *sources, **more)
+    found, exit_code, progress = sweep(root, request_at(root, stage, *sources), **more)
     assert (found, exit_code, progress.problems) == (expected, ExitCode.OK, [])
 
 
 def test_partitions_without_their_oldest_events_are_named_with_offsets(root: Path) -> None:
-    found, exit_code, progress = sweep(root, "cut", "log_dir")
+    found, exit_code, progress = sweep(root, request_at(root, "cut", "log_dir"))
     assert exit_code == ExitCode.CORRUPT
     assert len(found) == 3, "orders-1 is complete, and its segments are deleted"
     assert named(progress) == CUT_OFF.keys()
@@ -272,16 +272,9 @@ def own(root: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_with_accept_sweep_leaves_the_tier_that_the_broker_left(root: Path, own: dict[str, Any]) -> None:
-    request = commands.SweepRequest(
-        **own,
-        log_dir=[root / "after"],
-        topic_configs=root / "topics-next.properties",
-        now_ms=int((root / "now_ms").read_text()),
-        truncated_metadata=TruncatedMetadata.ACCEPT,
-        apply=True,
-        max_fraction=1.0,
-    )
-    assert commands.sweep(request).exit_code == ExitCode.OK
+    where = own | {"log_dir": [root / "after"]}
+    accepted = {"truncated_metadata": TruncatedMetadata.ACCEPT, "apply": True, "max_fraction": 1.0}
+    assert sweep(root, where, **accepted)[1] == ExitCode.OK
     assert listed({"metadata": own["metadata"]})[0] == listed(request_at(root, "next"))[0]
 
 
