@@ -18,7 +18,7 @@ from tierctl.plan.expiry import plan_retention
 from tierctl.plan.forecast import DAY_MS, HORIZONS_DAYS, Holding, ObjectCounts, Outlook, PartitionFacts
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.steps import Plan
-from tierctl.report.html_lanes import SegmentKind
+from tierctl.report.html_lanes import LaneItems, SegmentKind
 from tierctl.spark.executors.task import dumps, loads
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import Question, TierState
@@ -159,6 +159,10 @@ def test_steps_that_a_run_leaves_out_decide_nothing(
     lane, next_ms = found.lanes[PARTITION.key]
     assert [code >> 1 for code in lane.column("kind")] == [kind.code for kind in kinds]
     assert (next_ms == NOW_MS, found.unread) == (SegmentKind.UNDECIDED not in kinds, unread)
+
+
+def test_a_lane_without_segments_has_no_items() -> None:
+    assert (len(LaneItems()), LaneItems().column("kind").tolist()) == (0, [])
 
 
 OBJECTS = ObjectCounts(always=5, transactions=1)

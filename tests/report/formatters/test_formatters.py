@@ -51,13 +51,14 @@ def test_kafka_is_what_kafkas_classes_print() -> None:
 
 
 def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
-    """Records have epochs in any order; for repeated epochs the last one counts."""
+    """Records have epochs in any order; for repeated epochs the last one counts, also alone."""
     value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
     event = decode(value)
     assert isinstance(event, RemoteLogSegmentMetadata)
     lists = [((5, 50), (2, 20)), ((3, 1), (3, 2)), ((3, 1), (3, 2), (0, 0)), ((0, 0), (1, 5))]
     events = [replace(event, segment_leader_epochs=epochs) for epochs in lists]
-    got = lines("kafka", records_of([encode(each) for each in events]))
+    pages = [lines("kafka", records_of([encode(each)], start=i)) for i, each in enumerate(events)]
+    got = [line for page in pages for line in page]
     assert got == [f"partition: 3, offset: {i}, value: {to_string(each)}" for i, each in enumerate(events)]
     assert "segmentLeaderEpochs={2=20, 5=50}" in got[0]
     assert "segmentLeaderEpochs={0=0, 3=2}" in got[2]
