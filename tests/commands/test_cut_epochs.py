@@ -11,8 +11,10 @@ import pytest
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import Ran, tierctl
+from tests.commands.ended import ended
 from tests.commands.restore.test_not_understood import REFUSALS, refusing
 from tests.commands.restore.unread import Change
+from tests.support.cluster_metadata import make_log_dir
 
 CUTS = [
     # The log of orders-0 starts at 0, and its entries are (0, 0), (2, 2000) and, after, (4, 3667).
@@ -44,6 +46,12 @@ class Tier:
         file = (logs or self.logs) / "orders-0" / "leader-epoch-checkpoint"
         file.write_text(f"0\n{len(entries)}\n{lines}")
 
+    @property
+    def newest(self) -> Path:
+        """The leader epochs in the tier's newest segment of orders-0."""
+        [found] = self.remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
+        return found
+
     def run(self, command: str, *more: object) -> Ran:
         where = ("--metadata", self.logs, "--log-dir", self.logs)
         return tierctl(command, *where, *more, "-o", "jsonl")
@@ -57,9 +65,17 @@ def _found(ran: Ran, kind: str) -> list[dict[str, Any]]:
     return [row for row in ran.rows if row["check"] == kind]
 
 
+@pytest.fixture
+def configs(tmp_path: Path) -> tuple[object, ...]:
+    """Return the option with settings by which every segment of topic orders has expired."""
+    file = tmp_path / "configs"
+    file.write_text("orders.retention.ms=1\n")
+    return ("--topic-configs", file)
+
+
 @pytest.mark.parametrize("at", range(len(CUTS)))
 def test_commands_of_a_partition_whose_checkpoint_was_cut(
-    writable: Callable[[str], Path], tmp_path: Path, at: int
+    writable: Callable[[str], Path], tmp_path: Path, configs: tuple[object, ...], at: int
 ) -> None:
     """verify names the replica and finds nothing else; sweep and rebuild refuse this partition only."""
     stage, entries, lost = CUTS[at]
@@ -74,14 +90,11 @@ def test_commands_of_a_partition_whose_checkpoint_was_cut(
     assert _found(tier.run("segments", "--check", "--topic", "orders"), "divergent_segment") == []
     _rebuild_publishes_nothing_above(tier, tmp_path / "new", entries)
     option = ("--off-lineage", "--unreferenced-epochs")[at % 2]
-    configs = tmp_path / "configs"
-    configs.write_text("orders.retention.ms=1\n")
-    more = ("--topic", "orders", "--topic-configs", configs, option)
+    more = ("--topic", "orders", *configs, option)
     planned = tier.run("sweep", *more)
     applied = tier.run("sweep", *more, "--remote", tier.remote, "--apply")
     for ran in (planned, applied):
-        assert ran.code == 4
-        assert f"skipped orders-0: {option}: refused" in ran.err
+        ended(ran, 4, f"skipped orders-0: {option}: refused")
         assert {step["partition"] for step in ran.rows} == {1, 2}
     assert {step["status"] for step in applied.rows} == {"done"}
     again = tier.run("segments", "--topic", "orders")
@@ -129,17 +142,15 @@ def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Pat
     assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "error"}
 
 
-def test_retention_waits_for_the_repair(writable: Callable[[str], Path], tmp_path: Path) -> None:
+def test_retention_waits_for_the_repair(writable: Callable[[str], Path], configs: tuple[object, ...]) -> None:
     """The oldest segments that the cut checkpoint knows are not the oldest ones of the log."""
     tier = Tier(writable, "after")
     tier.cut([(4, 3667)])
-    configs = tmp_path / "configs"
-    configs.write_text("orders.retention.ms=1\n")
-    more = ("--topic", "orders", "--topic-configs", configs)
-    ran = tier.run("sweep", *more)
-    assert ran.code == 0
+    more = ("--topic", "orders", *configs)
+    ran = ended(
+        tier.run("sweep", *more), 0, "skipped orders-0: no segment at or above the log start is deleted"
+    )
     assert {step["partition"] for step in ran.rows} == {1, 2}
-    assert "skipped orders-0: no segment at or above the log start is deleted" in ran.err
     # DeleteRecords, which an operator asks for, may delete what lies wholly below the new log start.
     asked = tier.run("sweep", *more, "--log-start-offset", "orders-0=3667")
     assert {step["end_offset"] for step in asked.rows if step["partition"] == 0} >= {599, 1799, 2999}
@@ -170,8 +181,7 @@ def test_without_a_log_an_index_of_a_cut_checkpoint_states_no_log_start(
 ) -> None:
     """The newest leader-epoch index may be a copy of a checkpoint that had lost its first entries."""
     tier = Tier(writable, "before")
-    [newest] = tier.remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
-    newest.write_text(f"0\n1\n{entries}\n")
+    tier.newest.write_text(f"0\n1\n{entries}\n")
     where = ("--metadata", tier.logs, "--remote", tier.remote, "--topic", "orders", "--partition", "0")
     ran = tierctl("sweep", *where, *options, "-o", "json")
     assert [step for step in ran.json["steps"] if step["action"] != "keep"] == [], ran.out
@@ -188,13 +198,12 @@ def test_without_a_log_no_set_is_left_out_for_what_an_index_lacks(
 ) -> None:
     """Neither does the log begin where the index does, nor is a set discarded that alone has its offsets."""
     tier = Tier(writable, "before")
-    [newest] = tier.remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
-    newest.write_text(f"0\n1\n{entries}\n")
+    tier.newest.write_text(f"0\n1\n{entries}\n")
     where = ("--remote", tier.remote, "--topic", "orders", "--partition", "0", "-o", "json")
     ran = tierctl("rebuild", "--metadata", tmp_path / "new", *where)
     assert _spans(ran) == [("publish_segment", *span) for span in spans], ran.err
-    assert len(spans) != 4 or newest.name[21:43] in ran.err
-    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    assert len(spans) != 4 or tier.newest.name[21:43] in ran.err
+    make_log_dir(tmp_path, 1, cluster_id="other")
     into = ("--log-dir", tmp_path, "--as", "new", "--as-id", "AAAAAAAAAAAAAAAAAAAAAQ")
     restore = tierctl("restore", "log", *where, *into)
     if len(spans) == 4:
@@ -236,39 +245,20 @@ def test_rebuild_gives_up_no_set_for_epochs_that_the_log_lost(
     assert any(word in ran.err for word in ("the leader epochs were cut", "but the leader epochs begin at"))
 
 
-def _without_record(writable: Callable[[str], Path], partition: str) -> Path:
-    """Return log directories in which the local log of `partition` begins at 3000, its leader epochs at 0."""
-    logs = writable("tiered-cluster/after")
-    file = logs / "log-start-offset-checkpoint"
-    version, _, *rows = file.read_text().splitlines()
-    kept = [row for row in rows if not row.startswith(f"{partition} ")]
-    file.write_text("\n".join([version, str(len(kept)), *kept, ""]))
-    return logs
-
-
-def _rows(*words: object) -> list[dict[str, Any]]:
-    ran = tierctl(*words, "--topic", "orders", "-o", "jsonl").ok()
-    return ran.rows
-
-
-def test_rebuild_publishes_the_whole_log(writable: Callable[[str], Path], tmp_path: Path) -> None:
-    logs, remote = _without_record(writable, "orders 0"), writable("tiered-cluster/after-remote")
-    where = ("--metadata", tmp_path / "new", "--remote", remote, "--log-dir", logs)
-    starts = [row["start_offset"] for row in _rows("rebuild", *where) if row["partition"] == 0]
-    assert starts == [0, 600, 1200, 1800, 2400]
+def test_rebuild_publishes_the_whole_log_without_a_record_of_its_start(
+    writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The local log of orders-0 begins at 3000, its leader epochs at 0."""
+    logs, remote = writable("tiered-cluster/after"), writable("tiered-cluster/after-remote")
+    (logs / "log-start-offset-checkpoint").write_text("0\n0\n")
+    where = ("--remote", remote, "--log-dir", logs, "--topic", "orders", "--partition", 0)
+    rebuild = ("rebuild", "--metadata", tmp_path / "new", *where, "-o", "json")
+    assert [start for _, start, _ in _spans(tierctl(*rebuild))] == [0, 600, 1200, 1800, 2400]
     # Leader epochs that begin above the oldest segments may have been cut: the operator decides.
     (logs / "orders-0" / "leader-epoch-checkpoint").write_text("0\n2\n2 2000\n4 3667\n")
-    ran = tierctl("rebuild", *where, "--topic", "orders")
+    ran = tierctl(*rebuild)
     assert "orders-0: the log start is 2000, and complete segments from 0 on" in ran.err
-    assert [row for row in _rows("rebuild", *where) if row["partition"] == 0] == []
-
-
-def test_copy_and_sweep_decide_as_with_a_record(writable: Callable[[str], Path]) -> None:
-    whole = writable("tiered-cluster/before")
-    metadata = ("--metadata", whole)
-    logs = _without_record(writable, "orders 0")
-    for words in (("sweep", *metadata, "--log-dir", logs), ("verify", *metadata, "--log-dir", logs)):
-        assert [row for row in _rows(*words) if row["partition"] == 0] == []
+    assert _spans(ran) == []
 
 
 MUTATIONS: dict[str, Change | None] = {
@@ -285,27 +275,24 @@ TABLE += [("log", name) for name in ("version", "empty", "text", "missing")]
 
 @pytest.mark.parametrize(("where", "name"), TABLE)
 def test_nothing_follows_from_leader_epochs_that_are_not_understood(
-    writable: Callable[[str], Path], tmp_path: Path, where: str, name: str
+    writable: Callable[[str], Path], configs: tuple[object, ...], where: str, name: str
 ) -> None:
     """The options of sweep and the commands that explain its decisions take turns."""
-    logs, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
-    configs = tmp_path / "configs"
-    configs.write_text("orders.retention.ms=1\n")
-    [newest] = remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
-    file = newest if where == "tier" else logs / "orders-0" / "leader-epoch-checkpoint"
+    tier = Tier(writable, "before")
+    file = tier.newest if where == "tier" else tier.logs / "orders-0" / "leader-epoch-checkpoint"
     change = MUTATIONS.get(name)
     if change:
         file.write_bytes(change(file.read_bytes()))
     elif name not in REFUSALS:
         file.unlink()
-    more = ("--log-dir", logs) if where == "log" else ()
+    more = ("--log-dir", tier.logs) if where == "log" else ()
     # The batches of the log say that its file was cut: what it lacks is known, and nothing is unread.
     is_cut = where == "log" and name in {"empty", "no entries", "missing"}
-    of = (*("--metadata", logs, "--remote", remote, *more), "--topic-configs", configs, "--output", "json")
+    of = ("--metadata", tier.logs, "--remote", tier.remote, *more, *configs, "--output", "json")
     turn = TABLE.index((where, name))
     option = ((), ("--off-lineage",), ("--unreferenced-epochs",))[turn % 3]
     shows = (("explain", "orders", "0"), ("report",), ("report", "--what-if", "orders.retention.ms=7d"))
-    with refusing(newest.name, REFUSALS[name]) if name in REFUSALS else nullcontext():
+    with refusing(tier.newest.name, REFUSALS[name]) if name in REFUSALS else nullcontext():
         ran = tierctl("sweep", *of, "--topic", "orders", *option)
         shown = tierctl(*shows[turn % 3], *of)
     assert "orders-0" in ran.err
