@@ -11,11 +11,13 @@ from tierctl.model import RemoteLogSegmentState
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import ATTEMPTS, RemoteStorageManager
 
-from tests.cli.shell import rows, tierctl
+from tests.cli.shell import Ran, rows, tierctl
+from tests.commands.ended import ended
 from tests.commands.stopped import digests
 from tests.metadata.topics import segments_at
 from tests.support.amounts import rest_in_matrix
 from tests.support.captures import private_keys
+from tests.support.cluster_metadata import make_log_dir
 from tests.support.faults import flip_bit
 
 Capture = Callable[..., Path]
@@ -30,6 +32,16 @@ TIERS = {
 }
 """The metadata and the tier of each capture, at a time without running deletions."""
 UNUSED = {"broker_id", "event_timestamp_ms"}
+
+
+Rebuild = Callable[..., Ran]
+
+
+@pytest.fixture
+def rebuild(tmp_path: Path) -> Rebuild:
+    """Return a function that rebuilds the metadata of a tier in the folder `new`."""
+    where = ("--metadata", tmp_path / "new", "--remote")
+    return lambda remote, *more: tierctl("rebuild", *where, remote, *more)
 
 
 def segments_of(*where: object) -> list[dict[str, Any]]:
@@ -82,24 +94,19 @@ def same_records(remote: Path, keys: list[object], *sources: tuple[object, ...])
         assert len(first) > 100
 
 
-def test_an_encrypted_bucket_without_its_key(capture: Capture, tmp_path: Path) -> None:
+def test_an_encrypted_bucket_without_its_key(capture: Capture, tmp_path: Path, rebuild: Rebuild) -> None:
     """Manifests are not encrypted; the lineages are, and the leader epochs of the segments show them."""
     root = capture("aiven-encrypted")
-    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", root / "bucket", "--apply")
-    assert (ran.code, "no --aiven-private-key is given" in ran.err) == (0, True), ran.err
+    ended(rebuild(root / "bucket", "--apply"), 0, "no --aiven-private-key is given")
     assert segments_of("--metadata", tmp_path / "new") == segments_of("--metadata", root / "broker-logs")
 
 
 @pytest.mark.parametrize("with_disks", [False, True])
-def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool) -> None:
+def test_an_unclean_election(capture: Capture, tmp_path: Path, rebuild: Rebuild, with_disks: bool) -> None:
     """Five of fifteen sets per topic are from the leader that lost; one has all offsets of a winner."""
     root = capture("unclean-leader") / "before"
     logs = [word for number in (1, 2) for word in ("--log-dir", root / f"broker-{number}")]
-    ran = tierctl(
-        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "remote", "--output", "json"),
-        *(logs if with_disks else ()),
-        "--apply",
-    ).ok()
+    ran = rebuild(root / "remote", *(logs if with_disks else ()), "--apply", "--output", "json").ok()
     steps = ran.json["steps"]
     for topic in ("payouts", "wallets"):
         own = [step for step in steps if step["topic"] == topic]
@@ -112,54 +119,43 @@ def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool)
     assert states == {step["segment_id"]: of[step["action"]] for step in steps}
 
 
-def test_a_broker_that_lost_the_losers_metadata_only(capture: Capture, tmp_path: Path) -> None:
+def test_a_broker_that_lost_the_losers_metadata_only(capture: Capture, rebuild: Rebuild) -> None:
     """After the deletions of the later capture, each topic keeps a set that no broker ever deletes."""
     root = capture("unclean-leader") / "after"
-    ran = tierctl(
-        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "remote", "--output", "json"),
-        *("--log-dir", root / "broker-1", "--log-dir", root / "broker-2"),
-    ).ok()
+    logs = ("--log-dir", root / "broker-1", "--log-dir", root / "broker-2")
+    ran = rebuild(root / "remote", *logs, "--output", "json").ok()
     left = [skip for skip in ran.json["skipped"] if skip["segment_id"]]
     assert len(left) == 2
     assert all("below the log start offset" in skip["reason"] for skip in left)
 
 
-def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, tmp_path: Path) -> None:
+def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, rebuild: Rebuild) -> None:
     root = capture("tiered-cluster")
-    ran = tierctl(
-        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "before-remote"),
-        *("--log-dir", root / "after", "--output", "json"),
-    )
-    plan = ran.json
+    plan = rebuild(root / "before-remote", "--log-dir", root / "after", "--output", "json").json
     assert "shortlived" not in {step["topic"] for step in plan["steps"]}
     reasons = {skip["topic"]: skip["reason"] for skip in plan["skipped"] if not skip["segment_id"]}
     assert "it was deleted" in reasons["shortlived"]
 
 
 def test_a_topic_whose_folder_can_not_be_read_may_exist(
-    capture: Capture, writable: Writable, tmp_path: Path
+    capture: Capture, writable: Writable, tmp_path: Path, rebuild: Rebuild
 ) -> None:
     remote, logs = capture("tiered-cluster") / "before-remote", writable("tiered-cluster/after")
     (logs / "shortlived-0").symlink_to(tmp_path / "unmounted")
-    ran = tierctl(
-        *("rebuild", "--metadata", tmp_path / "new", "--remote", remote),
-        *("--log-dir", logs, "--topic", "shortlived", "--output", "json"),
-    )
-    assert ran.json["steps"] == []
-    assert all("shortlived-0 can't be read" in skip["reason"] for skip in ran.json["skipped"])
+    plan = rebuild(remote, "--log-dir", logs, "--topic", "shortlived", "--output", "json").json
+    assert plan["steps"] == []
+    assert all("shortlived-0 can't be read" in skip["reason"] for skip in plan["skipped"])
 
 
 def test_a_partition_without_its_log_directory_is_refused(
-    capture: Capture, writable: Writable, tmp_path: Path
+    capture: Capture, writable: Writable, rebuild: Rebuild
 ) -> None:
     """Another partition of the topic shows that it exists: the missing replicas are on other brokers."""
     remote, logs = capture("tiered-cluster") / "before-remote", writable("tiered-cluster/before")
     shutil.rmtree(logs / "clicks-1")
-    where = ("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
-    where = (*where, "--log-dir", logs, "--topic", "clicks", "--apply")
-    ran = tierctl(*where)
-    assert (ran.code, "clicks-1: no log directory has this partition" in ran.err) == (4, True), ran.err
-    tierctl(*where, "--partition", "0").ok()
+    more = ("--log-dir", logs, "--topic", "clicks", "--apply")
+    ended(rebuild(remote, *more), 4, "clicks-1: no log directory has this partition")
+    rebuild(remote, *more, "--partition", "0").ok()
 
 
 def test_a_saved_plan_is_carried_out(capture: Capture, tmp_path: Path) -> None:
@@ -178,7 +174,7 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
     root = capture("tiered-cluster")
     remote = ("--remote", root / "before-remote")
     broker = writable("tiered-cluster/before")
-    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    make_log_dir(broker, 1)
     for args, code, text in (
         (("--metadata", broker, *remote), 2, "--log-dir is missing"),
         (("--metadata", tmp_path / "new"), 2, "--remote is missing"),
@@ -191,12 +187,11 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
         ),
         (("--metadata", tmp_path / "new", "--remote", tmp_path / "tier"), 5, "check that it is mounted"),
     ):
-        ran = tierctl("rebuild", *args)
-        assert (ran.code, text in ran.err) == (code, True), ran.err
+        ended(tierctl("rebuild", *args), code, text)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, tmp_path: Path) -> None:
+def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, rebuild: Rebuild) -> None:
     """The run needs no lease, no identity and no right to write."""
     remote = writable("untiered-broker/tiered-remote")
     before = digests(remote)
@@ -204,24 +199,22 @@ def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, tmp_path: Pa
     for folder in folders:
         folder.chmod(0o555)
     try:
-        ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--apply")
+        rebuild(remote, "--apply").ok()
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    assert ran.code == 0, ran.err
     assert digests(remote) == before
 
 
 def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
-    writable: Writable, tmp_path: Path
+    writable: Writable, rebuild: Rebuild
 ) -> None:
     remote = writable("untiered-broker/tiered-remote")
     victim = sorted(remote.rglob("*.log"))[3]
     shutil.copy(victim, victim.with_name(f"{int(victim.name[:20]) - 1:020d}{victim.name[20:]}"))
-    where = ("--metadata", tmp_path / "new", "--remote", remote)
-    ran = tierctl("rebuild", *where, "--apply", "--output", "json").ok()
+    ran = rebuild(remote, "--apply", "--output", "json")
+    ended(ran, 0, "objects of this segment id at another offset are published")
     assert {step["action"] for step in ran.json["steps"]} == {"publish_segment"}
-    assert "objects of this segment id at another offset are published" in ran.err
 
 
 def logs_of(remote: Path, topic: str) -> list[Path]:
@@ -248,6 +241,10 @@ def test_the_records_of_the_last_leader_are_read_with_nothing_but_the_tier(captu
     same_records(root / "remote", [], ("--metadata", root / "broker-1"), ("--rebuild",))
 
 
+def fetch_metrics(remote: Path) -> tuple[object, ...]:
+    return ("fetch", "--remote", remote, "--rebuild", "--topic", "metrics", "--partition", 0)
+
+
 NOT_READ: dict[str, tuple[int, str, str]] = {
     "the newest log": (-1, ".log", "is not read"),
     "a snapshot in the middle": (2, ".snapshot", "no segment has offsets"),
@@ -261,9 +258,7 @@ def test_a_rebuild_in_memory_reports_what_it_can_not_read(writable: Writable, ca
     remote = writable("tiered-cluster/before-remote")
     log = logs_of(remote, "metrics")[at]
     flip_bit(log.with_suffix(suffix))
-    options = ("fetch", "--remote", remote, "--rebuild", "--topic", "metrics", "--partition", 0)
-    ran = tierctl(*options)
-    assert (ran.code, message in ran.err) == (7, True), ran.err
+    ran = ended(tierctl(*fetch_metrics(remote)), 7, message)
     assert len(ran.lines) > 100
 
 
@@ -331,34 +326,29 @@ def test_a_segment_with_a_wrong_transaction_index_is_not_published(
     if data is not None:
         path.write_bytes(data)
     where = ("--metadata", tmp_path / "new", "--remote", remote, "--topic", "payments", "--partition", 0)
-    ran = tierctl("rebuild", *where, "--apply")
-    assert (ran.code, why in ran.err, "verify --deep --plan-out" in ran.err) == (7, True, True), ran.err
+    ended(tierctl("rebuild", *where, "--apply"), 7, why, "verify --deep --plan-out")
     assert segments_at(tmp_path / "new") == []
-    read = tierctl("fetch", "--rebuild", *where[2:], "--isolation", "read_committed")
-    assert (read.code, why in read.err) == (7, True), read.err
+    ended(tierctl("fetch", "--rebuild", *where[2:], "--isolation", "read_committed"), 7, why)
 
 
-def test_objects_of_no_segment_are_named(writable: Writable, tmp_path: Path) -> None:
+def test_objects_of_no_segment_are_named(writable: Writable, rebuild: Rebuild) -> None:
     remote = writable("untiered-broker/tiered-remote")
     folder = next(remote.rglob("*.log")).parent
     for name in ("notes.txt", "00000000000000000000.log", *(f"z{number}" for number in range(9))):
         (folder / name).touch()
-    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
-    assert "belong to no segment, such as " in ran.err
-    assert all(f"{folder.name}/{name}" in ran.err for name in ("00000000000000000000.log", "notes.txt", "z2"))
+    named = (f"{folder.name}/{name}" for name in ("00000000000000000000.log", "notes.txt", "z2"))
+    ran = ended(rebuild(remote), 0, "belong to no segment, such as ", *named)
     assert f"{folder.name}/z3" not in ran.err
 
 
 def test_a_segment_with_an_older_producer_snapshot_is_not_published(
-    writable: Writable, tmp_path: Path
+    writable: Writable, rebuild: Rebuild
 ) -> None:
     remote = writable("tiered-cluster/after-remote")
     older, newer = (next(remote.rglob(f"payments-0-*/*{start}-*.snapshot")) for start in (697, 2788))
     shutil.copyfile(older, newer)
-    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--topic", "payments")
-    assert (ran.code, "its producer snapshot is wrong: producer 1 wrote last" in ran.err) == (7, True), (
-        ran.err
-    )
+    ran = rebuild(remote, "--topic", "payments")
+    ended(ran, 7, "its producer snapshot is wrong: producer 1 wrote last")
 
 
 def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(
@@ -367,26 +357,25 @@ def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(
     """The newest set is damaged, and there is a hole between the local log and the others."""
     remote = writable("tiered-cluster/before-remote")
     flip_bit(logs_of(remote, "metrics")[-1])
-    options = ("fetch", "--remote", remote, "--rebuild", "--topic", "metrics", "--partition", 0)
-    ran = tierctl(*options, "--log-dir", capture("tiered-cluster") / "before")
-    assert (ran.code, "a gap: the tier ends at offset" in ran.err) == (7, True), ran.err
+    logs = ("--log-dir", capture("tiered-cluster") / "before")
+    ended(tierctl(*fetch_metrics(remote), *logs), 7, "a gap: the tier ends at offset")
 
 
 def test_rebuild_and_a_metadata_topic_contradict(capture: Capture) -> None:
     remote = capture("untiered-broker") / "tiered-remote"
     both = tierctl("fetch", "--remote", remote, "--rebuild", "--metadata", remote)
-    assert (both.code, "--rebuild can't be used with --metadata" in both.err) == (2, True)
+    ended(both, 2, "--rebuild can't be used with --metadata")
 
 
-def test_segments_that_were_copied_under_another_topic_id(writable: Writable, tmp_path: Path) -> None:
+def test_segments_that_were_copied_under_another_topic_id(writable: Writable, rebuild: Rebuild) -> None:
     """Both topics have objects in the tier with the same segment ids, as after restore new-ids."""
     remote = writable("untiered-broker/tiered-remote")
-    once = len(rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote))
+    once = len(rebuild(remote, "--output", "jsonl").ok().rows)
     for folder in list((remote / "kafka-tiered-storage").iterdir()):
         copied = folder.with_name(f"copy-of-{folder.name[:-22]}A{folder.name[-21:]}")
         shutil.copytree(folder, copied)
-    steps = rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
+    steps = rebuild(remote, "--output", "jsonl").ok().rows
     assert len(steps) == 2 * once
     assert len({(step["topic_id"], step["partition"], step["segment_id"]) for step in steps}) == 2 * once
-    assert tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--apply").code == 0
-    assert rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote) == []
+    rebuild(remote, "--apply").ok()
+    assert rebuild(remote, "--output", "jsonl").ok().rows == []
