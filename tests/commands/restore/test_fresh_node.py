@@ -1,7 +1,7 @@
 """`restore into` a formatted node: its files, refused cases, and the file that `backup-config` writes."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -96,9 +96,23 @@ class Scene:
         }
         return commands.restore_into(commands.RestoreIntoRequest(**fields | more), progress)
 
+    @property
+    def values(self) -> Sequence[bytes]:
+        """The metadata records with which the node starts."""
+        return BootstrapFile.decode(self.bootstrap.read_bytes()).values
+
     def topics(self) -> dict[str, str]:
-        values = BootstrapFile.decode(self.bootstrap.read_bytes()).values
-        return dict(found for found in map(topic_of, values) if found is not None)
+        return dict(found for found in map(topic_of, self.values) if found is not None)
+
+    def save(self, topic: SavedTopic) -> None:
+        """Add a topic to the file of `backup-config`, or replace it."""
+        self.saved = replace(self.saved, topics={**self.saved.topics, topic.topic: topic})
+
+    def configured(self, *lines: str) -> Path:
+        """Write the settings of a broker; return their file."""
+        path = self.file.with_name("server.properties")
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
 
 
 SceneOf = Callable[..., Scene]
@@ -177,8 +191,7 @@ def check_logs(scene: Scene, *, is_readable: bool) -> None:
                 assert stream.read() == snapshot
             producers += [entry.producer_id for entry in decode_producer_snapshot(snapshot)]
     remote.close()
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
-    following = [found for found in map(next_producer_id, values) if found is not None]
+    following = [found for found in map(next_producer_id, scene.values) if found is not None]
     assert following == ([max(producers) + 1] if producers else [])
 
 
@@ -209,9 +222,7 @@ def nothing(scene: Scene) -> None:
 
 
 def change_saved(scene: Scene, **changes: Any) -> None:
-    name = "sensors"
-    topics = {**scene.saved.topics, name: replace(scene.saved.topics[name], **changes)}
-    scene.saved = replace(scene.saved, topics=topics)
+    scene.save(replace(scene.saved.topics["sensors"], **changes))
 
 
 def cut_bootstrap(scene: Scene) -> None:
@@ -261,15 +272,19 @@ def one_id_for_all(scene: Scene) -> None:
     for folder in scene.remote.rglob("audit-*"):
         shutil.rmtree(folder)
     topic_id = scene.saved.topics["sensors"].topic_id
-    twin = replace(scene.saved.topics["audit"], topic_id=topic_id, settings={"remote.storage.enable": "true"})
-    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "audit": twin})
+    settings = {"remote.storage.enable": "true"}
+    scene.save(replace(scene.saved.topics["audit"], topic_id=topic_id, settings=settings))
 
 
 def with_metadata_topic(scene: Scene) -> None:
     """Add the metadata topic of the lost cluster, of whose name a controller accepts one topic only."""
-    name = "__remote_log_metadata"
-    lost = SavedTopic(topic=name, topic_id=Uuid(OTHER_ID), partitions=50, settings={})
-    scene.saved = replace(scene.saved, topics={**scene.saved.topics, name: lost})
+    scene.save(other_topic("__remote_log_metadata", partitions=50))
+
+
+def other_topic(name: str, *, partitions: int = 1, **settings: str) -> SavedTopic:
+    """Return a topic that has no object in the tier."""
+    stated = {key.replace("_", "."): value for key, value in settings.items()}
+    return SavedTopic(topic=name, topic_id=Uuid(OTHER_ID), partitions=partitions, settings=stated)
 
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -415,12 +430,11 @@ def test_segments_that_retention_deletes_at_once_are_told(setting: str, scene: S
     ],
 )
 def test_the_brokers_own_retention_is_told(
-    line: str, own: dict[str, str], told: str | None, scene: Scene, tmp_path: Path
+    line: str, own: dict[str, str], told: str | None, scene: Scene
 ) -> None:
     change_saved(scene, settings=own)
-    (tmp_path / "server.properties").write_text(f"{line}\n")
     progress = SilentProgress()
-    more = {"broker_config": tmp_path / "server.properties", "now_ms": FAR_MS}
+    more = {"broker_config": scene.configured(line), "now_ms": FAR_MS}
     scene.restore(progress, apply=False, deletes_are_denied=False, **more)
     found = [text for text in progress.lines if text.startswith("sensors: ")]
     assert [told in text for text in found] == [True] if told else not found, found
@@ -434,12 +448,9 @@ def test_the_brokers_own_retention_is_told(
         ("controller.quorum.bootstrap.servers=a:9093,b:9093", 1),
     ],
 )
-def test_other_controllers_need_the_same_file(
-    setting: str, others: int, scene: Scene, tmp_path: Path
-) -> None:
-    (tmp_path / "server.properties").write_text(f"{setting}\n")
+def test_other_controllers_need_the_same_file(setting: str, others: int, scene: Scene) -> None:
     progress = SilentProgress()
-    scene.restore(progress, broker_config=tmp_path / "server.properties")
+    scene.restore(progress, broker_config=scene.configured(setting))
     told = [text for text in progress.lines if text.startswith(f"{scene.bootstrap} has the topics")]
     assert len(told) == min(others, 1)
     assert all(f"each of the other {others} controllers" in text for text in told)
@@ -447,9 +458,8 @@ def test_other_controllers_need_the_same_file(
 
 def test_the_directory_of_a_partition_is_in_its_record(scene: Scene) -> None:
     scene.restore(topic=("audit",))
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
     topic_id = scene.saved.topics["audit"].topic_id
-    partitions = [value for value in values if value[:3] == b"\x01\x03\x01" and topic_id.bytes in value]
+    partitions = [v for v in scene.values if v[:3] == b"\x01\x03\x01" and topic_id.bytes in v]
     directory = type(topic_id)(DIRECTORY_ID).bytes
     epochs = read_leader_epoch_checkpoint((scene.node / "audit-0" / "leader-epoch-checkpoint").read_bytes())
     assert [value[-17:-1] for value in partitions] == [directory] * 2
@@ -476,9 +486,8 @@ def test_settings_that_the_nodes_kafka_does_not_have(
     own_setting(name, value)(scene)
     progress = SilentProgress()
     scene.restore(progress)
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
     is_left_out = told is not None and told.endswith("left out")
-    assert (config_record("sensors", name, value) not in values) == is_left_out
+    assert (config_record("sensors", name, value) not in scene.values) == is_left_out
     found = [text for text in (*progress.notes, *progress.lines) if text.startswith("sensors: ")]
     assert [told in text for text in found] == [True] if told else not found, found
 
@@ -498,35 +507,26 @@ def test_topic_configs_correct_a_value_of_the_file(
     configs = tmp_path / "topics.properties"
     configs.write_text(f"sensors.{name}={right}\n")
     scene.restore(topic_configs=configs)
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
-    assert config_record("sensors", name, right) in values
+    assert config_record("sensors", name, right) in scene.values
 
 
-def test_the_brokers_own_cleanup_policy_counts(scene: Scene, tmp_path: Path) -> None:
-    (tmp_path / "server.properties").write_text("log.cleanup.policy=compact\n")
+def test_the_brokers_own_cleanup_policy_counts(scene: Scene) -> None:
     with pytest.raises(SafetyRefusal, match="audit-0: its settings have cleanup"):
-        scene.restore(broker_config=tmp_path / "server.properties")
+        scene.restore(broker_config=scene.configured("log.cleanup.policy=compact"))
 
 
 def test_a_tiered_topic_without_an_object_is_restored(scene: Scene) -> None:
     """Kafka reads true in any case of letters."""
-    empty = SavedTopic(
-        topic="empty", topic_id=Uuid(OTHER_ID), partitions=1, settings={"remote.storage.enable": "True"}
-    )
-    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "empty": empty})
+    scene.save(other_topic("empty", remote_storage_enable="True"))
     scene.restore()
     assert scene.topics()["empty"] == OTHER_ID
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
-    assert config_record("empty", "remote.log.copy.disable", "true") in values
+    assert config_record("empty", "remote.log.copy.disable", "true") in scene.values
 
 
 def test_a_topic_that_was_never_tiered_stays_so(scene: Scene) -> None:
-    local = SavedTopic(
-        topic="local", topic_id=Uuid(OTHER_ID), partitions=1, settings={"cleanup.policy": "compact"}
-    )
-    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "local": local})
+    scene.save(other_topic("local", cleanup_policy="compact"))
     scene.restore(topic=("local", "sensors"))
-    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    values = scene.values
     assert config_record("local", "cleanup.policy", "compact") in values
     assert config_record("sensors", "remote.storage.enable", "true") in values
     assert not [each for each in values if each[:2] == b"\x01\x04" and b"local" in each and b"remote" in each]
