@@ -8,6 +8,7 @@ from pathlib import Path
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.cli.shell import Ran, tierctl
+from tests.commands.ended import ended
 from tests.wire.batches.same import scan
 
 COUNT = 3
@@ -56,6 +57,14 @@ class Stopped:
 
     def rebuild(self, *more: object) -> Ran:
         return tierctl("rebuild", *self.where(), *more)
+
+    def refuses(self, text: str, *options: object) -> Ran:
+        """Check that a rebuild says `text`, whether planned or applied, and changes no file."""
+        before = self.everything()
+        for apply in ((), ("--apply",)):
+            ran = ended(self.rebuild(*options, *apply), 4, text)
+            assert self.everything() == before
+        return ran
 
     def logs(self) -> list[dict[str, bytes]]:
         """Return the logs of the metadata partitions of each broker."""
