@@ -10,6 +10,7 @@ import pytest
 
 from tests.apply.repairs import a_day_passes, age, copy_objects, rename_segment
 from tests.cli.shell import Ran, tierctl
+from tests.support.cluster_metadata import make_log_dir
 from tests.support.faults import flip_bit
 from tests.support.formatted import formatted_dir, formatted_node, saved_topics
 from tests.verify.cases import CLICKS, OTHER
@@ -61,7 +62,7 @@ def command_of(name: str, remote: Path, tmp_path: Path) -> list[object]:
 
 def node_with_new_topic(remote: Path, node: Path, topic: str) -> Path:
     """Make `node`, which has metadata, the log directory of a broker that created the lost `topic` again."""
-    (node / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    make_log_dir(node, 1, cluster_id="other")
     for path in remote.rglob(f"{topic}-*-*/"):
         folder = node / path.name[:-23]
         folder.mkdir()

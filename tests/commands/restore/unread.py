@@ -16,6 +16,7 @@ from tierctl.wire.primitives import crc32c
 
 from tests.cli.shell import Ran, tierctl
 from tests.support.amounts import TRIES_ALL
+from tests.support.cluster_metadata import make_log_dir
 from tests.support.formatted import formatted_dir, formatted_node
 
 Capture = Callable[..., Path]
@@ -183,7 +184,7 @@ def made_tier(capture: Capture, folder: Path, name: str) -> Tier:
     tierctl("rebuild", "--metadata", folder / "whole", "--remote", tier.remote, *tier.keys, "--apply").ok()
     for path in tier.remote.rglob(".tierctl*"):
         path.unlink()
-    (folder / "metadata/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    make_log_dir(folder / "metadata", 1, cluster_id="other")
     for path in list(tier._objects):
         if tier.has_twin and path.name.startswith(tier.sets[TWINNED]):
             shutil.copy(path, path.with_name(path.name.replace(path.name[21:43], TWIN)))
@@ -389,13 +390,4 @@ def mutations(tier: Tier, turn: int) -> list[Mutation]:
     return [*found, *AIVEN_MUTATIONS]
 
 
-COMMANDS = [
-    "rebuild",
-    "rebuild with logs",
-    "restore log",
-    "restore into",
-    "restore new-ids",
-    "verify --plan-out",
-    "verify --plan-out, orphan",
-    "fetch --rebuild",
-]
+COMMANDS = list(commands(Tier(Path(), Path(), AIVEN)))
