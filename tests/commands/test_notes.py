@@ -10,7 +10,7 @@ import pytest
 from tierctl import commands
 from tierctl.commands.local_logs import left_out_notes, read_local_logs, replica_notes
 from tierctl.commands.mutation import skip_lines
-from tierctl.errors import NotFoundError
+from tierctl.errors import ExitCode, NotFoundError
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid
@@ -19,6 +19,8 @@ from tierctl.model.settings.topic import unused_settings
 from tierctl.plan.steps import Skip
 from tierctl.wire.batches.segment_file import RecordChunk
 
+from tests.cli.shell import tierctl
+from tests.locallog.made import batch, write_log
 from tests.metadata.events import started, update
 from tests.metadata.topics import manager_at
 from tests.plan.tier import TOPIC_ID, local_log
@@ -103,6 +105,17 @@ def test_many_replicas_have_a_bounded_number_of_notes() -> None:
     notes = list(replica_notes(logs))
     assert len(notes) == 6
     assert notes[-1] == "of 4 more partitions with several replicas the newest is used, too"
+
+
+def test_a_damaged_checkpoint_leaves_out_the_logs_of_its_directory(tmp_path: Path) -> None:
+    data, settings = tmp_path / "data", tmp_path / "topics.properties"
+    write_log(data, [[batch(0)], [batch(1)]], snapshots={1: ()})
+    (data / "replication-offset-checkpoint").write_text("what?")
+    settings.write_text("made.remote.storage.enable=true\n")
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", settings)
+    ran = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
+    assert f"warning: unreadable: {data}: offset checkpoint, line 1" in ran.err
+    assert ran.code == ExitCode.CORRUPT, ran.err
 
 
 ID = Uuid.from_bytes(bytes(15) + b"\x01")
