@@ -107,6 +107,8 @@ def test_files_of_settings(
     assert found.severity is severity
     if severity in {PROBLEM, WARNING} and check is not CHECK.METADATA_SETTINGS:
         assert found.subject.startswith(f"{file}, line ")
+    if check is CHECK.TOPIC_FILE and severity is not OK:
+        assert found.why != check.row.why, "a contradiction has its own meaning"
 
 
 @pytest.mark.parametrize(
