@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.model import EpochEntry, LogEnd, ObjectSet
+from tierctl.model import LogEnd, ObjectSet
 from tierctl.plan.choose_sets import (
     Choice,
     LocalOffsets,
@@ -15,7 +15,6 @@ from tierctl.plan.choose_sets import (
     chain_by_epochs,
     choose,
     lineage_of_sets,
-    merge_lineage,
 )
 from tierctl.plan.partition_choice import why_needed
 from tierctl.plan.reasons import ReasonKind
@@ -275,21 +274,6 @@ def test_the_order_of_the_listing_does_not_matter(tier: tuple[Pairs, list[Object
     assert lineage_of_sets(sets) == lineage_of_sets(ordered)
     choices = [choose(each, lineage_of_sets(each), log_start_offset=0) for each in (sets, ordered)]
     assert choices[0].chain == choices[1].chain
-
-
-def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
-    return tuple(EpochEntry(*pair) for pair in pairs)
-
-
-def test_lineages_are_merged_downwards() -> None:
-    older = entries((0, 0), (2, 1500), (4, 3000))
-    assert merge_lineage(entries((4, 3960)), [older]).entries == older
-    newest = entries((4, 3960), (6, 4650))
-    assert merge_lineage(newest, [older]).entries == (*older, *newest[1:])
-    assert merge_lineage(newest, [entries((4, 3300)), older[:2]]).entries == entries(
-        *older[:2], (4, 3300), (6, 4650)
-    )
-    assert merge_lineage([], []).entries == ()
 
 
 def test_without_indexes_the_lineage_is_chained_by_epochs() -> None:

@@ -48,16 +48,19 @@ def test_who_knows_where_the_log_starts(tiers: bool | None, known: tuple[bool, .
 @pytest.mark.parametrize(
     ("of_tier", "of_leader", "joined"),
     [
-        ([(0, 0), (2, 50)], [(2, 120), (3, 200)], [(0, 0), (2, 50), (3, 200)]),
-        ([(0, 0)], [(3, 200)], [(0, 0), (3, 200)]),
-        ([(0, 0), (2, 150)], [(2, 120), (3, 200)], [(0, 0), (2, 120), (3, 200)]),
-        ([(0, 0), (5, 150)], [(3, 200)], [(0, 0), (3, 200)]),
-        ([(0, 0)], [], [(0, 0)]),
-        ([], [(1, 7)], [(1, 7)]),
+        ([[(0, 0), (2, 50)]], [(2, 120), (3, 200)], [(0, 0), (2, 50), (3, 200)]),
+        ([[(0, 0)]], [(3, 200)], [(0, 0), (3, 200)]),
+        ([[(0, 0), (2, 150)]], [(2, 120), (3, 200)], [(0, 0), (2, 120), (3, 200)]),
+        ([[(0, 0), (5, 150)]], [(3, 200)], [(0, 0), (3, 200)]),
+        ([[(2, 90)], [(0, 0), (1, 50)]], [(2, 120), (3, 200)], [(0, 0), (1, 50), (2, 90), (3, 200)]),
+        ([[(0, 0)]], [], [(0, 0)]),
+        ([[]], [(1, 7)], [(1, 7)]),
+        ([], [], []),
     ],
 )
-def test_joined_lineages(of_tier: Epochs, of_leader: Epochs, joined: Epochs) -> None:
-    found = merge_lineage([EpochEntry(*e) for e in of_leader], [[EpochEntry(*e) for e in of_tier]])
+def test_joined_lineages(of_tier: Sequence[Epochs], of_leader: Epochs, joined: Epochs) -> None:
+    older = [[EpochEntry(*e) for e in entries] for entries in of_tier]
+    found = merge_lineage([EpochEntry(*e) for e in of_leader], older)
     assert [tuple(entry) for entry in found.entries] == list(joined)
 
 
