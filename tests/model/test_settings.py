@@ -200,12 +200,6 @@ def test_a_lag_above_the_local_retention_is_refused_where_the_topic_states_it() 
     assert TopicConfig.from_settings({"local.retention.ms": "5"}, of_broker).copy_lag == CopyLag(ms=6)
 
 
-def test_the_retention_of_a_broker_limits_no_topic() -> None:
-    brokers = BrokerDefaults(settings={"log.retention.ms": "5", "log.retention.bytes": "6"})
-    config = TopicConfig.from_settings({}, brokers)
-    assert (config.retention_ms, config.retention_bytes) == (-1, -1)
-
-
 def test_a_cleanup_policy_of_a_broker_is_that_of_its_topics() -> None:
     brokers = BrokerDefaults(settings={"log.cleanup.policy": "compact"})
     assert TopicConfig.from_settings({}, brokers).cleanup_policy == {"compact"}

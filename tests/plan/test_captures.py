@@ -16,8 +16,6 @@ from tierctl.model import (
     TopicConfig,
     TopicPartition,
 )
-from tierctl.model.settings.scopes import KafkaVersion
-from tierctl.model.settings.topic import BrokerDefaults
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import check_limits
@@ -296,19 +294,3 @@ def test_what_waits_for_the_copy_lag_is_what_kafka_4_4_left(capture: Capture) ->
         topic, count, offsets = line.split()
         by_broker[topic] = [int(offset) for offset in offsets.split(",")] if int(count) else []
     assert own == by_broker
-
-
-@pytest.mark.parametrize(("version", "kept_back"), [("4.3", {"nocopy"}), ("3.9", {"nocopy"}), ("3.8", set())])
-def test_before_kafka_4_4_only_remote_log_copy_disable_keeps_segments_back(
-    capture: Capture, version: str, kept_back: set[str]
-) -> None:
-    root = capture("copy-lag", version="4.4.0")
-    logs = read_log_dirs([root / "local"])
-    brokers = BrokerDefaults(version=KafkaVersion.parse(version))
-    configs = read_topic_configs(root / "topics.properties", brokers)
-    plan = plan_copy(TierState(), logs, configs, now_ms=int((root / "looked_at_ms").read_text()))
-    for log in logs:
-        name = log.topic_partition.topic
-        rolled = [s.base_offset for s in log.segments[:-1]]
-        copied = [step.start_offset for step in plan.steps if step.topic == name]
-        assert copied == ([] if name in kept_back else rolled), name
