@@ -75,17 +75,6 @@ def test_size_takes_only_what_lies_wholly_inside_the_excess(retention_bytes: int
     assert numbers(plan) == wanted
 
 
-@pytest.mark.parametrize(
-    ("size", "retention_bytes", "wanted"), [(0, 100, []), (1, 101, []), (1, 100, [0]), (2, 101, [])]
-)
-def test_size_at_the_limit_takes_nothing_and_one_byte_above_it_a_segment_of_one_byte(
-    size: int, retention_bytes: int, wanted: list[int]
-) -> None:
-    """RemoteLogRetentionHandler deletes by size only where bytes remain to be deleted."""
-    state = tier(segment(0, 0, 99, size=size))
-    assert numbers(sweep(state, TopicConfig(retention_bytes=retention_bytes))) == wanted
-
-
 @pytest.mark.parametrize(("retention_bytes", "noted"), [(1001, 0), (1000, 1), (901, 1), (900, 2)])
 def test_what_brokers_delete_beyond_the_limit_is_noted(retention_bytes: int, noted: int) -> None:
     """Brokers count the 300 bytes below the log start, which sweep deletes; 700 live and 100 local remain."""
@@ -105,12 +94,6 @@ def test_what_brokers_delete_beyond_the_limit_is_noted(retention_bytes: int, not
     assert found == {(start, kind, NOW_MS) for start, kind in by.items()}
 
 
-def test_segments_are_deleted_in_the_order_of_offsets_and_then_of_ids() -> None:
-    """They came into the tier in another order."""
-    state = tier(segment(1, 1, 9), segment(3, 0, 9), segment(2, 0, 0))
-    assert numbers(sweep(state, logs=[replace(LOG, log_start_offset=10)])) == [2, 3, 1]
-
-
 def with_a_deletion(number: int) -> TierState:
     """Return the tier of ten segments, of which a deletion has begun."""
     state = tier(*TEN)
@@ -118,30 +101,66 @@ def with_a_deletion(number: int) -> TierState:
     return state
 
 
-@pytest.mark.parametrize(
-    ("state", "log", "retention_bytes", "wanted"),
-    [
-        # Local segments above the tier only.
-        (tier(*TEN), local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30]), 1001, []),
-        (tier(*TEN), local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30]), 1000, [0]),
-        # Nothing below the log start, or that is being deleted: 600 bytes, and 100 bytes of the log.
-        (with_a_deletion(3), replace(LOG, log_start_offset=300), 700, [3, 0, 1, 2]),
-        (with_a_deletion(3), replace(LOG, log_start_offset=300), 600, [3, 0, 1, 2, 4]),
-        # Offsets that two segments have count once: 150 bytes instead of 200.
-        (tier(TEN[0], segment(2, 50, 149), segment(3, 150, 249)), local_log([250], 260), 251, []),
-        (tier(TEN[0], segment(2, 50, 149), segment(3, 150, 249)), local_log([250], 260), 250, [0]),
-    ],
+def with_a_begun_copy() -> TierState:
+    """Return the tier of ten segments, of which the copy of the first one has begun."""
+    state = tier(*TEN[1:])
+    advance(state, TEN[0])
+    return state
+
+
+def of_size(size: int) -> TierState:
+    return tier(segment(0, 0, 99, size=size))
+
+
+ALL_GOES = TopicConfig(retention_ms=DAY_MS, retention_bytes=0)
+BY_TIME = TopicConfig(retention_ms=DAY_MS)
+LAST_LOCAL = local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30])
+DELETING = with_a_deletion(3), replace(LOG, log_start_offset=300)
+OVERLAPPING = tier(TEN[0], segment(2, 50, 149), segment(3, 150, 249)), local_log([250], 260)
+ONE_RECORD = (
+    tier(*TEN[:9], segment(9, 900, 998), segment(10, 999, 999, size=1)),
+    local_log([900, 999, 1000], 1050, sizes=[100, 50, 100]),
 )
-def test_what_size_counts(state: TierState, log: LocalLog, retention_bytes: int, wanted: list[int]) -> None:
-    assert numbers(sweep(state, TopicConfig(retention_bytes=retention_bytes), logs=[log])) == wanted
+"""The last copied offset is 999, where a local segment begins and ends."""
+UNORDERED = tier(segment(1, 1, 9), segment(3, 0, 9), segment(2, 0, 0))
+AHEAD = tier(segment(1, 0, 999, size=1000, max_timestamp_ms=AHEAD_MS))
+GOES: dict[str, tuple[TierState, LocalLog, TopicConfig | int, list[int]]] = {
+    # The tier, the log, the settings or retention.bytes alone, and the segments in the order of deletes.
+    "the limit is met": (of_size(0), LOG, 100, []),
+    # RemoteLogRetentionHandler deletes by size only where bytes remain to be deleted.
+    "a byte less is in the log": (of_size(1), LOG, 101, []),
+    "one byte above the limit": (of_size(1), LOG, 100, [0]),
+    "one byte above the limit, and the segment has two": (of_size(2), LOG, 101, []),
+    "local segments above the tier count": (tier(*TEN), LAST_LOCAL, 1001, []),
+    "other local segments do not": (tier(*TEN), LAST_LOCAL, 1000, [0]),
+    # 600 bytes, and 100 bytes of the log.
+    "nothing below the log start, or that is being deleted, counts": (*DELETING, 700, [3, 0, 1, 2]),
+    "what is left is above the limit": (*DELETING, 600, [3, 0, 1, 2, 4]),
+    # 150 bytes instead of 200.
+    "offsets that two segments have count once": (*OVERLAPPING, 251, []),
+    "and are above the limit": (*OVERLAPPING, 250, [0]),
+    "a segment of one record counts once": (*ONE_RECORD, 1002, []),
+    "and is above the limit": (*ONE_RECORD, 1001, [0]),
+    "a future timestamp does not keep size from deleting": (AHEAD, LOG, ALL_GOES, [1]),
+    "begun copies stay": (with_a_begun_copy(), LOG, ALL_GOES, [*range(1, 10)]),
+    "what is being deleted is no hole": (with_a_deletion(3), LOG, BY_TIME, [3, 0, 1, 2, *range(4, 10)]),
+    "at or above the log end": (tier(*TEN), local_log([0, 100, 200], 250), ALL_GOES, [0, 1]),
+    # Brokers forget the first copy of [0, 99] when a second one finishes, and leak it.
+    "a segment that another one replaced goes with it": (
+        *(tier(*TEN[:2], replace(TEN[0], segment_id=segment_id(50))), local_log([200], 210), 200, [0, 50]),
+    ),
+    "in the order of offsets and then of ids": (
+        *(UNORDERED, replace(LOG, log_start_offset=10), TopicConfig(), [2, 3, 1]),
+    ),
+}
 
 
-def test_size_counts_a_segment_of_one_record_that_is_copied_once() -> None:
-    """The last copied offset is 999, where a local segment begins and ends."""
-    state = tier(*TEN[:9], segment(9, 900, 998), segment(10, 999, 999, size=1))
-    log = local_log([900, 999, 1000], 1050, sizes=[100, 50, 100])
-    assert numbers(sweep(state, TopicConfig(retention_bytes=1002), logs=[log])) == []
-    assert numbers(sweep(state, TopicConfig(retention_bytes=1001), logs=[log])) == [0]
+@pytest.mark.parametrize("case", GOES)
+def test_what_goes(case: str) -> None:
+    state, log, limit, wanted = GOES[case]
+    config = TopicConfig(retention_bytes=limit) if isinstance(limit, int) else limit
+    for off_lineage in (False, True):
+        assert numbers(sweep(state, config, logs=[log], off_lineage=off_lineage)) == wanted
 
 
 def test_the_size_is_not_known_when_it_is_not_known_what_is_copied() -> None:
@@ -166,11 +185,6 @@ def test_time(version: str, max_timestamp_ms: int, expires: bool) -> None:
     state = tier(segment(1, 0, 99, max_timestamp_ms=max_timestamp_ms))
     config = TopicConfig(retention_ms=DAY_MS, kafka_version=KafkaVersion.parse(version))
     assert numbers(sweep(state, config)) == ([1] if expires else [])
-
-
-def test_a_future_timestamp_does_not_keep_size_from_deleting() -> None:
-    state = tier(segment(1, 0, 999, size=1000, max_timestamp_ms=NOW_MS + DAY_MS))
-    assert numbers(sweep(state, TopicConfig(retention_ms=1, retention_bytes=100))) == [1]
 
 
 def test_what_time_takes_counts_against_the_excess() -> None:
@@ -256,7 +270,7 @@ def test_the_log_start_moves_with_each_expiry() -> None:
 
 
 def test_time_facts() -> None:
-    [step, *_] = sweep(tier(*TEN), TopicConfig(retention_ms=DAY_MS)).steps
+    [step, *_] = sweep(tier(*TEN), BY_TIME).steps
     assert step.details["cutoff_ms"] == NOW_MS - DAY_MS
     assert step.details["max_timestamp_ms"] == OLD_MS
     assert step.reason == "retention.ms 86400000"
@@ -300,7 +314,7 @@ def test_brokers_that_go_on_behind_a_hole_also_delete_what_its_leader_epochs_lef
         segment(9, 60, 99, (1, 60)),
     )
     log = local_log([100], 110, epochs=((1, 0), (2, second)))
-    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log], explained=Selection())
+    plan = sweep(state, BY_TIME, logs=[log], explained=Selection())
     assert numbers(plan) == [1]
     found = {each.segment_id: each for each in plan.kept if each.action is NextAction.DELETE}
     assert found.keys() == {segment_id(2), *([segment_id(9)] if gone else [])}
@@ -331,21 +345,14 @@ def test_begun_deletions_are_resumed_wherever_they_are() -> None:
     assert not any("new_log_start_offset" in step.details for step in plan.steps)
 
 
-def test_begun_copies_are_never_deleted() -> None:
-    state = tier(*TEN[1:])
-    advance(state, TEN[0])
-    plan = sweep(state, TopicConfig(retention_ms=1, retention_bytes=0), off_lineage=True)
-    assert numbers(plan) == list(range(1, 10))
-
-
 def test_nothing_expires_beyond_a_hole() -> None:
     state = tier(*(s for s in TEN if s.start_offset not in {300, 400}))
-    plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
+    plan = sweep(state, BY_TIME)
     assert numbers(plan) == [0, 1, 2]
     assert "a hole from 300 to 499: nothing beyond it expires in this run" in reasons(plan)
     # An operator can raise the log start: all segments below it are deleted, also beyond holes.
     raised = {TopicPartition("orders", 0): 600}
-    found = sweep(state, TopicConfig(retention_ms=DAY_MS), log_start_offsets=raised)
+    found = sweep(state, BY_TIME, log_start_offsets=raised)
     assert numbers(found) == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
@@ -359,7 +366,7 @@ def test_brokers_go_on_behind_a_hole_and_delete_the_unfinished_copy_in_it() -> N
     state = TierState()
     for each in TEN:
         advance(state, each, *([S.COPY_SEGMENT_FINISHED] if each.start_offset != 300 else []))
-    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), explained=Selection())
+    plan = sweep(state, BY_TIME, explained=Selection())
     assert numbers(plan) == [0, 1, 2]
     found = deleted_by_brokers(plan)
     assert sorted(found) == [300, 400, 500, 600, 700, 800, 900]
@@ -462,12 +469,6 @@ def test_with_cut_leader_epochs_brokers_still_apply_the_limits() -> None:
     assert "the leader epochs of the log were cut" in deleted_by_brokers(plan)[0]
 
 
-def test_what_is_being_deleted_is_no_hole() -> None:
-    state = tier(*TEN)
-    advance(state, TEN[3], S.DELETE_SEGMENT_STARTED)
-    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS))) == [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
-
-
 def test_a_hole_nobody_is_waiting_beyond_is_not_mentioned() -> None:
     state = tier(*(s for s in TEN if s.start_offset != 300))
     assert sweep(state, TopicConfig(retention_bytes=800)).skipped == ()
@@ -478,33 +479,17 @@ def test_what_another_segment_can_be_read_for_is_no_hole() -> None:
     diverged = segment(2, 100, 199, (0, 100), max_timestamp_ms=OLD_MS)
     state = tier(TEN[0], diverged, segment(3, 150, 249, (4, 150), max_timestamp_ms=OLD_MS))
     log = local_log([250], 260, epochs=((0, 0), (4, 150)))
-    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log])) == [0, 3]
-    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log], off_lineage=True)
+    assert numbers(sweep(state, BY_TIME, logs=[log])) == [0, 3]
+    plan = sweep(state, BY_TIME, logs=[log], off_lineage=True)
     assert numbers(plan) == [0, 3, 2]
-
-
-def test_a_segment_that_another_one_replaced_goes_with_it() -> None:
-    """Brokers forget the first copy of [0, 99] when a second one finishes, and leak it."""
-    state = tier(TEN[0], TEN[1], replace(TEN[0], segment_id=segment_id(50)))
-    plan = sweep(state, TopicConfig(retention_bytes=200), logs=[local_log([200], 210)])
-    assert sorted(numbers(plan)) == [0, 50]
-
-
-def test_segments_at_or_above_the_log_end_stay() -> None:
-    log = local_log([0, 100, 200], 250)
-    plan = sweep(tier(*TEN), TopicConfig(retention_ms=DAY_MS, retention_bytes=0), logs=[log])
-    assert numbers(plan) == [0, 1]
-
-
-UNKNOWN = TopicConfig(retention_ms=DAY_MS, retention_bytes=0)
 
 
 def test_without_a_log_time_expires_and_size_does_not() -> None:
     state = tier(*(replace(s, max_timestamp_ms=OLD_MS if at < 2 else NOW_MS) for at, s in enumerate(TEN)))
-    plan = sweep(state, UNKNOWN, logs=[], lineages={(TOPIC_ID, 0): (EpochEntry(0, 0),)})
+    plan = sweep(state, ALL_GOES, logs=[], lineages={(TOPIC_ID, 0): (EpochEntry(0, 0),)})
     assert numbers(plan) == [0, 1]
     assert "retention.bytes deletes nothing" in reasons(plan)
-    nothing = sweep(state, UNKNOWN, logs=[])
+    nothing = sweep(state, ALL_GOES, logs=[])
     assert numbers(nothing) == []
     assert "no leader epochs are known" in reasons(nothing)
 
@@ -524,14 +509,14 @@ def _later_leader(state: TierState) -> None:
 @pytest.mark.parametrize(
     ("change", "config", "logs", "reason"),
     [
-        (quarantine, UNKNOWN, [LOG], "could not be understood"),
-        (_marked, UNKNOWN, [LOG], "is being deleted (DELETE_PARTITION_MARKED)"),
-        (_later_leader, UNKNOWN, [LOG], "latest leader epoch is 0, the tier knows epoch 9"),
-        (None, replace(UNKNOWN, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy=compact"),
-        (None, replace(UNKNOWN, remote_storage_enable=False), [LOG], "remote.storage.enable=false"),
-        (None, UNKNOWN, [replace(LOG, leader_epochs=())], "no leader epochs are known"),
-        (None, UNKNOWN, [_recreated(0)], f"recreated: the log directories know it as {OTHER_ID}"),
-        (None, UNKNOWN, [LOG, _recreated(3)], "2 topics of this name"),
+        (quarantine, ALL_GOES, [LOG], "could not be understood"),
+        (_marked, ALL_GOES, [LOG], "is being deleted (DELETE_PARTITION_MARKED)"),
+        (_later_leader, ALL_GOES, [LOG], "latest leader epoch is 0, the tier knows epoch 9"),
+        (None, replace(ALL_GOES, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy=compact"),
+        (None, replace(ALL_GOES, remote_storage_enable=False), [LOG], "remote.storage.enable=false"),
+        (None, ALL_GOES, [replace(LOG, leader_epochs=())], "no leader epochs are known"),
+        (None, ALL_GOES, [_recreated(0)], f"recreated: the log directories know it as {OTHER_ID}"),
+        (None, ALL_GOES, [LOG, _recreated(3)], "2 topics of this name"),
     ],
 )
 def test_what_is_not_certain_is_not_deleted(
@@ -565,7 +550,7 @@ def test_clock_skew(skew_ms: int, refused: bool, is_now_given: bool, message: st
 
 def test_segments_of_another_topic_of_the_same_name_are_untouched() -> None:
     other = [replace(s, topic_id=OTHER_ID, segment_id=segment_id(100 + at)) for at, s in enumerate(TEN)]
-    plan = sweep(tier(*TEN, *other), UNKNOWN)
+    plan = sweep(tier(*TEN, *other), ALL_GOES)
     assert {step.topic_id for step in plan.steps} == {PARTITION.topic_id}
     assert "the topic was recreated" in reasons(plan)
 
@@ -589,5 +574,5 @@ def test_no_stall_is_reported_where_retention_goes_on() -> None:
     ordinary = [replace(s, max_timestamp_ms=NOW_MS) for s in TEN]
     behind = [replace(s, max_timestamp_ms=-1 if at == 5 else NOW_MS) for at, s in enumerate(TEN)]
     for segments in (ordinary, behind):
-        plan = sweep(tier(*segments), TopicConfig(retention_ms=DAY_MS))
+        plan = sweep(tier(*segments), BY_TIME)
         assert not [skip for skip in plan.skipped if "stalled" in skip.reason]
