@@ -157,7 +157,6 @@ MALFORMED = {
     "too short": "2QZ5FAXaQrqgUzsReWnwe",
     "too long": "2QZ5FAXaQrqgUzsReWnweAA",
     "15 bytes": "2QZ5FAXaQrqgUzsReWnw",
-    "17 bytes": "2QZ5FAXaQrqgUzsReWnweAA",
     "plus of plain base64": "+QZ5FAXaQrqgUzsReWnweA",
     "slash of plain base64": "/QZ5FAXaQrqgUzsReWnweA",
     "space": " QZ5FAXaQrqgUzsReWnweA",

@@ -121,13 +121,6 @@ def test_sweeps_exactly_what_the_broker_deleted(capture: Capture) -> None:
     check_limits(plan, before)
 
 
-def test_sweeps_nothing_without_a_limit(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    logs = read_log_dirs([root / "before"])
-    plan = plan_retention(read_state(root / "before"), logs, {}, now_ms=1 << 52, off_lineage=True)
-    assert plan.steps == ()
-
-
 def test_sweeps_nothing_more_after_the_broker_did(capture: Capture) -> None:
     root = capture("tiered-cluster")
     state = read_state(root / "after")

@@ -316,12 +316,6 @@ def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spo
     assert verify(tier.metadata, tier.remote).code == 3
 
 
-def test_a_tier_that_is_not_there_is_no_clean_one(tier: Spoilt) -> None:
-    said = verify(tier.metadata, tier.remote / "elsewhere")
-    assert (said.code, said.rows) == (5, [])
-    assert "there is no tier at" in said.err
-
-
 class Racing:
     """A store that calls a function after its listing."""
 

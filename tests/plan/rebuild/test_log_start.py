@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tierctl.commands.restore.inventory import DecidingLogs, inputs_of, problems_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
-from tierctl.errors import UsageError
 from tierctl.model import LocalLog, LogEnd, ObjectSet, RemoteLogSegmentState
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.plan.partition_choice import (
@@ -212,12 +211,6 @@ def test_without_the_log_that_decides_nothing_is_decided() -> None:
     assert found.plan.steps == ()
     assert [each.reason for each in found.refused] == ["it has no leader now"]
     assert "no leader" in found.plan.skipped[0].reason
-
-
-@pytest.mark.parametrize("text", ["", "teir", "-1", "1e3", "9" * 30])
-def test_mistyped_log_starts(text: str) -> None:
-    with pytest.raises(UsageError, match="expected tier, disk or an offset"):
-        AskedLogStart.parse(text)
 
 
 @pytest.mark.parametrize("log", [disk(400, 400, (4, 400)), disk(0, 0, (4, 400)), disk(400, 400, *LOG)])

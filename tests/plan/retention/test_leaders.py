@@ -68,33 +68,27 @@ BASES = [0, 100, 200]
 SEGMENTS = [segment(1 + n, base, base + 99, max_timestamp_ms=NOW_MS) for n, base in enumerate(BASES)]
 
 
-def deleted(views: ClusterViews, config: TopicConfig) -> list[tuple[int | None, str]]:
-    plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=NOW_MS, cluster=views)
+def deleted(views: ClusterViews, config: TopicConfig, now_ms: int = NOW_MS) -> list[tuple[int | None, str]]:
+    plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=now_ms, cluster=views)
     return [(step.start_offset, step.details["breach"]) for step in plan.steps]
 
 
-def views(log: ClusterLog, *, local_only_bytes: int | None, forgot: bool = False) -> ClusterViews:
-    entries = [EpochEntry(0, 0)] if forgot else None
+def views(log: ClusterLog, *, local_only_bytes: int | None, index: Epochs | None = None) -> ClusterViews:
+    entries = None if index is None else [EpochEntry(*entry) for entry in index]
     view = LeaderView(log=log, tier_entries=entries, local_only_bytes=local_only_bytes)
     return ClusterViews(topics=KNOWN, views={PARTITION.key: view})
 
 
-def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
-    log = leader_log(start=300, epochs=((0, 300),))
-    assert deleted(views(log, local_only_bytes=100, forgot=True), TopicConfig()) == []
-    assert [offset for offset, _ in deleted(views(log, local_only_bytes=100), TopicConfig())] == BASES
-
-
-@pytest.mark.parametrize("index", [((0, 0),), ((0, 200),), ((1, 300),)])
-def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epochs) -> None:
+@pytest.mark.parametrize(
+    ("epoch", "index"), [(0, ((0, 0),)), (1, ((0, 0),)), (1, ((0, 200),)), (1, ((1, 300),))]
+)
+def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it(epoch: int, index: Epochs) -> None:
     """If a segment was copied while such a leader ran, its index begins at the local log start."""
-    log = leader_log(start=300, epochs=((1, 300),))
-    view = LeaderView(log=log, tier_entries=[EpochEntry(*entry) for entry in index])
-    seen = ClusterViews(topics=KNOWN, views={PARTITION.key: view})
+    log, old = leader_log(start=300, epochs=((epoch, 300),)), TopicConfig(retention_ms=1)
+    seen = views(log, local_only_bytes=100, index=index)
     assert deleted(seen, TopicConfig()) == []
-    old = TopicConfig(retention_ms=1)
-    plan = plan_retention(tier(*SEGMENTS), [], {"orders": old}, now_ms=NOW_MS + 5, cluster=seen)
-    assert [step.start_offset for step in plan.steps] == BASES
+    assert [offset for offset, _ in deleted(seen, old, NOW_MS + 5)] == BASES
+    assert [offset for offset, _ in deleted(views(log, local_only_bytes=100), TopicConfig())] == BASES
 
 
 @pytest.mark.parametrize(
