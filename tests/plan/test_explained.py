@@ -1,6 +1,5 @@
 """A plan and its explanation never disagree: each segment has a step or a reason, and one row."""
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from tierctl.locallog import read_log_dirs
 from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.settings.topic import CopyLag
-from tierctl.plan.breaches import OFF_LINEAGE, UNREFERENCED_EPOCHS, sweep_option
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, DecisionColumns, NextAction, stop_lines
 from tierctl.plan.expiry import PartitionDecisions, plan_retention
@@ -23,7 +21,6 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report.html_lanes import SegmentKind
 from tierctl.state.fold import fold_event
-from tierctl.state.lineage import Lineage
 from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import PartitionState, TierState
 
@@ -287,26 +284,6 @@ def test_a_topic_that_was_created_again_leaks() -> None:
     log = local_log([0], 60, partition=other)
     plan = plan_retention(state, [log], {}, now_ms=NOW_MS, explained=EVERYTHING)
     assert [each.reason.kind for each in plan.kept] == [K.LEAKED]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "end", "log_start", "option"),
-    [
-        (((1, 0),), 9, 10, ""),  # Of the lineage, and wholly below the log start.
-        (((1, 0),), 9, 5, None),  # Of the lineage, and read from the log start on.
-        (((2, 5),), 9, 20, OFF_LINEAGE),  # Diverged; the checkpoint will have lost its epoch.
-        (((1, 0),), 14, 20, OFF_LINEAGE),  # Its epoch ended at 10 in the log.
-        (((3, 15),), 19, 20, None),  # Diverged in the epoch with which the log then begins.
-        (((0, 0),), 9, 20, ""),  # Of epochs that the checkpoint does not have any more.
-        (((0, 0),), 29, 20, UNREFERENCED_EPOCHS),
-    ],
-)
-def test_the_option_of_sweep_that_deletes_a_segment(
-    epochs: tuple[tuple[int, int], ...], end: int, log_start: int, option: str | None
-) -> None:
-    lineage = Lineage(itertools.starmap(EpochEntry, [(1, 0), (2, 10), (3, 20)]))
-    asked = segment(1, epochs[0][1], end, *epochs)
-    assert sweep_option(lineage, asked, log_start, log_end_offset=40) == option
 
 
 def test_a_cut_checkpoint_explains_the_segments_that_it_lost_and_no_others() -> None:
