@@ -245,15 +245,12 @@ def test_retention_across_an_epoch_deletes_what_the_broker_deleted(capture: Capt
     by_broker = _lines(root / "deleted-over-retention.txt").keys()
     kept = by_broker - own
     assert own < by_broker
-    assert [state_of(state, segment_id).start_offset for segment_id in kept] == [506]
+    segments = segments_of(state)
+    assert [segments[segment_id].start_offset for segment_id in kept] == [506]
     [note] = [skip.reason for skip in plan.skipped if skip.topic == "both"]
     assert (
         "brokers would delete 1 more segment (offsets 506 to 589), sweep does not: brokers also count" in note
     )
-
-
-def state_of(state: TierState, segment_id: str) -> RemoteLogSegmentMetadata:
-    return segments_of(state)[segment_id]
 
 
 @pytest.mark.parametrize("partition", ["ledger-0", "ledger-2", "ledger-4"])

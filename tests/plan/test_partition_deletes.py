@@ -30,8 +30,9 @@ def deletion(state: TierState, partition: TopicIdPartition, *states: P, metadata
         fold_event(event, state, metadata_partition=metadata_partition, metadata_offset=at)
 
 
-def quarantine(state: TierState) -> None:
-    state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
+def quarantine(state: TierState, metadata_partition: int = 0) -> None:
+    error = CorruptInputError("record", expected="a", found="b")
+    state.quarantined.append(Quarantined(metadata_partition, 7, error))
 
 
 def every_state() -> TierState:

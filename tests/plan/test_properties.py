@@ -104,10 +104,6 @@ def chains(draw: st.DrawFn) -> World:
     return World(log, state, tuple(segments), draw(LIMITS), raised_to)
 
 
-def planned(plan: Plan) -> list[str]:
-    return [str(step.segment_id) for step in plan.steps]
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> World:
     """Return segments of the lineage and of others, overlapping, repeated, in any state and order."""

@@ -15,10 +15,9 @@ from tierctl.plan.steps import VERIFY, Plan
 from tierctl.state.tier_state import TierState
 
 from tests.plan.test_properties import LIMITS, MANY, World, chains, histories
-from tests.plan.test_saved import PLAN
-from tests.plan.tier import NOW_MS, S, local_log, segment, through_json, tier
+from tests.plan.test_saved import PLAN, SEGMENTS
+from tests.plan.tier import NOW_MS, S, local_log, through_json, tier
 
-SEGMENTS = (segment(0, 0, 99), segment(1, 100, 199), segment(2, 200, 299))
 LOG = local_log([0], 500)
 EVERYTHING = TopicConfig(retention_ms=1)
 

@@ -133,6 +133,11 @@ def columns_of(part: PartitionState, decisions: Iterable[Decision]) -> DecisionC
     return DecisionColumns.none(part.segment_count).with_decisions(part.segments, decisions)
 
 
+def reasons(plan: Plan) -> str:
+    """Return the reasons of what the plan skips, a line each."""
+    return "\n".join(skip.reason for skip in plan.skipped)
+
+
 def through_json(plan: Plan) -> Plan:
     """Return the plan as another process reads it."""
     return Plan.from_json(json.loads(json.dumps(plan.to_json())))

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.dangling import WITHDRAWN_REASON, Dangling
 from tierctl.plan.steps import Action, Plan
-from tierctl.state.tier_state import Quarantined, TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.values import metadata_partition
 
 from tests.plan.test_partition_deletes import quarantine
@@ -21,6 +20,7 @@ from tests.plan.tier import (
     PARTITION,
     advance,
     local_log,
+    reasons,
     segment,
     segment_id,
     through_json,
@@ -31,10 +31,6 @@ from tests.support.topic_settings import ENABLED
 
 def ranges(plan: Plan) -> list[tuple[int | None, int | None]]:
     return [(s.start_offset, s.end_offset) for s in plan.steps if s.action is Action.COPY_SEGMENT]
-
-
-def reasons(plan: Plan) -> str:
-    return "\n".join(skip.reason for skip in plan.skipped)
 
 
 CONFIGS = {PARTITION.topic: ENABLED}
@@ -187,7 +183,7 @@ def test_a_partition_no_understood_record_speaks_of(
     assert metadata_partition(PARTITION.topic_id, 0, 3) == 1
     state = TierState(read=read)
     if bad is not None:
-        state.quarantined.append(Quarantined(bad, 7, CorruptInputError("record", expected="a", found="b")))
+        quarantine(state, bad)
     plan = plan_copy(state, [local_log(BASES, 350)], CONFIGS)
     assert bool(plan.steps) == copies
     assert ("could not be understood" in reasons(plan)) != copies

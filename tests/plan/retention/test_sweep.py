@@ -35,6 +35,7 @@ from tests.plan.tier import (
     S,
     advance,
     local_log,
+    reasons,
     segment,
     segment_id,
     tier,
@@ -50,10 +51,6 @@ LOG = local_log([1000], 1050)
 
 def numbers(plan: Plan) -> list[int]:
     return [int.from_bytes(step.segment_id.bytes) for step in plan.steps if step.segment_id]
-
-
-def reasons(plan: Plan) -> str:
-    return "\n".join(skip.reason for skip in plan.skipped)
 
 
 def sweep(state: TierState, config: TopicConfig | None = None, **arguments: Any) -> Plan:
