@@ -10,7 +10,7 @@ import tierctl
 from tierctl.errors import UsageError
 from tierctl.model.settings import SETTINGS, TABLES, broker, clients, topic
 from tierctl.model.settings.known import require_bounds, unknown_client_names, unknown_names
-from tierctl.model.settings.scopes import KafkaVersion, Scope, Setting, Table, Type
+from tierctl.model.settings.scopes import KafkaVersion, Scope, Table, Type
 from tierctl.model.settings.topic import BrokerDefaults, CopyLag, TopicConfig
 
 from tests.support.kafka import KafkaRelease
@@ -76,6 +76,8 @@ def test_values(row: object, text: str, value: object) -> None:
         (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
         (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
         (clients.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
+        (clients.TOPIC_RETENTION_MS, "0", "retention.ms='0' is not .*of at least 1, or -1"),
+        (clients.TOPIC_MIN_ISR, "32768", "is not .*from 1 to"),
         (topic.TABLE.rows["compression.gzip.level"], "0", "is not a whole number from 1 to 9, or -1"),
         (topic.CLEANUP_POLICY, "delete,compcat", "is not one of compact, delete"),
         (clients.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
@@ -270,30 +272,15 @@ def test_plugins_with_prefixes_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "bound"),
     [
-        ("remote.log.manager.thread.pool.size", "0", "of at least 1"),
         ("remote.log.manager.copier.thread.pool.size", "0", "of at least 1, or -1"),
-        ("remote.log.manager.expiration.thread.pool.size", "-2", "of at least 1, or -1"),
-        ("remote.log.manager.follower.thread.pool.size", "0", "of at least 1"),
-        ("remote.log.index.file.cache.ttl.ms", "-2", "of at least -1"),
         ("log.cleanup.policy", "compcat", "one of compact, delete"),
         ("log.local.retention.ms", "-3", "of at least -2"),
     ],
 )
 def test_bounds(name: str, value: str, bound: str) -> None:
+    """test_settings_of_tiering_have_the_bounds_of_kafkas_own compares those of all settings."""
     with pytest.raises(UsageError, match=rf"server\.properties: {name}='{value}' is not .*{bound}"):
         require_bounds({name: value}, "server.properties")
-
-
-@pytest.mark.parametrize(
-    ("row", "value", "bound"),
-    [
-        (clients.TOPIC_RETENTION_MS, "0", "of at least 1, or -1"),
-        (clients.TOPIC_MIN_ISR, "32768", "from 1 to"),
-    ],
-)
-def test_bounds_of_the_metadata_manager(row: Setting[int], value: str, bound: str) -> None:
-    with pytest.raises(UsageError, match=f"{row.name}='{value}' is not .*{bound}"):
-        row.parse(value)
 
 
 AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
