@@ -1,6 +1,6 @@
 """Conflicts between settings: each kind once with its fault, and once without."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 from tierctl.errors import UsageError
@@ -72,19 +72,6 @@ def test_topics(settings: Mapping[str, str], expected: list[ConflictKind]) -> No
     assert kinds(topic_conflicts(TIERED | settings)) == expected
     # A topic that is not tiered has no conflict.
     assert kinds(topic_conflicts(TIERED | settings | {"remote.storage.enable": "false"})) == []
-
-
-def test_settings_of_later_versions_do_not_count() -> None:
-    lag, disabled = {"remote.copy.lag.bytes": "2"}, {"remote.log.copy.disable": "true"}
-    assert kinds(topic_conflicts(TIERED | lag, KafkaVersion(4, 3))) == []
-    assert (
-        kinds(
-            topic_conflicts(TIERED | disabled | {"message.timestamp.after.max.ms": "0"}, KafkaVersion(3, 8))
-        )
-        == []
-    )
-    # Before Kafka 4.0 every timestamp is accepted unless a limit is set.
-    assert kinds(topic_conflicts(TIERED, KafkaVersion(3, 9))) == [K.FUTURE_TIMESTAMPS]
 
 
 @pytest.mark.parametrize(
@@ -187,17 +174,31 @@ def test_internal_topics(name: str, settings: Mapping[str, str], expected: list[
     assert kinds(internal_topic_conflicts(name, settings)) == expected
 
 
-def test_threads_of_the_former_pool_before_kafka_4() -> None:
-    assert (
-        kinds(broker_conflicts({"remote.log.manager.copier.thread.pool.size": "-1"}, KafkaVersion(3, 9)))
-        == []
-    )
+COPIER_THREADS = {"remote.log.manager.copier.thread.pool.size": "-1"}
+FUTURE = {"message.timestamp.after.max.ms": "0"}
 
 
-def test_min_isr_before_it_was_a_setting_of_the_metadata_manager() -> None:
-    old = KafkaVersion(4, 1)
-    assert kinds(broker_conflicts(TIERING, old)) == [K.METADATA_LOW_MIN_ISR]
-    assert kinds(broker_conflicts(TIERING | {"min.insync.replicas": "2"}, old)) == []
+@pytest.mark.parametrize(
+    ("check", "settings", "version", "expected"),
+    [
+        # Settings of later versions do not count.
+        (topic_conflicts, TIERED | {"remote.copy.lag.bytes": "2"}, (4, 3), []),
+        (topic_conflicts, TIERED | FUTURE | {"remote.log.copy.disable": "true"}, (3, 8), []),
+        # Before Kafka 4.0 every timestamp is accepted unless a limit is set.
+        (topic_conflicts, TIERED, (3, 9), [K.FUTURE_TIMESTAMPS]),
+        (broker_conflicts, COPIER_THREADS, (3, 9), []),
+        # The least in-sync replicas were no setting of the metadata manager yet.
+        (broker_conflicts, TIERING, (4, 1), [K.METADATA_LOW_MIN_ISR]),
+        (broker_conflicts, TIERING | {"min.insync.replicas": "2"}, (4, 1), []),
+    ],
+)
+def test_versions(
+    check: Callable[[Mapping[str, str], KafkaVersion], Iterable[Conflict]],
+    settings: Mapping[str, str],
+    version: tuple[int, int],
+    expected: list[ConflictKind],
+) -> None:
+    assert kinds(check(settings, KafkaVersion(*version))) == expected
 
 
 @pytest.mark.parametrize(

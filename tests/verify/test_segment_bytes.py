@@ -1,6 +1,6 @@
 """Segments made by hand: valid bytes, and each kind of damage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,83 +100,68 @@ def test_records_of_1970_are_sound(first: int) -> None:
     """If a batch of one record comes first, the only entry of the time index is all zeros."""
     counts = {0: first, first: 20 - first}
     batches = [encode_batch([Record(at + n, 0, None, b"v") for n in range(counts[at])]) for at in counts]
-    no_transactions: Indexes = {T: b"", IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([])}
+    no_transactions: Indexes = {T: b"", SNAPSHOT: encode_producer_snapshot([])}
     times = {IndexType.TIMESTAMP: bytes(11) + bytes([first - 1])}
     assert problems(batches, no_transactions | times) == []
 
 
-SNAPSHOT_BEHIND = encode_producer_snapshot([ProducerEntry(7, 0, 4, 3, 3, 1, 0, -1)])
-SNAPSHOT_AHEAD = encode_producer_snapshot([ProducerEntry(7, 0, 4, 25, 4, 1, 0, -1)])
-T = IndexType.TRANSACTION
+T, SNAPSHOT = IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT
+EPOCHS_AHEAD = write_leader_epoch_checkpoint([(0, 0), (1, 30)])
+
+
+def snapshot(last_offset: int) -> bytes:
+    return encode_producer_snapshot([ProducerEntry(7, 0, 4, last_offset, 3, 1, 0, -1)])
+
+
+def aborted(producer: int, first_offset: int) -> bytes:
+    return TransactionIndex((AbortedTxn(producer, first_offset, 10, 5),)).encode()
+
+
+def index(kind: IndexType, data: bytes | None) -> dict[str, Indexes]:
+    return {"indexes": {kind: data}}
 
 
 @pytest.mark.parametrize(
-    ("look", "kind", "says"),
+    ("change", "kind", "says"),
     [
+        ({"batches": (batch(1, 4), *ABORTED[1:])}, "segment_offsets", "holds offsets 1 to 19, the metadata"),
+        ({"end_offset": 25}, "segment_offsets", "or a part of its log was lost"),
+        ({"batches": (*ABORTED[:3], batch(12, 8))}, "segment_offsets", "the first from 11 to 11"),
+        ({"max_timestamp_ms": 5}, "metadata_differs", "1019, the metadata say 5"),
+        ({"batches": (*ABORTED[:3], batch(11, 9, epoch=3))}, "epochs_differ", "leader epoch 3"),
+        ({"segment_leader_epochs": ((0, 0), (2, 19))}, "epochs_differ", "leader-epoch index says 0 from 0"),
+        (index(IndexType.LEADER_EPOCH, EPOCHS_AHEAD), "epochs_differ", "1 from 30"),
+        (index(T, b""), "corrupt_index", "from 5 that was aborted at 10 is missing"),
+        (index(T, None), "missing_object", "1 transactions were aborted"),
+        (index(T, aborted(8, 5)), "corrupt_index", "no aborted transaction for the entry (8, 5, 10, 5)"),
+        (index(T, aborted(7, 6)), "corrupt_index", "begins after 5"),
+        ({"txn_index_empty": True}, "corrupt_index", "the metadata say that the index is empty"),
+        (index(SNAPSHOT, snapshot(25)), "corrupt_index", "wrote last at 25"),
         (
-            lambda: problems((batch(1, 4), *ABORTED[1:])),
-            "segment_offsets",
-            "holds offsets 1 to 19, the metadata",
-        ),
-        (lambda: problems(end_offset=25), "segment_offsets", "or a part of its log was lost"),
-        (lambda: problems((*ABORTED[:3], batch(12, 8))), "segment_offsets", "the first from 11 to 11"),
-        (lambda: problems(max_timestamp_ms=5), "metadata_differs", "1019, the metadata say 5"),
-        (lambda: problems((*ABORTED[:3], batch(11, 9, epoch=3))), "epochs_differ", "leader epoch 3"),
-        (
-            lambda: problems(segment_leader_epochs=((0, 0), (2, 19))),
-            "epochs_differ",
-            "leader-epoch index says 0 from 0",
-        ),
-        (
-            lambda: problems(
-                indexes={IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([(0, 0), (1, 30)])}
-            ),
-            "epochs_differ",
-            "1 from 30",
-        ),
-        (lambda: problems(indexes={T: b""}), "corrupt_index", "from 5 that was aborted at 10 is missing"),
-        (lambda: problems(indexes={T: None}), "missing_object", "1 transactions were aborted"),
-        (
-            lambda: problems(indexes={T: TransactionIndex((AbortedTxn(8, 5, 10, 5),)).encode()}),
-            "corrupt_index",
-            "no aborted transaction for the entry (8, 5, 10, 5)",
-        ),
-        (
-            lambda: problems(indexes={T: TransactionIndex((AbortedTxn(7, 6, 10, 5),)).encode()}),
-            "corrupt_index",
-            "begins after 5",
-        ),
-        (lambda: problems(txn_index_empty=True), "corrupt_index", "the metadata say that the index is empty"),
-        (
-            lambda: problems(indexes={IndexType.PRODUCER_SNAPSHOT: SNAPSHOT_AHEAD}),
-            "corrupt_index",
-            "wrote last at 25",
-        ),
-        (
-            lambda: problems(indexes={IndexType.PRODUCER_SNAPSHOT: SNAPSHOT_BEHIND}),
+            index(SNAPSHOT, snapshot(3)),
             "corrupt_index",
             "producer 7 wrote last at 3, the log has a batch of it up to 9",
         ),
         (
-            lambda: problems(indexes={IndexType.TIMESTAMP: b""}),
+            index(IndexType.TIMESTAMP, b""),
             "corrupt_index",
             "it has no entry, the log's largest timestamp is 1019",
         ),
-        (lambda: problems(indexes={IndexType.OFFSET: None}), "missing_object", "no offset index"),
+        (index(IndexType.OFFSET, None), "missing_object", "no offset index"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_not_sound(look: Callable[[], list[tuple[str, str]]], kind: str, says: str) -> None:
-    found = look()
+def test_not_sound(change: dict[str, Any], kind: str, says: str) -> None:
+    found = problems(**change)
     assert {each for each, _ in found} == {kind}, found
     assert any(says in message for _, message in found), found
 
 
 def test_a_snapshot_may_lack_producers_that_expired() -> None:
     """A marker with a new producer epoch removes the last batch of the producer, too."""
-    assert problems(indexes={IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([])}) == []
+    assert problems(indexes={SNAPSHOT: encode_producer_snapshot([])}) == []
     bumped = encode_producer_snapshot([ProducerEntry(7, 1, -1, -1, 0, 1, 0, -1)])
-    assert problems(indexes={IndexType.PRODUCER_SNAPSHOT: bumped}) == []
+    assert problems(indexes={SNAPSHOT: bumped}) == []
 
 
 def test_an_abort_of_a_transaction_that_began_before_the_segment_needs_an_entry_only_if_it_had_records() -> (
@@ -199,12 +184,10 @@ def test_a_marker_that_compaction_removed_ends_no_transaction() -> None:
         transactional=True,
         control=True,
     )
-    snapshot = {
-        IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([ProducerEntry(7, 0, 3, 8, 3, 1, 0, -1)])
-    }
+    known: Indexes = {SNAPSHOT: encode_producer_snapshot([ProducerEntry(7, 0, 3, 8, 3, 1, 0, -1)])}
     log = (batch(0), batch(5, 4, producer=7), empty, marker(10, ControlType.ABORT), batch(11, 9))
-    assert problems(log, snapshot) == []
-    missing = problems(log, {**snapshot, T: None})
+    assert problems(log, known) == []
+    missing = problems(log, {**known, T: None})
     assert [kind for kind, _ in missing] == ["missing_object"], missing
 
 
