@@ -358,6 +358,12 @@ def deleted_by_brokers(plan: Plan) -> dict[int, str]:
     return {each.start_offset: str(each.reason) for each in plan.kept if each.action is NextAction.DELETE}
 
 
+def require_deleted_by_brokers(plan: Plan, starts: list[int], why: str) -> None:
+    found = deleted_by_brokers(plan)
+    assert sorted(found) == starts
+    assert all(why in reason for reason in found.values())
+
+
 def test_brokers_go_on_behind_a_hole_and_delete_the_unfinished_copy_in_it() -> None:
     """Nobody copies the segment from offset 300 any more: later ones were copied."""
     state = TierState()
@@ -365,9 +371,8 @@ def test_brokers_go_on_behind_a_hole_and_delete_the_unfinished_copy_in_it() -> N
         advance(state, each, *([S.COPY_SEGMENT_FINISHED] if each.start_offset != 300 else []))
     plan = sweep(state, BY_TIME, explained=Selection())
     assert numbers(plan) == [0, 1, 2]
-    found = deleted_by_brokers(plan)
-    assert sorted(found) == [300, 400, 500, 600, 700, 800, 900]
-    assert all("sweep does not: the tier has a hole from 300 to 399" in reason for reason in found.values())
+    why = "sweep does not: the tier has a hole from 300 to 399"
+    require_deleted_by_brokers(plan, [300, 400, 500, 600, 700, 800, 900], why)
     assert "brokers would delete 7 more segments (offsets 300 to 999), sweep does not" in reasons(plan)
 
 
@@ -378,9 +383,7 @@ def test_brokers_delete_a_segment_without_a_timestamp_and_those_behind_it(versio
     config = TopicConfig(retention_ms=DAY_MS, kafka_version=KafkaVersion.parse(version))
     plan = sweep(tier(*segments), config, explained=Selection())
     assert numbers(plan) == [0]
-    found = deleted_by_brokers(plan)
-    assert sorted(found) == [100, 200]
-    assert all("from offset 100 is 0, which is no time" in reason for reason in found.values())
+    require_deleted_by_brokers(plan, [100, 200], "from offset 100 is 0, which is no time")
 
 
 def test_brokers_count_every_copy_of_an_offset() -> None:
@@ -388,10 +391,8 @@ def test_brokers_count_every_copy_of_an_offset() -> None:
     state = tier(*TEN, segment(20, 900, 999, max_timestamp_ms=OLD_MS))
     plan = sweep(state, TopicConfig(retention_bytes=1000), explained=Selection())
     assert numbers(plan) == [0]
-    assert deleted_by_brokers(plan).keys() == {100}
-    assert (
-        "brokers also count 100 bytes of offsets that several segments have" in deleted_by_brokers(plan)[100]
-    )
+    why = "brokers also count 100 bytes of offsets that several segments have"
+    require_deleted_by_brokers(plan, [100], why)
 
 
 @pytest.mark.parametrize(
@@ -408,10 +409,8 @@ def test_before_4_0_brokers_count_segments_whose_deletion_has_begun(
     config = TopicConfig(retention_bytes=1000, kafka_version=KafkaVersion.parse(version))
     plan = sweep(state, config, logs=[log], explained=Selection())
     assert numbers(plan) == [0]
-    found = deleted_by_brokers(plan)
-    assert sorted(found) == wanted
     why = "brokers also count 100 bytes of segments whose deletion has begun"
-    assert all(why in reason for reason in found.values())
+    require_deleted_by_brokers(plan, wanted, why)
 
 
 @pytest.mark.parametrize(
@@ -433,10 +432,8 @@ def test_before_4_4_brokers_count_the_last_copied_segment_twice_if_it_has_one_of
     config = TopicConfig(retention_bytes=1100, kafka_version=KafkaVersion.parse(version))
     plan = sweep(state, config, logs=[log], explained=Selection())
     assert numbers(plan) == []
-    found = deleted_by_brokers(plan)
-    assert sorted(found) == wanted
     why = "brokers also count 100 bytes of the last copied segment, as if it were not copied"
-    assert all(why in reason for reason in found.values())
+    require_deleted_by_brokers(plan, wanted, why)
 
 
 def test_without_a_log_brokers_delete_at_least_what_the_tier_has_above_the_limit() -> None:

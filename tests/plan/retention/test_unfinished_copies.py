@@ -20,6 +20,7 @@ YOUNG_MS = NOW_MS - DAY_MS
 RECOPIED = segment(2, 0, 99)
 EPOCHS = ((0, 0), (2, 150), (4, 300))
 CUT_AT_200 = ((2, 200), (4, 300))
+CUT_LOG = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +81,11 @@ def test_copies_that_were_cut_off(
 
 
 def test_a_later_copy_is_no_evidence_for_a_write_of_tierctl_whose_outcome_is_unknown() -> None:
-    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
     for begun_ms, wanted in ((YOUNG_MS, [2]), (YOUNG_MS - 1, [1, 2])):
         state = tier()
         advance(state, replace(segment(1, 0, 99, event_timestamp_ms=begun_ms), broker_id=-1))
         advance(state, RECOPIED, S.COPY_SEGMENT_FINISHED)
-        plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+        plan = plan_retention(state, [CUT_LOG], {}, now_ms=NOW_MS)
         assert sorted(numbers(plan)) == wanted
         said = [str(skip.reason) for skip in plan.skipped if skip.segment_id]
         assert ["by tierctl" in text and "a later copy" not in text for text in said] == [True] * len(said)
@@ -96,8 +96,7 @@ def test_evidence_outlives_the_deletion_of_the_later_copy() -> None:
     state = tier()
     advance(state, segment(1, 0, 99))
     advance(state, RECOPIED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
-    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
-    plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+    plan = plan_retention(state, [CUT_LOG], {}, now_ms=NOW_MS)
     assert numbers(plan) == [1]
     assert plan.steps[0].reason.startswith("unfinished copy of unreferenced epochs")
 
@@ -105,8 +104,7 @@ def test_evidence_outlives_the_deletion_of_the_later_copy() -> None:
 def test_a_copy_that_began_after_every_other_one_may_run() -> None:
     state = tier(RECOPIED)
     advance(state, segment(1, 0, 99))
-    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
-    plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+    plan = plan_retention(state, [CUT_LOG], {}, now_ms=NOW_MS)
     assert numbers(plan) == [2]
 
 
