@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.commands.tier_digest import segment_kinds
 from tierctl.locallog import read_log_dirs
-from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, DecisionColumns, NextAction, stop_lines
 from tierctl.plan.expiry import PartitionDecisions, plan_retention
-from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report.html_lanes import SegmentKind
@@ -305,20 +304,6 @@ def test_of_two_copies_whose_epochs_were_cut_brokers_delete_the_second_only() ->
     assert {each.reason.kind for each in plan.kept} == {K.CUT_EPOCHS}
     deleted = {each.segment_id for each in plan.kept if each.action is NextAction.DELETE}
     assert deleted == {segment_id(2), segment_id(3)}
-
-
-def test_the_last_segment_of_a_tier_without_a_log_belongs_to_the_lineage() -> None:
-    state = tier(segment(1, 0, 9), segment(2, 10, 19))
-    plan = plan_retention(
-        state,
-        [],
-        {"orders": TopicConfig(retention_ms=DAY_MS)},
-        now_ms=NOW_MS,
-        lineages={PARTITION.key: (EpochEntry(0, 0),)},
-        topics=CurrentTopics.of([local_log([30], 40)]),
-        explained=EVERYTHING,
-    )
-    assert [each.reason.kind for each in plan.kept] == [K.WILL_EXPIRE, K.WILL_EXPIRE]
 
 
 OLD_MS, YOUNG_MS = NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS // 2
