@@ -2,36 +2,17 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 from tierctl.model import EpochEntry
-from tierctl.state.fold import fold
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.wire.batches.record_batch import batches
+from tierctl.state.tier_state import TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.metadata.decode import decode_values
+
+from tests.read.tier import metadata_values, state_of
 
 
 def read_state(broker: Path) -> TierState:
     """Return the state of a broker's `__remote_log_metadata-*` folders."""
-    state = TierState()
-    for log in sorted(broker.glob("__remote_log_metadata-*/*.log")):
-        records = [record for batch in batches(log.read_bytes()) for record in batch.records()]
-        fold(
-            decode_values(pa.array([record.value for record in records], pa.binary())),
-            state,
-            metadata_partition=int(log.parent.name.rpartition("-")[2]),
-            metadata_offsets=[record.offset for record in records],
-        )
-    return state
-
-
-def partition(state: TierState, topic: str, number: int = 0) -> PartitionState:
-    """Return the state of a partition by name."""
-    (found,) = (
-        p for p in state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == (topic, number)
-    )
-    return found
+    return state_of(metadata_values(broker))
 
 
 def lineage_of(broker: Path, topic_partition: str) -> Lineage:

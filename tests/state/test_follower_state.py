@@ -1,4 +1,4 @@
-"""KIP-405's scenarios: the state that a follower builds, the new leader, and consumers' reads."""
+"""KIP-405's scenarios: the state that a follower builds from the tier."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,13 @@ from tierctl.state.lineage import (
     Lineage,
     RemoteLogMetadataCache,
     built_epochs,
-    find_highest_remote_offset,
     find_source,
-    segments_in_lineage,
     target_epoch,
 )
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
-from tests.state.captures import lineage_of, partition, read_state
+from tests.read.tier import Tier
+from tests.state.captures import lineage_of
 from tests.state.folding import cache_of
 from tests.state.histories import finished, segment_id
 
@@ -103,11 +102,6 @@ def test_follower_builds_its_state_from_the_tier(case: Follower) -> None:
     assert [tuple(entry) for entry in after.entries] == case.after_first_batch
 
 
-def test_follower_in_range_truncates_nothing() -> None:
-    """Scenario 2: the leader still has the offset; LE-1 ends at 5, above the follower's log of [0, 4)."""
-    assert tuple(Lineage(LEADER).end_offset_for(1, 10)) == (1, 5)
-
-
 def test_epochs_are_cut_to_the_log() -> None:
     leader, cache = Lineage(LEADER), tier(SEG_0_2, SEG_3_5, SEG_6_8)
     source = find_source(cache, leader, 9, 12)
@@ -126,81 +120,12 @@ def test_target_epoch_of_an_unknown_offset() -> None:
     assert target_epoch(Lineage([(4, 100)]), 120, 130) == 4
 
 
-class Election(NamedTuple):
-    """Fetches of consumers (epoch, offset) with a lineage, and the segment that each of them reads."""
-
-    lineage: Entries
-    segments: list[Segment]
-    answers: dict[tuple[int, int], int | None]
-    timeline: list[tuple[int, int, int]]
-
-
-SEG_0_1 = Segment(1, 0, 1, [(0, 0)], [(0, 0)])
-SEG_1_1 = Segment(2, 1, 1, [(1, 1)], [(0, 0), (1, 1)])
-ELECTIONS = {
-    # Scenario 4: both brokers crash, and B comes back as leader without messages 1 and 2.
-    "crash of both": Election(
-        [(0, 0), (1, 1), (2, 2)],
-        [SEG_0_1, SEG_1_1],
-        {(0, 0): 1, (1, 1): 2, (2, 2): None},
-        [(1, 0, 0), (2, 1, 1)],
-    ),
-    # Scenario 5, steps 1 and 2: A copied 0-3, B became leader uncleanly and copied its own 0-3.
-    "unclean, B leads": Election(
-        [(0, 0), (1, 2)],
-        [DIVERGED_0_3, REWRITTEN_0_3],
-        {(0, 0): 5, (0, 1): 5, (0, 2): None, (1, 2): 5, (1, 3): 5},
-        [(5, 0, 3)],
-    ),
-    # Step 3: A is leader again with its old records and copies 4-5. Kafka's offset map has replaced A's 0-3
-    # by B's, of which only 0-1 are A's records: offsets 2 and 3 are in the tier, but no broker finds them.
-    "unclean, A leads again": Election(
-        [(0, 0), (2, 5)],
-        [DIVERGED_0_3, REWRITTEN_0_3, SEG_4_5],
-        {(0, 0): 5, (0, 1): 5, (0, 2): None, (0, 3): None, (0, 4): 6, (2, 5): 6, (2, 6): None},
-        [(5, 0, 1), (6, 4, 5)],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ELECTIONS.values(), ids=ELECTIONS)
-def test_consumers_read_the_current_lineage(case: Election) -> None:
-    cache = tier(*case.segments)
-    for (epoch, offset), number in case.answers.items():
-        found = cache.remote_log_segment_metadata(epoch, offset)
-        assert (found and found.segment_id) == (number and segment_id(number))
-    read = [
-        (s.segment.segment_id, s.from_offset, s.to_offset)
-        for s in segments_in_lineage(cache, Lineage(case.lineage))
-    ]
-    assert read == [(segment_id(number), begin, end) for number, begin, end in case.timeline]
-
-
-@pytest.mark.parametrize(
-    ("lineage", "segments", "copied_up_to"),
-    [
-        # A new leader searches from the latest epoch backwards, and continues to copy at 5.
-        ([*LEADER[:2], (2, 6)], [SEG_0_2, Segment(2, 3, 4, [(1, 3)], LEADER[:2])], 4),
-        # B leads after A copied 0-3 of epoch 0, which ends at 2 for B.
-        ([(0, 0), (1, 2)], [DIVERGED_0_3], 1),
-        # A leads again: its own copy counts, and it does not know B's epoch 1.
-        ([(0, 0), (2, 5)], [DIVERGED_0_3, REWRITTEN_0_3], 3),
-        ([(0, 0)], [], -1),
-    ],
-    ids=["promotion", "unclean", "unclean and back", "nothing copied"],
-)
-def test_new_leader_finds_where_to_copy_on(
-    lineage: Entries, segments: list[Segment], copied_up_to: int
-) -> None:
-    assert find_highest_remote_offset(tier(*segments), Lineage(lineage), 10) == copied_up_to
-
-
 def test_state_built_from_a_captured_tier_is_the_brokers_lineage(capture: Callable[[str], Path]) -> None:
     """payouts keeps one local segment: broker 1 built its epochs from the tier when it came back."""
     root = capture("unclean-leader")
     broker = root / "before" / "broker-1"
     lineage = lineage_of(broker, "payouts-0")
-    cache = partition(read_state(broker), "payouts").cache
+    cache = Tier.of(broker, root / "before" / "remote").partition("payouts").cache
     for local_start in (520, 600, 864, 1010, 1444):
         source = find_source(cache, lineage, local_start, 1550)
         assert source.segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED

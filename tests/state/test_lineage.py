@@ -23,7 +23,8 @@ from tierctl.state.lineage import (
 from tierctl.state.log_start import Covered, cut_epochs
 from tierctl.state.queries import PartitionSegments
 
-from tests.state.captures import lineage_of, partition, read_state
+from tests.read.tier import Tier
+from tests.state.captures import lineage_of
 from tests.state.folding import cache_of
 from tests.state.histories import S, finished, segment_id, started, updated
 from tests.support.amounts import examples
@@ -309,7 +310,7 @@ def test_unclean_election_leaves_one_answer_for_each_offset(
     root = capture("unclean-leader")
     broker = root / stage / "broker-1"
     lineage = lineage_of(broker, f"{topic}-0")
-    part = partition(read_state(broker), topic)
+    part = Tier.of(broker, root / stage / "remote").partition(topic)
     answers = (
         root / "answers" / f"{'3-before' if stage == 'before' else '5-after'}-{topic}-0.jsonl"
     ).read_text()
