@@ -31,7 +31,7 @@ from tierctl.state import table as table_module
 from tierctl.state.fold import fold, read_snapshot, write_snapshot
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.table_arrays import ROW_TYPES
-from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.decode import rows_of
 from tierctl.wire.metadata.values import encode
 
@@ -154,7 +154,13 @@ def of_partition(segment_id: Uuid, partition: int) -> Uuid:
     return Uuid.from_bytes(bytes([partition + 1]) + segment_id.bytes[1:])
 
 
+LIFE = [*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
+LATE = [updated(1, S.DELETE_SEGMENT_FINISHED, event_timestamp_ms=9), updated(1, S.COPY_SEGMENT_STARTED)]
+
+
 @given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
+@example([*LIFE, *LATE], len(LIFE))
+@example([*LIFE, *LATE, started(1, 30, 39)], len(LIFE))
 @examples(100)
 def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
     values = values_of([event for event in history if encodable(event)])
@@ -171,20 +177,6 @@ def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
     """Return every segment, also deleted ones, in its last state."""
     (part,) = state.partitions.values()
     return {m.segment_id: m for m in [*part.cache.list_remote_log_segments(), *state.deleted_segments()]}
-
-
-def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
-    life = [*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
-    late = [updated(1, S.DELETE_SEGMENT_FINISHED, event_timestamp_ms=9), updated(1, S.COPY_SEGMENT_STARTED)]
-    after = {"chunks": [len(life)], "keep_deleted": True}
-    state = folded(values_of([*life, *late]), **after)
-    (last,) = state.deleted_segments()
-    assert list(last_states(state).values()) == [last]
-    assert (last.state, last.event_timestamp_ms) == (S.DELETE_SEGMENT_FINISHED, life[-1].event_timestamp_ms)
-    again = started(1, 30, 39)
-    state = folded(values_of([*life, *late, again]), **after)
-    assert list(state.deleted_segments()) == []
-    assert list(last_states(state).values()) == [again]
 
 
 def test_deleted_segments_are_kept_when_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,12 +281,6 @@ def test_topic_that_changes_its_name_keeps_each_segments_own() -> None:
     assert [m.topic for m in part.cache.list_remote_log_segments()] == ["orders", "renamed"]
 
 
-def test_nonsense_is_counted_and_not_hoarded() -> None:
-    values = [encode(updated(1, S.COPY_SEGMENT_FINISHED))] * (ANOMALIES_KEPT + 5)
-    state = folded(values)
-    assert (state.anomaly_count, len(state.anomalies)) == (ANOMALIES_KEPT + 5, ANOMALIES_KEPT)
-
-
 def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
     state = TierState()
     fold(events_of([]), state, metadata_partition=3, metadata_offsets=[], next_offset=7)
@@ -357,12 +343,6 @@ def test_a_snapshot_keeps_what_could_not_be_read() -> None:
     assert [(q.metadata_offset, q.error.message) for q in restored(parts).quarantined] == [
         (q.metadata_offset, q.error.message) for q in whole.quarantined
     ]
-
-
-def test_missing_events_stay_missing() -> None:
-    missing = [MissingEvents(3, 0, 7), MissingEvents(3, 9, 12)]
-    state = TierState(missing=[*missing, MissingEvents(4, 0, 5)])
-    assert restored(state).missing == missing
 
 
 def test_events_after_one_of_200_000_epochs_are_folded() -> None:
