@@ -1,4 +1,4 @@
-"""An independent, slow decoder of uncompressed batches, with which the reader is compared."""
+"""What consumers see of whole segments, by a slow decoder of records, with which the reader is compared."""
 
 import hashlib
 import json
@@ -6,6 +6,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tierctl.wire.batches.record_batch import batches
+
+from tests.wire.batches import plain
 
 
 @dataclass(frozen=True)
@@ -31,57 +35,21 @@ def sha(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
-class _Cursor:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def varint(self) -> int:
-        raw = shift = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
-            raw |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return (raw >> 1) ^ -(raw & 1)
-
-    def blob(self) -> bytes | None:
-        length = self.varint()
-        if length < 0:
-            return None
-        self.at += length
-        return self.data[self.at - length : self.at]
-
-
 def decode(data: bytes) -> Iterator[BruteRecord]:
     """Return every record of a complete, valid segment."""
-    position = 0
-    while position < len(data):
-        base, length, epoch = struct.unpack_from(">qii", data, position)
-        attributes, _delta, first_ms, max_ms = struct.unpack_from(">hiqq", data, position + 21)
-        (producer_id,) = struct.unpack_from(">q", data, position + 43)
-        (count,) = struct.unpack_from(">i", data, position + 57)
-        assert attributes & 7 == 0, "this decoder knows no compression"
-        cursor = _Cursor(data[position + 61 : position + 12 + length])
-        for _ in range(count):
-            cursor.varint()
-            cursor.at += 1
-            timestamp_ms = first_ms + cursor.varint()
-            offset = base + cursor.varint()
-            key, value = cursor.blob(), cursor.blob()
-            headers = tuple(((cursor.blob() or b"").decode(), cursor.blob()) for _ in range(cursor.varint()))
+    for batch in batches(data):
+        for record in plain.records(batch):
             yield BruteRecord(
-                offset=offset,
-                timestamp_ms=max_ms if attributes & 8 else timestamp_ms,
-                epoch=epoch,
-                producer_id=producer_id,
-                transactional=bool(attributes & 16),
-                control=bool(attributes & 32),
-                key=key,
-                value=value,
-                headers=headers,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                epoch=batch.head.partition_leader_epoch,
+                producer_id=batch.head.producer_id,
+                transactional=batch.head.is_transactional,
+                control=batch.head.is_control,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
             )
-        position += 12 + length
 
 
 def decode_files(files: list[Path]) -> list[BruteRecord]:

@@ -9,11 +9,9 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.record_rows import INDEXES, index_rows
 from tierctl.read.segment import RemoteSegment, rebuilt_indexes
-from tierctl.state.fold import fold_event
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
-from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
@@ -287,13 +285,7 @@ def test_offsets_that_no_segment_holds_are_reported(tier_of: Callable[[str], Tie
     tier = tier_of("orders")
     healthy = everything(tier, "orders")
     hole = tier.segments("orders")[2]
-    part = tier.partition("orders")
-    fold_event(
-        update_of(hole, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
-        tier.state,
-        metadata_partition=part.metadata_partition,
-        metadata_offset=1_000_000,
-    )
+    tier.move(hole, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
     found = everything(tier, "orders")
     assert found == [a for a in healthy if not hole.start_offset <= a[0] <= hole.end_offset]
     (error,) = tier.problems

@@ -8,14 +8,13 @@ import pytest
 from tierctl.commands.fetch import find_range
 from tierctl.errors import NotFoundError
 from tierctl.model import IsolationLevel, RemoteLogSegmentState
-from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 
-from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.tier import Tier, as_answers, metadata_values, state_of
 
 Capture = Callable[[str], Path]
+_S = RemoteLogSegmentState
 
 TIERED = [
     (stage, topic, partition)
@@ -30,8 +29,8 @@ TIERED = [
 
 def leader_logs(tier: Tier, topic: str, partition: int) -> list[Path]:
     """Return the .log objects of a partition's readable segments."""
-    readable = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    return [tier.object(s, ".log") for s in tier.segments(topic, partition) if s.state is readable]
+    segments = tier.segments(topic, partition)
+    return [tier.object(s, ".log") for s in segments if s.state is _S.COPY_SEGMENT_FINISHED]
 
 
 @pytest.mark.parametrize(("stage", "topic", "partition"), TIERED)
@@ -260,11 +259,7 @@ def test_a_seek_by_time_tells_of_the_offsets_that_may_have_an_earlier_record(
     segments = tier.segments("orders")
     before, gone = segments[number - 1], segments[number]
     assert number == 2 or gone is segments[-1]
-    for state in (
-        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
-        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
-    ):
-        fold_event(update_of(gone, state), tier.state, metadata_partition=0, metadata_offset=1_000_000)
+    tier.move(gone, _S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED)
     log, reader = tier.view("orders"), tier.reader("orders")
     first, end = gone.start_offset, gone.end_offset + 1
     following = segments[number + 1].end_offset if number == 2 else log.end_offset

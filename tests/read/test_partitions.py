@@ -11,7 +11,6 @@ from tierctl.read.partition_reader import readable_partitions, tiered_partitions
 from tierctl.read.readable_log import choose_replica
 from tierctl.state.fold import fold_event
 
-from tests.metadata.events import update_of as update
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -33,12 +32,7 @@ def tier(capture: Capture) -> Tier:
 def finish(tier: Tier) -> None:
     part = tier.state.partitions[OTHER, 0]
     for segment in list(part.cache.list_remote_log_segments()):
-        fold_event(
-            update(segment, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
-            tier.state,
-            metadata_partition=part.metadata_partition,
-            metadata_offset=1_000_000,
-        )
+        tier.move(segment, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 def ids(tier: Tier, logs: list[LocalLog], selection: Selection, *, by_name: bool) -> list[str]:

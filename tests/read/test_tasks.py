@@ -12,11 +12,9 @@ import pytest
 from tierctl.errors import TierctlError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.tasks import ReadTask, TimestampRange, plan_read_tasks, read_task
-from tierctl.state.fold import fold_event
 from tierctl.wire.batches.record_batch import ControlType
 from tierctl.wire.batches.records import SCHEMA
 
-from tests.metadata.events import update_of
 from tests.read import brute
 from tests.read.test_transactions import LOST, Log, Store, World, committed
 from tests.read.tier import Tier
@@ -151,11 +149,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
     tier = Tier.of(root / "before", root / "before-remote")
     segments = tier.segments("orders")
     gone = segments[2]
-    for state in (
-        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
-        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
-    ):
-        fold_event(update_of(gone, state), tier.state, metadata_partition=0, metadata_offset=1_000_000)
+    tier.move(gone, _S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED)
     view = tier.view("orders")
     for split_bytes in (300_000, 1 << 30):
         tasks = list(plan_read_tasks(view, 0, view.end_offset, split_bytes=split_bytes))

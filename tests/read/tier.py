@@ -9,15 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
-from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata
+from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher, UncachedIndexes
-from tierctl.state.fold import fold
+from tierctl.state.fold import fold, fold_event
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata.decode import decode_values
+
+from tests.metadata.events import update_of
+from tests.read.brute import sha
 
 
 def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:
@@ -90,12 +93,17 @@ class Tier:
         found = self.partition(topic, partition).cache.list_remote_log_segments()
         return sorted(found, key=lambda s: s.start_offset)
 
+    def move(self, segment: RemoteLogSegmentMetadata, *states: RemoteLogSegmentState) -> None:
+        """Fold the events that move a segment to one state after the other."""
+        home = self.state.partitions[segment.topic_id_partition.key].metadata_partition
+        for each in states:
+            event = update_of(segment, each)
+            fold_event(event, self.state, metadata_partition=home, metadata_offset=1_000_000)
+
     def object(self, segment: RemoteLogSegmentMetadata, suffix: str) -> Path:
         (found,) = self.remote_folder.glob(f"*/*/*{segment.segment_id}{suffix}")
         return found
 
 
 def as_answers(records: Iterable[FetchedRecord]) -> list[tuple[int, int, str | None, str | None]]:
-    from tests.read.brute import sha
-
     return [(r.offset, r.timestamp_ms, sha(r.key), sha(r.value)) for r in records]
