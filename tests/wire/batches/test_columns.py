@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.metadata.events import started
-from tests.support.amounts import examples
+from tests.support.amounts import TRIES_ALL, examples, rest_in_matrix
 from tests.wire.batches.messages import message
 from tests.wire.batches.same import END, check_columns, check_heads, check_values, decoded, scan
-from tests.wire.batches.samples import Capture, captured, marker, mixed_log, one_record_log, record
+from tests.wire.batches.samples import (
+    Capture,
+    captured,
+    marker,
+    mixed_log,
+    one_record_log,
+    record,
+    record_lists,
+)
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import CRC_FROM, HEAD_SIZE, BatchHead, CompressionType, Record
 from tierctl.wire.batches.record_batch import (
@@ -33,20 +41,11 @@ from tierctl.wire.primitives import crc32c
 pytestmark = pytest.mark.usefixtures("every_way")
 
 
-BLOB = st.none() | st.binary(max_size=200)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOB), max_size=3) | st.just([("h", b"v")] * 70)
-RECORD = st.tuples(st.integers(-5, 10**6), st.integers(1, 300), BLOB, BLOB, HEADERS)
-
-
 @st.composite
 def logs(draw: st.DrawFn) -> list[RecordBatch]:
     """Return batches of every kind, as brokers have them."""
-    found, offset = [], draw(st.integers(0, 1 << 40))
-    for specs in draw(st.lists(st.lists(RECORD, min_size=1, max_size=6), max_size=6)):
-        records = []
-        for delta, step, key, value, headers in specs:
-            records.append(Record(offset, 1_700_000_000_000 + delta, key, value, tuple(headers)))
-            offset += step
+    found = []
+    for records in draw(st.lists(record_lists(), max_size=6)):
         data = encode_batch(
             records,
             partition_leader_epoch=draw(st.integers(0, 5)),
@@ -83,13 +82,6 @@ def test_what_the_head_says_of_its_records_counts() -> None:
     ):
         batch = RecordBatch(good.head._replace(**change), good.payload)
         check_columns([batch])
-
-
-def test_a_timestamp_beyond_64_bits_wraps_like_in_the_jvm() -> None:
-    (good,) = batches(encode_batch([Record(i, i, b"k", b"v") for i in range(4)]))
-    late = RecordBatch(good.head._replace(base_timestamp_ms=(1 << 63) - 2), good.payload)
-    (columns,) = record_columns([late], decoded)
-    assert columns.column("timestamp_ms").to_pylist()[2:] == [-(1 << 63), -(1 << 63) + 1]
 
 
 def test_memory_is_bounded_by_a_group_and_a_batch() -> None:
@@ -224,23 +216,15 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def check_mutations(count: int, seed: int) -> None:
+@pytest.mark.parametrize("seed", rest_in_matrix(range(9)))
+def test_changed_bytes(every_way: str, seed: int) -> None:
     chance = random.Random(seed)
-    for _ in range(count):
+    many = 40_000 if every_way == "compiled kernel" else 2_000
+    for _ in range(many if TRIES_ALL else 150):
         data = mutated(chance)
         check_heads(data, expected_offset=0)
         check_values(data, *chance.choice(((0, END), (4, 9))))
         check_columns([batch_at(data, piece) for piece in walk(data) if isinstance(piece, BatchHead)])
-
-
-def test_changed_bytes() -> None:
-    check_mutations(150, 1)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("seed", range(8))
-def test_many_changed_bytes(every_way: str, seed: int) -> None:
-    check_mutations(40_000 if every_way == "compiled kernel" else 2_000, seed)
 
 
 def _with_head(data: bytes, **change: int) -> bytes:

@@ -2,9 +2,10 @@
 
 import struct
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.wire.batches.same import scan
 from tests.wire.batches.samples import Capture, captured
@@ -66,43 +67,22 @@ def test_rebuilt_indexes_are_those_of_the_broker(capture: Capture) -> None:
     assert same > 4 * other
 
 
-def test_lookups_are_kafkas() -> None:
-    """The cases of OffsetIndexTest and TimeIndexTest: the floor entry, or the start below the first entry."""
-    entries = [OffsetPosition(45 + n * 10, 100 * (n + 1)) for n in range(5)]
-    index = OffsetIndex.encode(45, entries)
-    assert index.lookup(44) == OffsetPosition(45, 0)
-    assert OffsetIndex(45).lookup(99) == OffsetPosition(45, 0)
-    for offset in range(45, 120):
-        assert index.lookup(offset) == max(e for e in entries if e.offset <= offset)
-    times = [TimestampOffset(100 + n * 10, 45 + n * 10) for n in range(5)]
-    time_index = TimeIndex.encode(45, times)
-    assert time_index.lookup(99) == TimestampOffset(-1, 45)
-    assert TimeIndex(45).last == TimestampOffset(-1, 45)
-    assert time_index.last == times[-1]
-    for timestamp_ms in range(100, 160):
-        assert time_index.lookup(timestamp_ms) == max(e for e in times if e.timestamp_ms <= timestamp_ms)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=30),
-    st.integers(0, 1 << 21),
-)
-def test_lookup_is_the_floor_entry(steps: list[tuple[int, int]], offset: int) -> None:
-    entries, at, position = [], 1000, 0
-    for step, size in steps:
-        at, position = at + step, position + size
-        entries.append(OffsetPosition(at, position))
-    index = OffsetIndex.decode(OffsetIndex.encode(1000, entries).data + bytes(80), 1000)
-    assert list(index) == entries
-    below = [e for e in entries if e.offset <= 1000 + offset]
-    assert index.lookup(1000 + offset) == (below[-1] if below else OffsetPosition(1000, 0))
-
-
-def test_zeros_allocated_ahead_are_no_entries() -> None:
-    entry = struct.pack(">ii", 256, 4096 * 256)
-    assert list(OffsetIndex.decode(entry + bytes(8 * 1000), 7)) == [OffsetPosition(263, 4096 * 256)]
-    assert len(OffsetIndex.decode(bytes(8 * 1000), 7)) == 0
-    assert len(TimeIndex.decode(bytes(12 * 1000), 7)) == 0
+@given(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=30))
+@example([(256, 256)])
+def test_a_lookup_is_the_floor_entry_or_the_start(steps: list[tuple[int, int]]) -> None:
+    """As in OffsetIndexTest and TimeIndexTest; zeros that are allocated ahead are no entries."""
+    sums = [*accumulate(steps, lambda last, step: (last[0] + step[0], last[1] + step[1]))]
+    offsets = [OffsetPosition(1000 + at, position) for at, position in sums]
+    times = [TimestampOffset(time_ms, 1000 + at) for at, time_ms in sums]
+    index = OffsetIndex.decode(OffsetIndex.encode(1000, offsets).data + bytes(80), 1000)
+    time_index = TimeIndex.decode(TimeIndex.encode(1000, times).data + bytes(120), 1000)
+    assert (list(index), list(time_index)) == (offsets, times)
+    start, no_time = OffsetPosition(1000, 0), TimestampOffset(-1, 1000)
+    for asked in (near + step for near, _ in [(1000, 0), *offsets] for step in (-1, 0, 1)):
+        assert index.lookup(asked) == max((e for e in offsets if e.offset <= asked), default=start)
+    for asked in (near + step for near, _ in [(0, 0), *times] for step in (-1, 0, 1)):
+        assert time_index.lookup(asked) == max((e for e in times if e.timestamp_ms <= asked), default=no_time)
+    assert time_index.last == (times[-1] if times else no_time)
 
 
 Decode = Callable[[bytes], object]

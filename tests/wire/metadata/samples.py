@@ -1,6 +1,7 @@
 """Values of the metadata topic: golden ones, generated ones and damaged ones."""
 
 from functools import cache
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -143,23 +144,28 @@ def overwritten(draw: st.DrawFn, value: bytes) -> bytes:
     return bytes(out)
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """Return a value that is cut or overwritten, or with bytes inserted or removed."""
-    value = draw(VALUES)
-    at = draw(st.integers(0, len(value)))
-    match draw(st.sampled_from(("cut", "overwrite", "insert", "remove"))):
-        case "cut":
+def mutated(value: bytes, other: bytes, source: Random) -> bytes:
+    """Return a value that is cut, overwritten, lengthened, shortened, or joined with another one."""
+    at = source.randrange(len(value) + 1)
+    match source.randrange(5):
+        case 0:
             return value[:at]
-        case "insert":
-            return value[:at] + draw(st.binary(min_size=1, max_size=4)) + value[at:]
-        case "remove":
-            return value[:at] + value[at + draw(st.integers(1, 4)) :]
+        case 1:
+            return value[:at] + source.randbytes(source.randint(1, 4)) + value[at:]
+        case 2:
+            return value[:at] + value[at + source.randint(1, 4) :]
+        case 3:
+            return value[:at] + other[source.randrange(len(other) + 1) :]
         case _:
-            return draw(overwritten(value))
+            out = bytearray(value)
+            for _ in range(source.randint(1, 3)):
+                byte = source.choice((0, 1, 2, 0x7F, 0x80, 0xFF, source.randrange(256)))
+                out[source.randrange(len(out))] = byte
+            return bytes(out)
 
 
-ANY_BYTES = st.one_of(VALUES, damaged(), st.binary(max_size=80))
+MUTATED = st.builds(mutated, VALUES, VALUES, st.randoms(use_true_random=False))
+ANY_BYTES = st.one_of(VALUES, MUTATED, st.binary(max_size=80))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.kafka import KafkaRelease
 from tests.wire.metadata.java_text import to_string
-from tests.wire.metadata.samples import golden
+from tests.wire.metadata.samples import golden, mutated
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
@@ -27,28 +27,11 @@ REFUSED_ONLY_HERE = re.compile(
 RECORD = re.compile(r"^\| offset: (\d+) .*? payload: (.*?)(?=\n\| offset: |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def _unusual(rng: random.Random, value: bytes) -> bytes:
-    out = bytearray(value)
-    at = rng.randrange(len(out))
-    match rng.randrange(5):
-        case 0:
-            del out[at:]
-        case 1:
-            out += rng.randbytes(rng.randrange(1, 4))
-        case 2:
-            out[-1:] = bytes(rng.choices((0, 1, 2, 5, 7, 0x80), k=rng.randrange(1, 8)))
-        case 3:
-            del out[at]
-        case _:
-            out[at] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-    return bytes(out)
-
-
 @pytest.mark.kafka
 def test_what_kafka_refuses_and_prints(kafka: KafkaRelease, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     small = [value for value in golden("kafka") if len(value) < 300]
-    values = [*golden("kafka"), *(_unusual(rng, rng.choice(small)) for _ in range(VALUES))]
+    values = [*golden("kafka"), *(mutated(rng.choice(small), rng.choice(small), rng) for _ in range(VALUES))]
     log = tmp_path / "__remote_log_metadata-0" / f"{0:020d}.log"
     log.parent.mkdir()
     records = [Record(offset=i, timestamp_ms=0, key=None, value=v, headers=()) for i, v in enumerate(values)]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
-from tests.wire.metadata.samples import KAFKA_EVENTS, columns, golden
+from tests.wire.metadata.samples import KAFKA_EVENTS, columns, golden, mutated
 from tierctl.errors import CorruptInputError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
@@ -71,12 +71,6 @@ def test_golden_values(dialect: str) -> None:
     check(golden(dialect))
 
 
-@examples(200)
-@given(columns())
-def test_values_decode_as_the_scalar_codec_does(values: list[bytes | None]) -> None:
-    check(values)
-
-
 @given(KAFKA_EVENTS)
 def test_rows_of_an_event_are_those_of_its_value(event: MetadataEvent) -> None:
     made, decoded = rows_of([event]), decode_values(pa.array([encode(event)], pa.binary()))
@@ -102,26 +96,6 @@ def test_values_after_one_of_200_000_epochs_are_decoded(dialect: str) -> None:
     assert found.rows[:, EPOCH_COUNT].tolist()[:2] == [200_000, len(good.segment_leader_epochs)]
     assert outcomes(found) == [scalar(each) for each in (many, after, many[: len(many) // 2], after)]
     assert sorted(found.errors) == [2]
-
-
-def mutated(value: bytes, other: bytes, source: Random) -> bytes:
-    """Return a value that is cut, overwritten, lengthened, shortened, or joined with another one."""
-    at = source.randrange(len(value) + 1)
-    match source.randrange(5):
-        case 0:
-            return value[:at]
-        case 1:
-            return value[:at] + source.randbytes(source.randint(1, 4)) + value[at:]
-        case 2:
-            return value[:at] + value[at + source.randint(1, 4) :]
-        case 3:
-            return value[:at] + other[source.randrange(len(other) + 1) :]
-        case _:
-            out = bytearray(value)
-            for _ in range(source.randint(1, 3)):
-                byte = source.choice((0, 1, 2, 0x7F, 0x80, 0xFF, source.randrange(256)))
-                out[source.randrange(len(out))] = byte
-            return bytes(out)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +144,10 @@ def check_table(values: list[bytes | None], column: pa.BinaryArray | None = None
         assert decoded.table(some).equals(table.select(some))
 
 
-@examples(150)
+@examples(200)
 @given(columns())
 def test_a_column_decodes_as_its_values_do(values: list[bytes | None]) -> None:
+    check(values)
     check_table(values)
 
 
