@@ -10,7 +10,6 @@ from tierctl.metadata.manager import RemoteLogMetadataManager, TopicBasedRemoteL
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import MetadataEvent, RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
 from tierctl.state.lineage import RemoteLogMetadataCache
-from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.metadata.events import FINISHED, TOPIC_ID, partition_delete, segment_id, started, update
@@ -158,17 +157,6 @@ def test_events_not_read_back_stop_everything(tmp_path: Path, monkeypatch: pytes
 
 
 class TestQuarantine:
-    def test_a_lost_beginning(self, tmp_path: Path) -> None:
-        folder = tmp_path / "m"
-        manager = manager_on(folder, partitions=1)
-        manager.publish([started(n) for n in range(4)])
-        manager.close()
-        (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 2\n")
-        state = manager_at(folder).refresh()
-        assert not state.is_damaged(0)
-        assert state.missing == [MissingEvents(0, 0, 2)]
-        assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [200, 300]
-
     def test_damage_and_what_cannot_be_decoded_and_the_rest_is_folded(self, tmp_path: Path) -> None:
         folder = tmp_path / "m"
         topic = topic_in(folder, writable=True, partition_count=2)
@@ -185,15 +173,6 @@ class TestQuarantine:
         state = manager_at(folder).refresh()
         assert sorted(q.metadata_offset for q in state.quarantined) == [0, 1]
         assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [100]
-
-    def test_events_where_no_broker_looks(self, tmp_path: Path) -> None:
-        folder = tmp_path / "m"
-        topic = topic_in(folder, writable=True, partition_count=2)
-        home = metadata_partition(TOPIC_ID, 0, 2)
-        topic.append([(1 - home, encode(started(0)))])
-        topic.close()
-        state = manager_at(folder).refresh()
-        assert (state.is_damaged(home), state.is_damaged(1 - home)) == (False, True)
 
     def test_a_log_that_was_cut_under_a_reader(self, tmp_path: Path) -> None:
         folder = tmp_path / "m"

@@ -14,7 +14,7 @@ from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.metadata.topic.open_topic import StoreFiles
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.storage.stores import open_store
-from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_partition_metadata
@@ -267,16 +267,6 @@ class TestOneWriter:
 
 
 class TestWhatOthersWrite:
-    def test_batches_of_several_records_compressed(self, folder: Path) -> None:
-        records = [Record(offset, NOW_MS + offset, b"key", b"%d" % offset) for offset in range(10, 20)]
-        data = segment(folder).read_bytes() + encode_batch(records, compression=CompressionType.ZSTD)
-        segment(folder).write_bytes(data)
-        log = open_log(folder, writable=False)
-        assert log.end_offsets()[0] == 20
-        assert values_of(log, 0, 8) == [*VALUES[8:], *(b"%d" % offset for offset in range(10, 20))]
-        assert values_of(log, 0, 15, 17) == [b"15", b"16"]
-        assert [c.timestamps_ms.tolist() for c in log.read(0, 15, 17)] == [[NOW_MS + 15, NOW_MS + 16]]
-
     def test_control_records_are_covered_but_not_returned(self, folder: Path) -> None:
         key, value = encode_end_transaction_marker(ControlType.COMMIT, 0)
         marker = encode_batch(
@@ -293,11 +283,6 @@ class TestWhatOthersWrite:
         assert chunk.offsets.tolist() == [*range(10), 11]
         assert (chunk.next_offset, chunk.damage) == (12, ())
         assert [(c.values.to_pylist(), c.next_offset) for c in log.read(0, 10, 11)] == [([], 11)]
-
-    def test_tombstones_are_null(self, folder: Path) -> None:
-        path = segment(folder)
-        path.write_bytes(path.read_bytes() + encode_batch([Record(10, NOW_MS, b"k", None)]))
-        assert values_of(open_log(folder, writable=False), 0, 10) == [None]
 
     def test_compaction_is_told(self, folder: Path) -> None:
         path = segment(folder)

@@ -48,9 +48,8 @@ class TestTornTails:
             left = sum(end <= size for end in ends)
             reader = open_log(folder, writable=False)
             assert reader.end_offsets()[0] == left
-            chunks = chunks_of(reader)
-            assert [value for chunk in chunks for value in chunk.values.to_pylist()] == VALUES[:left]
-            assert not any(chunk.damage for chunk in chunks)
+            assert values_of(reader, 0) == VALUES[:left]
+            assert bad_of(reader) == []
             assert path.read_bytes() == whole[:size], "a reader never writes"
             if size % 23:
                 continue
@@ -131,6 +130,15 @@ def test_runs_side_by_side_keep_the_entries_of_each_other(
     assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, f"{path.name}.bak"]
 
 
+def rolled(folder: Path, count: int) -> list[int]:
+    """Append large records, so that segments end; return the base offset of each segment."""
+    log = open_log(folder, segment_bytes=600)
+    for _ in range(count):
+        log.append([(0, b"x" * 300)])
+    log.close()
+    return sorted(int(path.stem) for path in segment(folder).parent.glob("*.log"))
+
+
 class TestDamage:
     def test_a_corrupt_batch_is_a_bad_range_and_reading_goes_on(self, folder: Path) -> None:
         path = segment(folder)
@@ -196,11 +204,7 @@ class TestDamage:
             assert chunks_of(log)[0].offsets.tolist() == [*range(10)] or lost or bad_of(log)
 
     def test_a_missing_segment_is_a_gap(self, folder: Path) -> None:
-        log = open_log(folder, segment_bytes=600)
-        for _ in range(10):
-            log.append([(0, b"x" * 300)])
-        log.close()
-        bases = sorted(int(path.stem) for path in segment(folder).parent.glob("*.log"))
+        bases = rolled(folder, 10)
         segment(folder, f"{bases[1]:020d}.log").unlink()
         reader = open_log(folder, writable=False)
         assert bad_of(reader) == [(bases[1], bases[2])]
@@ -211,11 +215,7 @@ class TestDamage:
     def test_a_segment_without_a_file_is_a_bad_range(
         self, folder: Path, at: int, make: Callable[[Path], None]
     ) -> None:
-        log = open_log(folder, segment_bytes=600)
-        for _ in range(10):
-            log.append([(0, b"x" * 300)])
-        log.close()
-        bases = sorted(int(path.stem) for path in segment(folder).parent.glob("*.log"))
+        bases = rolled(folder, 10)
         path = segment(folder, f"{bases[at]:020d}.log")
         path.unlink()
         make(path)
@@ -246,10 +246,7 @@ class TestDamage:
 
     def test_records_that_are_deleted_before_they_are_read_are_no_beginning(self, folder: Path) -> None:
         """A history without them would count as complete: those who read know where the log began."""
-        log = open_log(folder, segment_bytes=600)
-        for _ in range(4):
-            log.append([(0, b"x" * 300)])
-        log.close()
+        rolled(folder, 4)
         reader = open_log(folder, writable=False)
         assert (reader.beginning_offsets()[0], reader.end_offsets()[0]) == (0, 14)
         segment(folder).unlink()
@@ -290,13 +287,10 @@ def append_rolling(folder: Path, fs: FileSystem) -> None:
 
 
 def content(folder: Path) -> list[list[bytes | None]]:
+    """Return the values of each partition of a log without damage."""
     log = topic_in(folder)
-    found: list[list[bytes | None]] = []
-    for partition, end in log.end_offsets().items():
-        chunks = list(log.read(partition, 0, end))
-        assert not any(chunk.damage for chunk in chunks)
-        found.append([value for chunk in chunks for value in chunk.values.to_pylist()])
-    return found
+    assert not any(bad_of(log, partition) for partition in log.end_offsets())
+    return [values_of(log, partition) for partition in log.end_offsets()]
 
 
 NOTHING_NEW = [[b"before-0"], [b"before-1"]]

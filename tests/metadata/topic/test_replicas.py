@@ -9,6 +9,7 @@ from tierctl.errors import LockedError, MetadataError, SafetyRefusal
 from tierctl.files import PLAIN, FileSystem
 from tierctl.metadata.topic import MetadataTopic
 
+from tests.metadata.topic.test_log_damage import content
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import can_start, running_broker
 from tests.support.faults import Failing
@@ -37,16 +38,6 @@ def logs(brokers: list[Path]) -> list[bytes]:
     return [(broker / LOG).read_bytes() for broker in brokers]
 
 
-def values_in(broker: Path) -> list[bytes]:
-    topic = topic_in(broker)
-    try:
-        chunks = list(topic.read(0, 0, topic.end_offsets()[0]))
-    finally:
-        topic.close()
-    assert not [damage for chunk in chunks for damage in chunk.damage]
-    return [value for chunk in chunks for value in chunk.values.to_pylist()]
-
-
 def append_to(path: Path, data: bytes) -> None:
     with path.open("ab") as file:
         file.write(data)
@@ -67,7 +58,7 @@ def test_replicas_are_written_by_the_first_append_not_by_opening(brokers: list[P
     assert logs(brokers) == [before[0]] * 3
     topic.append([(0, b"third")])
     topic.close()
-    assert [values_in(broker) for broker in brokers] == [[b"first", b"second", b"third"]] * 3
+    assert [content(broker)[0] for broker in brokers] == [[b"first", b"second", b"third"]] * 3
 
 
 def test_a_replica_of_a_running_broker_is_refused(brokers: list[Path]) -> None:
@@ -111,7 +102,7 @@ def test_unfinished_writes_are_cut_off(brokers: list[Path], own: bytes, other: b
     topic.close()
     first, *others = logs(brokers)
     assert others == [first, first]
-    assert values_in(brokers[1]) == [b"first", b"second" * 100]
+    assert content(brokers[1])[0] == [b"first", b"second" * 100]
 
 
 def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[Path], tmp_path: Path) -> None:
@@ -132,7 +123,7 @@ def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[P
         topic = opened(copies)
         topic.append([(0, b"third")])
         topic.close()
-        found = [values_in(copy) for copy in copies]
+        found = [content(copy)[0] for copy in copies]
         assert found[0] == found[1] == found[2]
         assert found[0] in ([b"first", b"third"], [b"first", b"second", b"third"])
         assert len(set(logs(copies))) == 1
