@@ -10,7 +10,7 @@ from tierctl.metadata.manager import RemoteLogMetadataManager, TopicBasedRemoteL
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import MetadataEvent, RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition
 from tierctl.state.lineage import RemoteLogMetadataCache
-from tierctl.wire.metadata.values import encode, metadata_partition
+from tierctl.wire.metadata.values import metadata_partition
 
 from tests.metadata.events import FINISHED, TOPIC_ID, partition_delete, segment_id, started, update
 from tests.metadata.topics import manager_at, topic_in
@@ -154,35 +154,6 @@ def test_events_not_read_back_stop_everything(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(MetadataError, match="not read back"):
         manager.publish([started(0)])
     manager.close()
-
-
-class TestQuarantine:
-    def test_damage_and_what_cannot_be_decoded_and_the_rest_is_folded(self, tmp_path: Path) -> None:
-        folder = tmp_path / "m"
-        topic = topic_in(folder, writable=True, partition_count=2)
-        home = metadata_partition(TOPIC_ID, 0, 2)
-        topic.append([(home, encode(started(0))), (home, b"\1\7\0what"), (home, encode(started(1)))])
-        topic.close()
-        state = manager_at(folder).refresh()
-        assert [(q.metadata_partition, q.metadata_offset) for q in state.quarantined] == [(home, 1)]
-        assert (state.is_damaged(home), state.is_damaged(1 - home)) == (True, False)
-        path = folder / f"__remote_log_metadata-{home}" / f"{0:020d}.log"
-        data = bytearray(path.read_bytes())
-        data[70] ^= 0xFF
-        path.write_bytes(data)
-        state = manager_at(folder).refresh()
-        assert sorted(q.metadata_offset for q in state.quarantined) == [0, 1]
-        assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [100]
-
-    def test_a_log_that_was_cut_under_a_reader(self, tmp_path: Path) -> None:
-        folder = tmp_path / "m"
-        writer = manager_on(folder, partitions=1)
-        writer.publish([started(n) for n in range(4)])
-        writer.close()
-        reader = manager_at(folder)
-        assert not reader.refresh().is_damaged(0)
-        (folder / "__remote_log_metadata-0" / f"{0:020d}.log").write_bytes(b"")
-        assert len(reader.refresh().quarantined) == 1
 
 
 @pytest.mark.parametrize(
