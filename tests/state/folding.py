@@ -16,7 +16,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import is_valid_partition_transition
-from tierctl.state.fold import fold, fold_event
+from tierctl.state.fold import fold, fold_event, read_snapshot, write_snapshot
 from tierctl.state.lineage import RemoteLogMetadataCache
 from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.table_arrays import STATES
@@ -49,6 +49,11 @@ def folded(
         state = between(state)
         fold(events_of(values[begin:end]), state, metadata_partition=3, metadata_offsets=range(begin, end))
     return state
+
+
+def restored(state: TierState) -> TierState:
+    """Write a snapshot, and read it."""
+    return read_snapshot(write_snapshot(state, 3))
 
 
 def cache_of(events: Iterable[MetadataEvent]) -> RemoteLogMetadataCache:

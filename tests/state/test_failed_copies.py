@@ -8,12 +8,12 @@ import pytest
 from tierctl.metadata.topic import open_topic, topic_location
 from tierctl.model import MetadataEvent, RemotePartitionDeleteState
 from tierctl.model.events import dialect_of
-from tierctl.state.fold import fold, read_snapshot, write_snapshot
+from tierctl.state.fold import fold
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.values import encode
 
-from tests.state.folding import events_of, folded
+from tests.state.folding import folded, restored
 from tests.state.histories import S, deletion, started, updated
 from tests.state.histories import finished as copied
 
@@ -106,9 +106,7 @@ def test_which_copies_failed(name: str) -> None:
     values = [encode(event, dialect_of(event)) for event in events]
     assert failed(folded(values)) == expected
     for cut in range(1, len(values)):
-        before = folded(values[:cut])
-        state = read_snapshot(write_snapshot(before, 3))
-        fold(events_of(values[cut:]), state, metadata_partition=3, metadata_offsets=range(cut, len(values)))
+        state = folded(values, chunks=[cut], between=restored)
         assert failed(state) == expected, f"continued from a snapshot after {cut} events"
 
 

@@ -36,7 +36,16 @@ from tierctl.wire.metadata.decode import rows_of
 from tierctl.wire.metadata.values import encode
 
 from tests.conftest import vectors
-from tests.state.folding import assert_same, cache_of, encodable, events_of, folded, one_by_one, values_of
+from tests.state.folding import (
+    assert_same,
+    cache_of,
+    encodable,
+    events_of,
+    folded,
+    one_by_one,
+    restored,
+    values_of,
+)
 from tests.state.histories import (
     ORDERS,
     S,
@@ -60,11 +69,6 @@ def compacted(state: TierState) -> TierState:
     for table in state.tables.values():
         table.compact()
     return state
-
-
-def restored(state: TierState) -> TierState:
-    """Write a snapshot, and read it."""
-    return read_snapshot(write_snapshot(state, 3))
 
 
 CONTINUED = st.sampled_from([lambda state: state, compacted, restored])

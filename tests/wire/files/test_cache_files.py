@@ -120,11 +120,6 @@ def test_every_truncation_of_a_flat_file_is_an_error_or_the_valid_prefix(name: s
         assert (file.torn is None) == (file.end == length)
 
 
-def test_an_entry_is_read_by_its_position_in_the_file() -> None:
-    for entry in read(FLAT["named"]).entries:
-        assert flatfile.read_entry(FLAT["named"], entry.start) == entry
-
-
 def test_reading_goes_on_behind_a_damaged_entry() -> None:
     whole = read(FLAT["named"])
     third = whole.entries[2]
