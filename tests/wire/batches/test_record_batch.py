@@ -140,16 +140,6 @@ def test_a_last_batch_whose_data_never_reached_the_disk_is_a_torn_tail() -> None
     assert tail == TornTail(position=last.position, size_bytes=last.size_bytes, next_offset=2)
 
 
-def test_a_base_offset_flipped_upwards_is_found_by_the_batch_after_it() -> None:
-    data = bytearray(one_record_log(4))
-    second = list(scan(bytes(data)))[1]
-    data[second.position + 3] ^= 1
-    pieces = list(walk(bytes(data), expected_offset=0))
-    assert [p.base_offset for p in pieces if isinstance(p, BatchHead)] == [0, 2, 3]
-    (bad,) = [p for p in pieces if isinstance(p, BadRange)]
-    assert (bad.first_offset, bad.next_offset) == (1, 2)
-
-
 def test_gaps_that_compaction_left_are_no_damage() -> None:
     data = b"".join(encode_batch([record(offset)]) for offset in (5, 90, 4000, 1 << 40))
     assert [piece.base_offset for piece in walk(data, expected_offset=0)] == [5, 90, 4000, 1 << 40]
