@@ -22,7 +22,6 @@ from tierctl.kafka.client_settings import (
     parse_jaas,
 )
 from tierctl.metadata.server_properties import ServerSettings, cluster_client, metadata_clients
-from tierctl.wire.files.properties import read_client_file
 
 from tests.support.certificates import Certificates, make_certificates
 
@@ -140,19 +139,10 @@ class TestClientSettings:
         assert configs("PLAIN", PLAIN)[0]["sasl_plain_username"] == "CN=app,OU=x"
 
     def test_bearer(self) -> None:
-        module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-        unsigned = {
-            **SASL,
-            "sasl.mechanism": "OAUTHBEARER",
-            "sasl.jaas.config": f'{module} unsecuredLoginStringClaim_sub="me";',
-        }
+        unsigned = {**BEARER, "sasl.jaas.config": f'{BEARER_MODULE} unsecuredLoginStringClaim_sub="me";'}
         assert ClientSettings.from_properties(unsigned).login == BearerLogin(subject="me")
-        oidc = {
-            **unsigned,
-            "sasl.jaas.config": f'{module} clientId="c" clientSecret="{SECRET}" scope="s";',
-            "sasl.oauthbearer.token.endpoint.url": "https://id/token",
-        }
-        settings = ClientSettings.from_properties(oidc)
+        jaas = f'{BEARER_MODULE} clientId="c" clientSecret="{SECRET}" scope="s";'
+        settings = ClientSettings.from_properties({**BEARER, "sasl.jaas.config": jaas})
         config = librdkafka.configuration(settings, Path())
         assert config["sasl.oauthbearer.client.secret"] == SECRET
         assert (config["sasl.oauthbearer.method"], config["sasl.oauthbearer.scope"]) == ("oidc", "s")
@@ -317,17 +307,6 @@ class TestClientSettings:
         }
         settings = ClientSettings.from_properties(given, "client.properties")
         assert librdkafka.configuration(settings, Path())["client.id"] == "me"
-
-    def test_files(self, tmp_path: Path) -> None:
-        path = tmp_path / "client.properties"
-        path.write_text("# ours\nbootstrap.servers: a:1\nsasl.jaas.config=x \\\n  y\n")
-        assert read_client_file(path) == {"bootstrap.servers": "a:1", "sasl.jaas.config": "x y"}
-        path.write_text(f"password=\\u00zz{SECRET}\n")
-        with pytest.raises(UsageError) as caught:
-            read_client_file(path)
-        assert SECRET not in str(caught.value)
-        with pytest.raises(UsageError, match="can't be read"):
-            read_client_file(tmp_path / "none")
 
     def test_librdkafka_refusing_a_value_is_a_usage_error_without_it(self) -> None:
         from confluent_kafka.admin import AdminClient
@@ -499,33 +478,20 @@ class TestServerSettings:
         )
         assert other.expected_partitions == 5
 
-    def test_a_login_of_a_config_provider_is_refused_where_it_is_used(self, tmp_path: Path) -> None:
-        """It is no password. With --command-config, the file needs no login of its own."""
-        common = f"rlmm.config.{self.COMMON}"
-        for jaas in (PLAIN.replace(SECRET, "${env:PW}"), "${file:/run/secrets:jaas}"):
-            (broker := tmp_path / "server.properties").write_text(
-                "config.providers=env,file\nremote.log.metadata.manager.listener.name=RLM\n"
-                "listeners=RLM://here:1\nlistener.security.protocol.map=RLM:SASL_PLAINTEXT\n"
-                f"{common}sasl.mechanism=PLAIN\n{common}sasl.jaas.config={jaas}\n"
-            )
-            server = ServerSettings.read(broker)
-            for read in (
-                lambda server=server: metadata_clients("", None, server, option="--metadata"),
-                lambda broker=broker: cluster_client("b:1", broker_config=broker),
-            ):
-                with pytest.raises(
-                    UsageError, match=r"line 6: .*sasl.jaas.config refers to a config provider"
-                ):
-                    read()
-            (own := tmp_path / "client.properties").write_text("request.timeout.ms=5\n")
-            found = metadata_clients("", own, server, option="--metadata").admin
-            assert (found.bootstrap, found.request_timeout_ms) == ("here:1", 5)
-            # Without providers, brokers take the text as it is.
-            broker.write_text(broker.read_text().replace("config.providers", "#"))
-            if jaas.startswith("org"):
-                login = ServerSettings.read(broker).clients.readable().admin.login
-                assert isinstance(login, PasswordLogin)
-                assert login.password == "${env:PW}"
+    def test_a_text_like_a_reference_is_the_password_without_config_providers(self) -> None:
+        """Brokers take it as it is."""
+        given = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN.replace(SECRET, "${env:PW}")}
+        settings = ServerSettings.from_properties(
+            {
+                "remote.log.metadata.manager.listener.name": "RLM",
+                "listeners": "RLM://here:1",
+                "listener.security.protocol.map": "RLM:SASL_PLAINTEXT",
+                **{f"rlmm.config.{self.COMMON}{name}": value for name, value in given.items()},
+            }
+        )
+        login = settings.clients.readable().admin.login
+        assert isinstance(login, PasswordLogin)
+        assert login.password == "${env:PW}"
 
     @pytest.mark.parametrize(
         ("given", "bootstrap", "protocol"),
@@ -562,6 +528,11 @@ class TestServerSettings:
             ({"security.protocol": "SSL", "ssl.truststore.location": "{jks}"}, "is a JKS store"),
             ({"security.protocol": "SSL", "ssl.keystore.location": "/none"}, "/none can't be read"),
             ({"request.timeout.ms": "soon", "security.protocol": "SSL"}, "'soon' is not a whole number"),
+            *(
+                # It is no password.
+                ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}, r"line 7: .* refers to a config prov")
+                for jaas in (PLAIN.replace(SECRET, "${env:PW}"), "${file:/run/secrets:jaas}")
+            ),
         ],
     )
     def test_a_login_that_is_not_understood_is_refused_where_it_is_used(
@@ -570,10 +541,13 @@ class TestServerSettings:
         """Not with --command-config, and not where only the number of partitions is asked for."""
         (jks := tmp_path / "broker.jks").write_bytes(b"\xfe\xed\xfe\xed")
         (broker := tmp_path / "server.properties").write_text(
+            "config.providers=env,file\n"
             "remote.log.metadata.manager.listener.name=RLM\nlisteners=RLM://here:1\n"
             "listener.security.protocol.map=RLM:SASL_SSL\n"
             "rlmm.config.remote.log.metadata.topic.num.partitions=7\n"
-            + "".join(f"rlmm.config.{self.COMMON}{name}={more[name].format(jks=jks)}\n" for name in more)
+            + "".join(
+                f"rlmm.config.{self.COMMON}{name}={more[name].replace('{jks}', str(jks))}\n" for name in more
+            )
         )
         server = ServerSettings.read(broker)
         assert server.expected_partitions == 7
