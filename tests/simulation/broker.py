@@ -60,11 +60,11 @@ class ModelBroker:
         self.publish(started)
         stem = key_stem(started)
         for suffix in COPIED_SUFFIXES:
-            self.store.put_unwatched(stem + suffix, segment.files[suffix])
+            self.store.put(stem + suffix, segment.files[suffix])
         if crash:
             return
         entries = [entry for entry in log.epochs if entry.start_offset <= end]
-        self.store.put_unwatched(f"{stem}.leader_epoch_checkpoint", write_leader_epoch_checkpoint(entries))
+        self.store.put(f"{stem}.leader_epoch_checkpoint", write_leader_epoch_checkpoint(entries))
         self._update(started, _S.COPY_SEGMENT_FINISHED)
 
     def _update(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
@@ -99,8 +99,7 @@ class ModelBroker:
             self._update(segment, _S.DELETE_SEGMENT_STARTED)
             if crash:
                 return
-            for suffix in SUFFIXES:
-                self.store.remove_unwatched(key_stem(segment) + suffix)
+            self.store.remove(key_stem(segment) + suffix for suffix in SUFFIXES)
             self._update(segment, _S.DELETE_SEGMENT_FINISHED)
 
     def drop_local(self, log: ModelLog) -> None:

@@ -164,12 +164,11 @@ class _Run:
         world = self.world
         wanted: set[str] = set()
         for known in world.truth.segments.values():
-            if known.state is _S.COPY_SEGMENT_FINISHED:
-                wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
-            elif known.state is _S.COPY_SEGMENT_STARTED and known.metadata.broker_id in BROKERS:
-                # A live broker may still finish the copy, so only an operator may delete it.
-                wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
-            elif known.state is _S.COPY_SEGMENT_STARTED and self._may_be_the_only_copy(known.metadata):
+            # A live broker may still finish its copy, so only an operator may delete it.
+            is_kept = known.state is _S.COPY_SEGMENT_STARTED and (
+                known.metadata.broker_id in BROKERS or self._may_be_the_only_copy(known.metadata)
+            )
+            if is_kept or known.state is _S.COPY_SEGMENT_FINISHED:
                 wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
             elif known.state is not _S.DELETE_SEGMENT_FINISHED:
                 raise InvariantViolation(f"left in {known.state}: {known.metadata}")

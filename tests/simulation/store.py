@@ -1,7 +1,7 @@
 """A store in memory whose calls fail before, during or after their effect, or take effect later."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
@@ -81,24 +81,22 @@ class ModelStore(ConditionalStore):
     """Two segments, so that a wave has several calls."""
     _writes: int = 0
 
-    def _put(self, key: str, body: bytes) -> str:
+    def put(self, key: str, body: bytes) -> str:
+        """Store an object without faults, also one of the model broker."""
         self.world.object_put(key, body)
         self._writes += 1
         self.stored[key] = _Stored(body, f"tag-{self._writes}", self.world.clock_ms)
         return self.stored[key].tag
 
+    def remove(self, keys: Iterable[str]) -> None:
+        """Delete objects without faults, as the model broker does."""
+        for key in keys:
+            self._remove(key)
+
     def _remove(self, key: str) -> None:
         if key in self.stored:
             self.world.object_deleted(key)
             del self.stored[key]
-
-    def put_unwatched(self, key: str, body: bytes) -> None:
-        """Store an object of the model broker, without faults."""
-        self._put(key, body)
-
-    def remove_unwatched(self, key: str) -> None:
-        """Delete an object as the model broker does."""
-        self._remove(key)
 
     def _read_step(self, name: str) -> None:
         self.world.step(name)
@@ -134,14 +132,14 @@ class ModelStore(ConditionalStore):
         # A run that was suspended for longer than its lease may store an object after the next run withdrew
         # its copy. This leak can't be prevented; `verify` reports it.
         elif not (self.world.is_deleted(key) and self.world.has_lost_lease()):
-            self._put(key, body)
+            self.put(key, body)
 
     def _put_late(self, key: str, body: bytes) -> None:
         # A write of which the client heard nothing may take effect after its segment was deleted: if the
         # retry succeeded and the copy failed later, or if the next run withdrew the copy. This leak can't be
         # prevented; `verify` reports it.
         if key not in self.stored and not self.world.is_deleted(key):
-            self._put(key, body)
+            self.put(key, body)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         self._read_step("open")
@@ -176,19 +174,13 @@ class ModelStore(ConditionalStore):
             case "refused":
                 raise AuthenticationError("delete: 403")
             case "late":
-                self.world.later(lambda: self._remove_late(keys))
+                self.world.later(lambda: self.remove(keys))
                 return dict.fromkeys(keys, RemoteStorageError("delete: timeout"))
-        for key in keys:
-            if key not in kept:
-                self._remove(key)
+        self.remove(key for key in keys if key not in kept)
         if fault == "unknown":
             return dict.fromkeys(keys, RemoteStorageError("delete: connection reset after the commit"))
         self.world.step("delete done")
         return dict.fromkeys(kept, RemoteStorageError("InternalError")) if fault == "some" else {}
-
-    def _remove_late(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._remove(key)
 
     def create(self, key: str, body: bytes) -> bool:
         self.world.step("create")
@@ -197,7 +189,7 @@ class ModelStore(ConditionalStore):
             raise RemoteStorageError(f"create {key}: 503")
         is_new = key not in self.stored
         if is_new:
-            self._put(key, body)
+            self.put(key, body)
         if fault == "unknown":
             raise RemoteStorageError(f"create {key}: connection reset after the commit")
         return is_new
@@ -210,7 +202,7 @@ class ModelStore(ConditionalStore):
         found = self.stored.get(key)
         if (None if found is None else found.tag) != tag:
             return None
-        written = self._put(key, body)
+        written = self.put(key, body)
         if fault == "unknown":
             raise RemoteStorageError(f"put_if {key}: connection reset after the commit")
         return written
