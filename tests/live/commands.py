@@ -1,11 +1,12 @@
 """Run command lines with a running broker, and list the objects in its tier."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.cli.shell import Ran, rows, tierctl
-from tests.support.broker import Broker
+from tests.support.broker import METADATA_PARTITIONS, Broker
 
 
 def where(broker: Broker) -> tuple[object, ...]:
@@ -16,6 +17,28 @@ def where(broker: Broker) -> tuple[object, ...]:
 def on_disk(broker: Broker) -> tuple[object, ...]:
     """Return the options that name the log directory of a stopped broker, and its tier."""
     return ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
+
+
+def metadata_settings(folder: Path, more: str = "") -> Path:
+    """Write settings for a metadata topic of one replica, and `more`; return the file."""
+    prefix, file = "rlmm.config.remote.log.metadata.topic", folder / "server.properties"
+    counts = f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n"
+    file.write_text(f"{counts}{prefix}.min.isr=1\n{more}")
+    return file
+
+
+def hasty(folder: Path) -> Path:
+    """Write a client.properties that waits a few seconds for brokers; return the file."""
+    file = folder / "client.properties"
+    file.write_text("request.timeout.ms=2000\ndelivery.timeout.ms=3000\ndefault.api.timeout.ms=3000\n")
+    return file
+
+
+def await_recorded(broker: Broker, ends: Mapping[str, int]) -> None:
+    """Wait until the broker has recorded these ends as high watermarks of partition 0 of the topics."""
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    lines = {f"{topic} 0 {end}" for topic, end in ends.items()}
+    broker.wait_for("the high watermarks", lambda: lines <= set(checkpoint.read_text().splitlines()))
 
 
 def assumed(*topics: str) -> tuple[str, ...]:
@@ -34,6 +57,13 @@ def applied(*args: object) -> dict[str, Any]:
     found = plan(*args)
     assert {outcome["status"] for outcome in found["outcomes"]} == {"done"}
     return found
+
+
+def refused(*args: object) -> str:
+    """Return what a command with --apply, which must refuse its work, says about that."""
+    ran = tierctl(*args, "--apply")
+    assert ran.code == 4, (ran.out, ran.err)
+    return ran.err
 
 
 def objects(broker: Broker, topic: str) -> set[str]:

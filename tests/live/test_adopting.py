@@ -1,6 +1,6 @@
 """A broker that starts to tier uses tierctl's copies: it copies none again and serves every record."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,22 @@ import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 
-from tests.live.commands import assumed, base_offsets, first_offset, local_start, on_disk, plan, rows, where
+from tests.live.commands import (
+    assumed,
+    base_offsets,
+    first_offset,
+    local_start,
+    metadata_settings,
+    on_disk,
+    plan,
+    rows,
+    where,
+)
+from tests.live.history import Records, served_from
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("adopt-plain", "adopt-tx")
-ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 @pytest.fixture
@@ -37,21 +47,34 @@ def fill(broker: Broker, *, seed: int) -> None:
         broker.produce("adopt-tx", 30, seed=number + seed)
 
 
-def served(broker: Broker) -> dict[tuple[str, str], list[object]]:
-    return {
-        (topic, how): list(broker.records(topic, isolation=how)) for topic in TOPICS for how in ISOLATIONS
-    }
+def served(broker: Broker, topics: Iterable[str] = TOPICS) -> Records:
+    return served_from(broker, {(topic, 0): 0 for topic in topics})
+
+
+def await_tier_alone(broker: Broker, ends: Mapping[str, int]) -> None:
+    """Wait until the broker has dropped its own copies up to the ends of the topics."""
+    for topic in ends:
+        broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes="1")
+    broker.wait_for(
+        "the broker to drop its own copies",
+        lambda: all(local_start(broker, topic) > end for topic, end in ends.items()),
+    )
+
+
+def check_seeks(broker: Broker, topic: str) -> None:
+    """Seek into each segment: an offset of an epoch that the metadata lacks is out of range."""
+    found = rows("segments", *where(broker)[:2], "--topic", topic)
+    spans = [(row["start_offset"], row["end_offset"]) for row in found]
+    assert all(start == end + 1 for (_, end), (start, _) in pairwise(spans))
+    for start, end in spans:
+        for offset in (start, (start + end) // 2, end):
+            assert first_offset(broker, topic, offset) >= offset
 
 
 def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
     """Copy to a metadata topic that tierctl creates, while the broker runs without tiering."""
-    settings = tmp_path / "server.properties"
-    prefix = "rlmm.config.remote.log.metadata.topic"
-    settings.write_text(
-        f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
-    )
     command = ("copy", *where(broker), "--log-dir", broker.log_dir, *assumed(*TOPICS))
-    command = (*command, "--broker-config", settings, "--create-metadata-topic")
+    command = (*command, "--broker-config", metadata_settings(tmp_path), "--create-metadata-topic")
     done = plan(*command, "--apply")
     assert plan(*command, "--apply")["steps"] == []
     return list(done["outcomes"])
@@ -87,26 +110,13 @@ def test_a_broker_adopts_what_was_copied(target: str, untiered: Broker, tmp_path
         assert {outcome["status"] for outcome in outcomes} == {"done"}
         copied = {topic: base_offsets(broker, topic) for topic in TOPICS}
         assert all(len(found) >= 3 for found in copied.values())
-        for topic in TOPICS:
-            broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes="1")
         ends = {topic: max(o["end_offset"] for o in outcomes if o["topic"] == topic) for topic in TOPICS}
-        broker.wait_for(
-            "the broker to drop its own copies",
-            lambda: all(local_start(broker, topic) > ends[topic] for topic in TOPICS),
-        )
+        await_tier_alone(broker, ends)
         broker.await_idle()
         assert served(broker) == before
     # The broker copied no segment again, and its own copies continue from there.
     for topic in TOPICS:
         assert base_offsets(broker, topic)[: len(copied[topic])] == copied[topic]
-        spans = [
-            (row["start_offset"], row["end_offset"])
-            for row in rows("segments", *where(broker)[:2], "--topic", topic)
-        ]
-        assert all(start == end + 1 for (_, end), (start, _) in pairwise(spans))
-        # Also seek into each epoch: an offset of an epoch that the metadata lacks is out of range.
-        for start, end in spans:
-            for offset in (start, (start + end) // 2, end):
-                assert first_offset(broker, topic, offset) >= offset
+        check_seeks(broker, topic)
     earliest = broker.offsets("earliest", *TOPICS)
     assert earliest == {(topic, 0): 0 for topic in TOPICS}

@@ -4,7 +4,6 @@ LocalTieredStorage can't read a bucket, so segments are copied from the log dire
 the folder of the broker's tier.
 """
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,16 @@ from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
-from tests.live.commands import assumed, first_offset, local_start, plan, rows
+from tests.live.commands import applied, assumed, await_recorded, metadata_settings, plan, rows
+from tests.live.test_adopting import await_tier_alone, check_seeks, served
 from tests.metadata.topics import manager_at
-from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.broker import Broker, Brokers
 from tests.support.servers import S3Server
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 LAYOUTS = ("kafka", "aiven")
 ADOPTED = {layout: f"through-{layout}" for layout in LAYOUTS}
-ISOLATIONS = ("read_uncommitted", "read_committed")
 SWEPT, LEAKED = "swept", "leaked"
 RETENTION_BYTES = 2_300_000
 OVERRIDES = (
@@ -104,10 +103,8 @@ def kept_by_size(sizes: dict[int, int], retention_bytes: int) -> list[int]:
 def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> None:
     bucket = s3_server.bucket()
     tiers = {layout: Tier(layout, f"s3://{bucket}/{layout}", tmp_path) for layout in LAYOUTS}
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
     topics = (SWEPT, LEAKED, *ADOPTED.values())
-    ends = [f"{topic} 0 {end}" for (topic, _), end in broker.offsets("latest", *topics).items()]
-    broker.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
+    await_recorded(broker, {topic: end for (topic, _), end in broker.offsets("latest", *topics).items()})
     rolled = {topic: list(log_sizes(broker, topic))[:-1] for topic in topics}
     assert all(len(starts) >= 2 for starts in rolled.values())
     for tier in tiers.values():
@@ -141,54 +138,17 @@ def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> No
 
 def adopt(broker: Broker, tiers: dict[str, Tier], tmp_path: Path) -> None:
     """Copy from S3 to the broker's own tier, one topic per layout; the broker then serves all records."""
-
-    def served() -> dict[tuple[str, str], list[object]]:
-        return {
-            (topic, how): list(broker.records(topic, isolation=how))
-            for topic in ADOPTED.values()
-            for how in ISOLATIONS
-        }
-
-    before = served()
-    settings = tmp_path / "server.properties"
-    prefix = "rlmm.config.remote.log.metadata.topic"
-    settings.write_text(
-        f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
-        "rsm.config.key.prefix=raw-\n"
-    )
+    before = served(broker, ADOPTED.values())
+    settings = metadata_settings(tmp_path, "rsm.config.key.prefix=raw-\n")
+    ends: dict[str, int] = {}
     for layout, tier in tiers.items():
         source = ("--metadata", tier.metadata, "--from-remote", tier.remote[1], "--from-layout", layout)
         target = ("--to-metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir.as_uri())
-        outcomes = plan(
-            *(
-                "copy",
-                *source,
-                *target,
-                "--layout",
-                "kafka",
-                "--topic",
-                ADOPTED[layout],
-                "--broker-config",
-                settings,
-            ),
-            *("--create-metadata-topic", "--apply"),
-        )["outcomes"]
-        assert {outcome["status"] for outcome in outcomes} == {"done"}
+        made = ("--layout", "kafka", "--broker-config", settings, "--create-metadata-topic")
+        done = applied("copy", *source, *target, *made, "--topic", ADOPTED[layout], "--apply")
+        ends[ADOPTED[layout]] = max(outcome["end_offset"] for outcome in done["outcomes"])
     broker.restart(tiered=True, log_retention_check_interval_ms="1000")
-    for topic in ADOPTED.values():
-        broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes="1")
-    here = ("--metadata", f"kafka://{broker.bootstrap}")
-    spans = {
-        topic: [(row["start_offset"], row["end_offset"]) for row in rows("segments", *here, "--topic", topic)]
-        for topic in ADOPTED.values()
-    }
-    broker.wait_for(
-        "the broker to drop its own copies",
-        lambda: all(local_start(broker, topic) > found[-1][1] for topic, found in spans.items()),
-    )
-    assert served() == before
-    for topic, found in spans.items():
-        assert all(start == end + 1 for (_, end), (start, _) in pairwise(found))
-        for start, end in found:
-            for offset in (start, (start + end) // 2):
-                assert first_offset(broker, topic, offset) >= offset
+    await_tier_alone(broker, ends)
+    assert served(broker, ADOPTED.values()) == before
+    for topic in ends:
+        check_seeks(broker, topic)

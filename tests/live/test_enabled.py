@@ -8,18 +8,14 @@ from confluent_kafka import KafkaException
 from tierctl.kafka import librdkafka
 from tierctl.metadata.topic import METADATA_TOPIC
 
-from tests.live.commands import assumed, rows, tierctl, where
+from tests.live.commands import assumed, await_recorded, metadata_settings, rows, tierctl, where
 from tests.live.test_backup_config import kafka_configs
-from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PLAIN, COMPACTED = "opt-in-plain", "opt-in-compacted"
 COPY_OFF, NOT_STATED = "opt-in-copy-off", "opt-in-not-stated"
-SETTINGS = f"""rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}
-rlmm.config.remote.log.metadata.topic.replication.factor=1
-rlmm.config.remote.log.metadata.topic.min.isr=1
-"""
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +27,7 @@ def compacting(brokers: Brokers) -> Iterator[Broker]:
     broker.create_topic(COMPACTED)
     for topic in (PLAIN, COMPACTED):
         broker.produce(topic, 2500)
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
-    broker.wait_for(
-        "the high watermarks",
-        lambda: all(f"{topic} 0 2500" in checkpoint.read_text() for topic in (PLAIN, COMPACTED)),
-    )
+    await_recorded(broker, {PLAIN: 2500, COMPACTED: 2500})
     yield broker
     broker.stop()
 
@@ -110,10 +102,8 @@ def test_a_metadata_topic_with_more_replicas_than_brokers(
 
 
 def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) -> None:
-    settings = tmp_path / "server.properties"
-    settings.write_text(SETTINGS)
-    logs = ("--log-dir", compacting.log_dir, "--broker-config", settings, "--create-metadata-topic")
-    copy = ("copy", *where(compacting), *logs, "-o", "json", "--apply")
+    logs = ("--log-dir", compacting.log_dir, "--broker-config", metadata_settings(tmp_path))
+    copy = ("copy", *where(compacting), *logs, "--create-metadata-topic", "-o", "json", "--apply")
 
     def events() -> int:
         if METADATA_TOPIC not in compacting.admin.list_topics(timeout=10).topics:

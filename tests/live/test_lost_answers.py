@@ -16,7 +16,7 @@ from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
 
-from tests.live.commands import base_offsets, objects, plan, rows, tierctl
+from tests.live.commands import await_recorded, base_offsets, hasty, objects, plan, rows, tierctl
 from tests.support.broker import Broker, Brokers
 from tests.support.faults import observed
 from tests.support.kafka_proxy import PRODUCE, Fault, KafkaProxy
@@ -71,9 +71,7 @@ class Disturbed:
 
     @property
     def where(self) -> tuple[object, ...]:
-        hasty = self.folder / "client.properties"
-        hasty.write_text("request.timeout.ms=2000\ndelivery.timeout.ms=3000\ndefault.api.timeout.ms=3000\n")
-        patient = () if self.kind == "restart" else ("--command-config", hasty)
+        patient = () if self.kind == "restart" else ("--command-config", hasty(self.folder))
         where = ("--metadata", f"kafka://{through(self.broker)}", "--remote", self.broker.remote_dir)
         return (*where, *patient, "--wave-size", 1)
 
@@ -140,8 +138,7 @@ def test_every_command_converges(broker: Broker, proxy: KafkaProxy, kind: str, t
     topic = kind.replace(" ", "-")
     topic_id = broker.create_topic(topic)
     broker.produce(topic, 3500)
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
-    broker.wait_for("the high watermark", lambda: f"{topic} 0 3500" in checkpoint.read_text())
+    await_recorded(broker, {topic: 3500})
     disturbed = Disturbed(broker, proxy, kind, topic, tmp_path)
     beside = ("--topic", topic, "--allow-live-brokers")
 

@@ -1,7 +1,6 @@
 """Kafka's metrics in --metrics-file have the names of a real broker's MBeans."""
 
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tierctl.report.prometheus import FAMILIES, Kind
 
 from tests.support.broker import Broker, Brokers
 from tests.support.kafka import KafkaRelease
+from tests.support.servers import free_port
 
 _BEAN = re.compile(r"kafka\.server:type=(?P<type>\w+),name=(?P<name>\w+)(?:,topic=\w+)?:(?P<attribute>\w+)")
 _ATTRIBUTE = re.compile(r"kafka\.server:type=(?P<type>RemoteLogManager):(?P<attribute>[\w-]+)")
@@ -28,8 +28,7 @@ _LIMITS = {
 @pytest.fixture
 def jmx_port(monkeypatch: pytest.MonkeyPatch) -> int:
     """Return a free port, on which the JVMs that a test starts serve JMX."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     facts = {
         "com.sun.management.jmxremote.port": port,
         "com.sun.management.jmxremote.rmi.port": port,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import ExitCode
 
-from tests.live.commands import base_offsets, plan, rows, tierctl, twin_of, where
+from tests.live.commands import base_offsets, hasty, plan, rows, tierctl, twin_of, where
 from tests.support.broker import Broker, Brokers
 from tests.support.faults import observed
 
@@ -95,15 +95,13 @@ def tier_end(broker: Broker, topic: str) -> int:
 
 def restarted_meanwhile(broker: Broker, sweep: tuple[object, ...], tmp_path: Path) -> None:
     """The broker stops between an object's deletion and its DELETE_SEGMENT_FINISHED, and restarts."""
-    hasty = tmp_path / "client.properties"
-    hasty.write_text("request.timeout.ms=2000\ndelivery.timeout.ms=3000\ndefault.api.timeout.ms=3000\n")
 
     def stop(label: str, moment: str) -> None:
         if (label, moment) == ("sweep.segment.delete", "after") and broker.is_running:
             broker.stop(kill=True)
 
     with observed(stop):
-        ran = tierctl(*sweep, "--command-config", hasty)
+        ran = tierctl(*sweep, "--command-config", hasty(tmp_path))
     assert ran.code in {ExitCode.PARTIAL, ExitCode.RETRYABLE}, ran.err
     broker.start()
     states = {row["state"] for row in rows("segments", *where(broker)[:2])}

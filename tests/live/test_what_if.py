@@ -7,7 +7,7 @@ from tierctl.errors import ExitCode
 from tierctl.kafka.client_settings import Right
 
 from tests.cli.test_schemas import check
-from tests.live.commands import base_offsets, rows, tierctl, where
+from tests.live.commands import await_recorded, base_offsets, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, forget_tier, login
 from tests.live.test_refusals import RIGHTS as RIGHTS_OF_COMMANDS
 from tests.live.test_refusals import RIGHTS_TOPIC
@@ -40,9 +40,7 @@ def test_the_broker_does_what_was_predicted(broker: Broker) -> None:
         broker.create_topic(name, **KEPT)
         broker.produce(name, 5500)
     broker.await_idle()
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
-    ends = [f"{name} 0 5500" for name in (topic, other)]
-    broker.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
+    await_recorded(broker, {topic: 5500, other: 5500})
     for group, offset in (("slow", 100), ("quick", 5400), ("at-the-begin", 0)):
         commit(broker, group, topic, offset)
     commit(broker, "of-another-topic", other, 100)
