@@ -210,7 +210,6 @@ class TestClientSettings:
         ("more", "reason"),
         [
             ({"security.protocol": "TLS"}, "security.protocol=TLS is none of"),
-            ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
             ({}, "sasl.mechanism=GSSAPI is not supported"),
             (PLAIN_BY, "sasl.jaas.config is missing"),
             (PLAIN_BY | {"sasl.jaas.config": SCRAM}, "PLAIN needs PlainLoginModule, not Scram"),

@@ -16,16 +16,12 @@ from tierctl.model import TopicPartition
 
 from tests.metadata.events import started
 from tests.metadata.topics import manager_at
-from tests.support.broker import PASSWORD, USER, Broker, Brokers, jaas_quoted
+from tests.support.broker import PASSWORD, Broker, Brokers
+from tests.support.broker_settings import login, write_client_file
 from tests.support.certificates import Certificates
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
 _BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
@@ -57,29 +53,8 @@ def unsaid(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) 
     assert "store-secret" not in said
 
 
-def login(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-    who = f'username="{USER}" password="{jaas_quoted(password)}"'
-    return {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f"{_MODULES[mechanism]} required {who};",
-    }
-
-
-def trust(certificates: Certificates) -> dict[str, str]:
-    return {
-        "ssl.truststore.location": str(certificates.truststore),
-        "ssl.truststore.password": certificates.password,
-        "ssl.truststore.type": "PKCS12",
-    }
-
-
 def write(folder: Path, settings: dict[str, str]) -> Path:
-    """Write a client.properties as an operator does."""
-    path = folder / "client.properties"
-    lines = [f"{key}={value.replace(chr(92), chr(92) * 2)}" for key, value in settings.items()]
-    path.write_text("\n".join(["request.timeout.ms=5000", *lines]).replace("\n-----", "\\n-----"))
-    return path
+    return write_client_file(folder, {"request.timeout.ms": "5000", **settings})
 
 
 def use(uri: str, config: Path, number: int) -> None:
@@ -97,7 +72,7 @@ def use(uri: str, config: Path, number: int) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_passwords(secured: Broker, certificates: Certificates, tmp_path: Path, mechanism: str) -> None:
-    use(secured.bootstrap_sasl, write(tmp_path, login(mechanism) | trust(certificates)), len(mechanism))
+    use(secured.bootstrap_sasl, write(tmp_path, login(mechanism) | certificates.trust), len(mechanism))
 
 
 def test_bearer_tokens(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
@@ -106,7 +81,7 @@ def test_bearer_tokens(secured: Broker, certificates: Certificates, tmp_path: Pa
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": f'{_BEARER} required unsecuredLoginStringClaim_sub="tests";',
     }
-    use(secured.bootstrap_sasl, write(tmp_path, bearer | trust(certificates)), 20)
+    use(secured.bootstrap_sasl, write(tmp_path, bearer | certificates.trust), 20)
 
 
 def test_client_certificates(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
@@ -116,7 +91,7 @@ def test_client_certificates(secured: Broker, certificates: Certificates, tmp_pa
         "ssl.keystore.password": certificates.password,
         "ssl.keystore.type": "PKCS12",
     }
-    use(secured.bootstrap_ssl, write(tmp_path, keystore | trust(certificates)), 21)
+    use(secured.bootstrap_ssl, write(tmp_path, keystore | certificates.trust), 21)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +107,7 @@ def test_client_certificates(secured: Broker, certificates: Certificates, tmp_pa
 def test_refused_at_once_with_exit_11(
     secured: Broker, certificates: Certificates, tmp_path: Path, settings: dict[str, str], reason: str
 ) -> None:
-    settings = trust(certificates) | settings
+    settings = certificates.trust | settings
     if settings["ssl.truststore.location"] == "WRONG":
         settings |= {"ssl.truststore.location": str(certificates.wrong_ca), "ssl.truststore.type": "PEM"}
     config = write(tmp_path, settings)
@@ -157,7 +132,7 @@ def assert_silent(error: TierctlError) -> None:
 
 def test_a_host_of_another_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
     port = secured.bootstrap_sasl.rpartition(":")[2]
-    settings = login("PLAIN") | trust(certificates)
+    settings = login("PLAIN") | certificates.trust
     with pytest.raises(AuthenticationError, match="certificate"):
         manager_at(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, settings))
     unchecked = settings | {"ssl.endpoint.identification.algorithm": ""}
@@ -181,7 +156,7 @@ def test_the_protocol_of_another_listener(
 ) -> None:
     """The error comes long before the request's time is over, with a hint about the protocol."""
     assert secured.certificates is not None
-    settings = login("PLAIN") | trust(secured.certificates) | {"security.protocol": protocol}
+    settings = login("PLAIN") | secured.certificates.trust | {"security.protocol": protocol}
     config, (kind, message) = write(tmp_path, settings | {"request.timeout.ms": "60000"}), expected
     with pytest.raises(kind) as caught:
         manager_at(f"kafka://{getattr(secured, listener)}", command_config=config)

@@ -10,8 +10,9 @@ from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
 
-from tests.live.commands import assumed, plan, where
-from tests.support.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, jaas_quoted
+from tests.live.commands import assumed, metadata_settings, plan, where
+from tests.support import broker_settings
+from tests.support.broker import USER, Broker
 
 
 def allow(broker: Broker, rights: Collection[Right]) -> None:
@@ -52,16 +53,8 @@ def _acl(right: Right) -> Any:
 
 def login(broker: Broker, folder: Path) -> Path:
     assert broker.certificates is not None
-    path = folder / "client.properties"
-    password = jaas_quoted(PASSWORD).replace("\\", "\\\\")
-    path.write_text(
-        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
-        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
-        f'username="{USER}" password="{password}";\n'
-        f"ssl.truststore.location={broker.certificates.truststore}\n"
-        f"ssl.truststore.password={broker.certificates.password}\nssl.truststore.type=PKCS12\n"
-    )
-    return path
+    settings = broker_settings.login("SCRAM-SHA-512") | broker.certificates.trust
+    return broker_settings.write_client_file(folder, settings)
 
 
 def forget_tier(broker: Broker) -> None:
@@ -79,15 +72,9 @@ def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
     """Copy a topic with tierctl, with a broker that does not tier."""
     topic_id = broker.create_topic(name)
     broker.produce(name, 3500)
-    settings = folder / "server.properties"
-    settings.write_text(
-        f"rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}\n"
-        "rlmm.config.remote.log.metadata.topic.replication.factor=1\n"
-        "rlmm.config.remote.log.metadata.topic.min.isr=1\n"
-    )
     done = plan(
-        *("copy", *where(broker), "--broker-config", settings, "--create-metadata-topic", *assumed(name)),
-        *("--log-dir", broker.log_dir, "--apply"),
+        *("copy", *where(broker), "--broker-config", metadata_settings(folder), "--create-metadata-topic"),
+        *(*assumed(name), "--log-dir", broker.log_dir, "--apply"),
     )
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3
     return topic_id

@@ -1,6 +1,7 @@
 """server.properties of the brokers that tests start."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 NODE_ID = 7
@@ -54,6 +55,31 @@ listener.name.sasl_ssl.oauthbearer.sasl.jaas.config=\
 org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
 unsecuredLoginStringClaim_sub="thePrincipal";
 """
+
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def login(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+    """Return a Kafka client's settings for a login as USER."""
+    who = f'username="{USER}" password="{jaas_quoted(password)}"'
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required {who};",
+    }
+
+
+def write_client_file(folder: Path, settings: Mapping[str, str]) -> Path:
+    """Write a client.properties as an operator does; return the file."""
+    path = folder / "client.properties"
+    lines = [f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items()]
+    path.write_text("".join(lines))
+    return path
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:

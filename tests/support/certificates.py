@@ -28,6 +28,15 @@ class Certificates:
         return self.folder / "trust.p12"
 
     @property
+    def trust(self) -> dict[str, str]:
+        """Return a Kafka client's settings that trust the authority."""
+        return {
+            "ssl.truststore.location": str(self.truststore),
+            "ssl.truststore.password": self.password,
+            "ssl.truststore.type": "PKCS12",
+        }
+
+    @property
     def jks_truststore(self) -> Path:
         """Return the authority alone, in Java's own format."""
         return self.folder / "trust.jks"
@@ -80,22 +89,8 @@ def make_certificates(folder: Path) -> Certificates:
     both = [folder / "client-key.pem", folder / "client.pem", folder / "ca.pem"]
     made.client_pem.write_text("".join(path.read_text() for path in both))
     for store, kind in ((made.truststore, "PKCS12"), (made.jks_truststore, "JKS")):
-        _run(
-            folder,
-            "keytool",
-            "-importcert",
-            "-noprompt",
-            "-alias",
-            "ca",
-            "-file",
-            "ca.pem",
-            "-keystore",
-            str(store),
-            "-storetype",
-            kind,
-            "-storepass",
-            PASSWORD,
-        )
+        kept = ("-keystore", str(store), "-storetype", kind, "-storepass", PASSWORD)
+        _run(folder, "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem", *kept)
     return made
 
 
