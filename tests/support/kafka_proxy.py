@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+PRODUCE = 0
 
 _HEAD = struct.Struct(">ih")
 _PIECE_BYTES = 1 << 16
