@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.commands import tierctl, twin_of
-from tests.live.history import Cluster, made_history, tier_ends
-from tests.live.restoring import Lost
+from tests.live.history import Cluster, Lost, made_history, tier_ends
 from tests.support.broker import Broker, Brokers
 
 

@@ -1,13 +1,18 @@
-"""A broker with tiered topics of three leader epochs, and checks that it serves the same records again."""
+"""A broker with tiered topics of three leader epochs, and checks that it serves the same records again.
 
+The last part is for a cluster that is lost: the command that restores its topics into a new node.
+"""
+
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
 
 from tests.live.commands import base_offsets
-from tests.support.broker import Broker
+from tests.support.broker import Broker, Brokers
 
 TOPICS = {"plain": 2, "tx": 1}
 PARTITIONS = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
@@ -42,9 +47,10 @@ def served(broker: Broker) -> Records:
 
 
 def served_from(broker: Broker, starts: dict[tuple[str, int], int]) -> Records:
+    """Return the records of these partitions from their log starts on."""
     return {
-        (topic, number, how): broker.records(topic, number, isolation=how, start=starts[topic, number])
-        for topic, number in PARTITIONS
+        (topic, number, how): broker.records(topic, number, isolation=how, start=start)
+        for (topic, number), start in starts.items()
         for how in ISOLATIONS
     }
 
@@ -80,17 +86,23 @@ def lose_metadata(broker: Broker) -> None:
                 path.unlink()
 
 
-def await_damage(broker: Broker, cluster: Cluster) -> dict[tuple[str, int], int]:
-    """Wait until leaders without metadata raised every log start, and copied what they had; the new ones."""
-    found: dict[tuple[str, int], int] = {}
+def await_damage(broker: Broker, starts: dict[tuple[str, int], int]) -> None:
+    """Wait until leaders without metadata raised every one of the log starts, and copied what they had."""
 
     def all_raised() -> bool:
-        found.update(broker.offsets("earliest", *TOPICS))
-        return all(found[key] > cluster.starts[key] for key in PARTITIONS)
+        found = broker.offsets("earliest")
+        return all(found[key] > start for key, start in starts.items())
 
     broker.wait_for("raised log starts", all_raised)
     broker.await_idle()
-    return found
+
+
+def cut_epochs(broker: Broker, topic: str) -> None:
+    """Keep only the last leader epoch of partition 0, as a start without metadata does."""
+    path = broker.log_dir / f"{topic}-0" / "leader-epoch-checkpoint"
+    entries = read_leader_epoch_checkpoint(path.read_bytes())
+    assert len(entries) >= 3
+    path.write_bytes(write_leader_epoch_checkpoint(entries[-1:]))
 
 
 def batch_ends(log: bytes) -> list[int]:
@@ -212,3 +224,27 @@ def set_back(broker: Broker, said: str) -> list[str]:
         done = broker.release.with_tools.run("kafka.admin.ConfigCommand", *words)
         assert "Completed updating config" in done, words
     return sorted(words[words.index("--entity-name") + 1] for words in calls if words)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A stopped cluster, the end of its tier by partition, and the file of `backup-config`."""
+
+    cluster: Cluster
+    ends: dict[tuple[str, int], int]
+    topics_file: Path
+
+
+def new_node(lost: Lost, brokers: Brokers) -> Broker:
+    """Return a formatted node with a copy of the tier."""
+    node = brokers.own(start=False)
+    node.remote = shutil.copytree(lost.cluster.broker.remote_dir, node.folder / "tier")
+    node.format()
+    return node
+
+
+def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
+    return (
+        *("restore", "into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
+        *("--topics-file", lost.topics_file, "--broker-config", node.properties, *more),
+    )

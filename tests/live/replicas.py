@@ -1,5 +1,6 @@
 """Clusters of three tiering brokers: their history, leaders and replicas."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,18 +28,37 @@ def in_sync(asked: Broker, topic: str) -> int:
     return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
 
 
-def start(nodes: list[Broker], replicas: int = 3) -> None:
+def await_in_sync(asked: Broker, *topics: str, replicas: int = 3) -> None:
+    """Wait until each partition of the topics has so many in-sync replicas."""
+    asked.wait_for(
+        "replicas in sync", lambda: all(in_sync(asked, topic) == replicas for topic in topics), 180
+    )
+
+
+def launch(nodes: Sequence[Broker]) -> None:
+    """Start the nodes, and wait until each broker among them responds."""
     for node in nodes:
         node.launch()
     for node in nodes:
-        node.await_up()
-    nodes[0].wait_for("replicas in sync", lambda: in_sync(nodes[0], TOPIC) == replicas, 120)
+        if node.roles != "controller":
+            node.await_up()
 
 
-def stop(nodes: list[Broker]) -> None:
+def start(nodes: list[Broker], replicas: int = 3) -> None:
+    launch(nodes)
+    await_in_sync(nodes[0], TOPIC, replicas=replicas)
+
+
+def stop(nodes: Sequence[Broker]) -> None:
     """End all of them: the last ones have no quorum for an orderly end."""
     for node in nodes:
         node.stop(kill=True)
+
+
+def elect_preferred(asked: Broker) -> None:
+    """Have the first replica of each partition elected."""
+    elect = ("--election-type", "preferred", "--all-topic-partitions")
+    asked.tool("org.apache.kafka.tools.LeaderElectionCommand", *elect)
 
 
 def made_history(brokers: Brokers) -> list[Broker]:
@@ -54,7 +74,7 @@ def made_history(brokers: Brokers) -> list[Broker]:
             nodes[0].produce_transaction(TOPIC, 60, commit=committed)
         nodes[0].await_idle()
         nodes[leader_of(nodes[0], TOPIC, 0) - 1].restart()
-        nodes[0].wait_for("replicas in sync", lambda: in_sync(nodes[0], TOPIC) == 3, 120)
+        await_in_sync(nodes[0], TOPIC)
     nodes[0].await_idle()
     return nodes
 
@@ -69,6 +89,17 @@ def raised_on(nodes: Sequence[Broker]) -> list[Broker]:
     found = [node for node in nodes if first_offset(node) > 0]
     assert found
     return found
+
+
+def run_without_events(nodes: list[Broker], replicas: int = 3) -> list[Broker]:
+    """Start the nodes until the leader has raised the log start, and stop them; return those that know it."""
+    asked = nodes[-1]
+    start(nodes, replicas)
+    asked.wait_for("a raised log start", lambda: asked.offsets("earliest", TOPIC)[TOPIC, 0] > 0)
+    asked.await_idle()
+    time.sleep(5)  # The followers learn of the log start with their next fetch.
+    stop(nodes)
+    return raised_on(nodes[:replicas])
 
 
 def check_served(nodes: list[Broker], records: dict[str, list[Any]]) -> None:

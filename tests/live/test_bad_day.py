@@ -4,7 +4,7 @@ import re
 import shlex
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import BAD_DAY
-from tests.live.history import ISOLATIONS, Records, lose_metadata, set_back
+from tests.live.history import Records, await_damage, lose_metadata, served_from, set_back
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -30,16 +30,13 @@ def lines(text: str) -> Iterator[str]:
             yield line
 
 
-def records(
-    broker: Broker, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]
-) -> Records:
+def records(broker: Broker, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> Records:
     """Return the records below `ends`."""
-    found: Records = {}
-    for topic, number in PARTITIONS:
-        for how in ISOLATIONS:
-            served = broker.records(topic, number, isolation=how, start=starts[topic, number])
-            found[topic, number, how] = [each for each in served if each[0] < ends[topic, number]]
-    return found
+    found = served_from(broker, starts)
+    return {
+        (topic, number, how): [each for each in served if each[0] < ends[topic, number]]
+        for (topic, number, how), served in found.items()
+    }
 
 
 @dataclass
@@ -111,13 +108,8 @@ class Story:
     def run_without_metadata(self) -> None:
         self.lose_metadata()
         self.broker.start()
-        self.broker.wait_for("raised log starts", self.are_log_starts_raised)
-        self.broker.await_idle()
+        await_damage(self.broker, self.starts)
         self.broker.stop()
-
-    def are_log_starts_raised(self) -> bool:
-        found = self.broker.offsets("earliest", *TOPICS)
-        return all(found[key] > self.starts[key] for key in PARTITIONS)
 
     def start(self) -> None:
         self.broker.start()

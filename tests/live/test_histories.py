@@ -1,7 +1,6 @@
 """The metadata are lost after elections, or of topics that were compacted: all records are served."""
 
 import random
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,19 @@ from confluent_kafka import Producer
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.live.commands import applied, first_offset, local_start, plan, tierctl, twin_of
-from tests.live.history import ISOLATIONS, Cluster, batch_ends, lose_metadata, tier
+from tests.live.history import ISOLATIONS, Cluster, Lost, batch_ends, lose_metadata, new_node, restore, tier
 from tests.live.replicas import (
     METADATA_SETTINGS,
     TOPIC,
+    await_in_sync,
     check_served,
-    in_sync,
+    elect_preferred,
+    launch,
     leader_of,
-    raised_on,
+    run_without_events,
     start,
     stop,
 )
-from tests.live.restoring import Lost, new_node, restore
 from tests.live.test_rebuild import offline
 from tests.live.test_restore_check import check
 from tests.support.broker import Broker, Brokers
@@ -50,9 +50,7 @@ def made_history(brokers: Brokers) -> list[Broker]:
     first, second, third = nodes
     for node in nodes:
         node.settings |= METADATA_SETTINGS
-        node.launch()
-    for node in nodes:
-        node.await_up()
+    launch(nodes)
     settings = {**TIERED_TOPIC, "unclean.leader.election.enable": "true"}
     third.tool(
         *("org.apache.kafka.tools.TopicCommand", "--create", "--topic", TOPIC, "--replica-assignment", "1:2"),
@@ -67,10 +65,9 @@ def made_history(brokers: Brokers) -> list[Broker]:
     second.start()
     write(nodes, 4, leader=2)
     first.start()
-    third.wait_for("replicas in sync", lambda: in_sync(third, TOPIC) == REPLICAS, 120)
+    await_in_sync(third, TOPIC, replicas=REPLICAS)
     write(nodes, 5, leader=2)
-    elect = ("--election-type", "preferred", "--all-topic-partitions")
-    third.tool("org.apache.kafka.tools.LeaderElectionCommand", *elect)
+    elect_preferred(third)
     write(nodes, 6, leader=1)
     return nodes
 
@@ -78,7 +75,7 @@ def made_history(brokers: Brokers) -> list[Broker]:
 @pytest.mark.parametrize("ran_without", [False, True], ids=["none started since", "all ran without events"])
 def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool) -> None:
     nodes = made_history(brokers)
-    replicas, asked = nodes[:REPLICAS], nodes[2]
+    asked = nodes[2]
     records = {how: asked.records(TOPIC, isolation=how) for how in ISOLATIONS}
     assert asked.offsets("earliest", TOPIC) == {(TOPIC, 0): 0}
     stop(nodes)
@@ -87,12 +84,7 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
         lose_metadata(node)
     more: tuple[str, ...] = ()
     if ran_without:
-        start(nodes, REPLICAS)
-        asked.wait_for("a raised log start", lambda: asked.offsets("earliest", TOPIC)[TOPIC, 0] > 0)
-        asked.await_idle()
-        time.sleep(5)  # The followers learn of the log start with their next fetch.
-        stop(nodes)
-        assert raised_on(replicas)
+        run_without_events(nodes, REPLICAS)
         more = ("--log-start", "tier")
     before = tier(asked)
     logs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
@@ -123,7 +115,7 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
             assert found_offset == next(each for each in offsets if each >= wanted)
 
     nodes[0].start()
-    asked.wait_for("replicas in sync", lambda: in_sync(asked, TOPIC) == REPLICAS, 120)
+    await_in_sync(asked, TOPIC, replicas=REPLICAS)
     asked.produce(TOPIC, 2500, seed=99)
     nodes[1].await_idle()
     assert before.items() < tier(asked).items()

@@ -117,7 +117,6 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     assert len(broker.records(topic)) == 5000
 
 
-@pytest.mark.matrix
 def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
     """The topics are those of --bootstrap-server, wherever their metadata topic is (KIP-405, future work)."""
     metadata, data = brokers.shared(), brokers.shared(tiered=False)

@@ -1,17 +1,23 @@
 """The metadata of a broker's tier is lost and rebuilt from its objects: the broker serves all records.
 
 The cases are those of the design's table: a1 the brokers were not started since the loss, a2r a broker was,
-a8 only the newer events were lost. test_rebuild_online.py and test_fatal_variants.py have the others.
+a8 only the newer events were lost; and the fatal variants. test_rebuild_online.py has the others.
+test_restore.py, test_restore_new_ids.py and test_restore_check.py have those of a lost cluster.
 """
 
 import shutil
+from pathlib import Path
 
 import pytest
-from tierctl.model import EpochEntry
-from tierctl.model import TopicPartition as Partition
-from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import EpochEntry, TopicPartition
+from tierctl.wire.files.checkpoints import (
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
 
-from tests.live.commands import applied, on_disk, plan, tierctl
+from tests.live.commands import applied, on_disk, plan, refused, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -24,9 +30,10 @@ from tests.live.history import (
     lose_metadata,
     tier,
 )
-from tests.support.broker import Broker
+from tests.support.broker import METADATA_PARTITIONS, Broker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
+LOG_STARTS = "log-start-offset-checkpoint"
 
 
 def offline(broker: Broker, *more: object) -> tuple[object, ...]:
@@ -44,7 +51,6 @@ def add_needless_sets(broker: Broker) -> None:
     shutil.copy(half, half.with_name(half.name[:21] + "BAAAAAAAAAAAAAAAAAAAAQ.log"))
 
 
-@pytest.mark.matrix
 def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     """Sets that serve nothing are published as being deleted: the broker leaves nothing of them."""
     before = tier(twin)
@@ -67,23 +73,21 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
 
 
 def log_starts(broker: Broker) -> dict[tuple[str, int], int]:
-    found = read_offset_checkpoint((broker.log_dir / "log-start-offset-checkpoint").read_bytes())
-    return {key: found[Partition(*key)] for key in PARTITIONS if Partition(*key) in found}
+    found = read_offset_checkpoint((broker.log_dir / LOG_STARTS).read_bytes())
+    return {key: found[TopicPartition(*key)] for key in PARTITIONS if TopicPartition(*key) in found}
 
 
-@pytest.mark.matrix
 def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -> None:
     """The broker raised the log starts, cut the leader epochs, and copied its local segments again."""
     before = tier(twin)
     lose_metadata(twin)
     twin.start()
-    await_damage(twin, cluster)
+    await_damage(twin, cluster.starts)
     twin.stop()
     preview = tierctl(*offline(twin))
     assert preview.code == 0
     assert "--apply would refuse this: plain-0: the log start is" in preview.err
-    refused = tierctl(*offline(twin, "--apply"))
-    assert (refused.code, "--log-start tier" in refused.err) == (4, True), refused.err
+    assert "--log-start tier" in refused(*offline(twin))
     kept = plan(*offline(twin, "--log-start", "disk"))
     assert {step["action"] for step in kept["steps"]} <= {"discard_segment", "publish_segment"}
     done = applied(*offline(twin, "--log-start", "tier", "--apply"))
@@ -96,7 +100,6 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     check_everything(twin, cluster, before)
 
 
-@pytest.mark.matrix
 def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
     cluster: Cluster, twin: Broker
 ) -> None:
@@ -105,15 +108,12 @@ def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
     saved = twin.folder / "rebuild.plan"
     plan(*offline(twin, "--plan-out", saved))
     twin.start()
-    await_damage(twin, cluster)
-    refused = tierctl(*offline(twin, "--apply"))
-    assert refused.code == 4
-    assert "a broker is running on" in refused.err or "a running broker holds" in refused.err
+    await_damage(twin, cluster.starts)
+    said = refused(*offline(twin))
+    assert "a broker is running on" in said or "a running broker holds" in said
     twin.stop()
     before = tier(twin)
-    stale = tierctl("apply", saved, *on_disk(twin), "--apply")
-    assert stale.code == 4, stale.err
-    assert "complete segments from 0 on" in stale.err
+    assert "complete segments from 0 on" in refused("apply", saved, *on_disk(twin))
     assert tier(twin) == before
 
 
@@ -128,7 +128,6 @@ def lose_newer(broker: Broker) -> None:
             log.with_suffix(suffix).unlink(missing_ok=True)
 
 
-@pytest.mark.matrix
 def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> None:
     """The broker ran with the older events and copied again; the other events are published to it."""
     before = tier(twin)
@@ -137,12 +136,109 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     twin.await_idle()
     assert twin.offsets("earliest", *TOPICS) == cluster.starts
     online = ("rebuild", "--metadata", f"kafka://{twin.bootstrap}", "--remote", twin.remote_dir)
-    refused = tierctl(*online, "--apply")
-    assert refused.code == 4, refused.err
+    said = refused(*online)
     for setting in ("remote.log.copy.disable=true", "local.retention.ms=-2", "local.retention.bytes=-2"):
-        assert setting in refused.err
+        assert setting in said
     disable_copying(twin)
     applied(*online, "--apply")
     twin.await_idle()
+    enable_copying(twin)
+    check_everything(twin, cluster, before)
+
+
+# Fatal variants: tierctl refuses them and states the reason; then the way out is tried.
+
+
+def rebuild_from_the_tier(broker: Broker) -> None:
+    applied(*offline(broker, "--log-start", "tier", "--apply"))
+
+
+def lose_older(broker: Broker) -> None:
+    """Drop the first half of every metadata log, as a retention of the metadata topic does."""
+    starts = read_offset_checkpoint((broker.log_dir / LOG_STARTS).read_bytes())
+    for log in broker.log_dir.glob(f"{METADATA_TOPIC}-*/*.log"):
+        data = log.read_bytes()
+        ends = batch_ends(data)
+        if len(ends) < 3:
+            continue
+        left = data[ends[len(ends) // 2] :]
+        start = int.from_bytes(left[:8])
+        for path in log.parent.iterdir():
+            if path.name not in {"partition.metadata", "leader-epoch-checkpoint"}:
+                path.unlink()
+        log.with_name(f"{start:020d}.log").write_bytes(left)
+        starts[TopicPartition(METADATA_TOPIC, int(log.parent.name.rpartition("-")[2]))] = start
+    (broker.log_dir / LOG_STARTS).write_bytes(write_offset_checkpoint(starts))
+
+
+def test_a9_only_the_older_events_were_lost(cluster: Cluster, twin: Broker) -> None:
+    """The leader took the first segment that it knew for the start of the log."""
+    before = tier(twin)
+    lose_older(twin)
+    twin.start()
+    await_damage(twin, cluster.starts)
+    twin.stop()
+    said = refused(*offline(twin))
+    assert all(f"{topic}-{number}: the log start is" in said for topic, number in PARTITIONS), said
+    assert "a broker that knew no segments may have raised it" in said
+    assert before.items() <= tier(twin).items()
+    rebuild_from_the_tier(twin)
+    twin.start()
+    check_everything(twin, cluster, before)
+
+
+def test_a7_one_of_the_two_files_was_put_back(cluster: Cluster, twin: Broker) -> None:
+    """Each alone lets the leader delete what is published: the log start, and the leader epochs."""
+    whole = {path: path.read_bytes() for path in checkpoints(twin)}
+    before = tier(twin)
+    lose_metadata(twin)
+    twin.start()
+    await_damage(twin, cluster.starts)
+    twin.stop()
+    damaged = {path: path.read_bytes() for path in checkpoints(twin)}
+    copied = tier(twin)
+    for put_back, reason in (
+        ((), "a broker that knew no segments may have raised it"),
+        ((twin.log_dir / LOG_STARTS,), "but the leader epochs begin at"),
+        (tuple(path for path in whole if path.name != LOG_STARTS), "still in the tier"),
+    ):
+        for path, content in whole.items():
+            path.write_bytes(content if path in put_back else damaged[path])
+        said = refused(*offline(twin))
+        assert all(f"{topic}-{number}: the log start is" in said for topic, number in PARTITIONS), said
+        assert reason in said
+    assert tier(twin) == copied
+    rebuild_from_the_tier(twin)
+    twin.start()
+    check_everything(twin, cluster, before)
+
+
+def checkpoints(broker: Broker) -> list[Path]:
+    folders = [broker.log_dir / f"{topic}-{number}" for topic, number in PARTITIONS]
+    return [broker.log_dir / LOG_STARTS, *(folder / "leader-epoch-checkpoint" for folder in folders)]
+
+
+def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin: Broker) -> None:
+    """It was deleted under the running broker, whose own consumer made it again: 1 partition, 7 days."""
+    before = tier(twin)
+    twin.settings["auto.create.topics.enable"] = "true"
+    twin.start()
+    # A broker that is still starting makes the topic itself, with the right settings.
+    twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
+    disable_copying(twin)
+    lost_id = twin.topic_id(METADATA_TOPIC)
+    for future in twin.admin.delete_topics([METADATA_TOPIC]).values():
+        future.result(30)
+    twin.wait_for("the topic to be made again", lambda: twin.topic_id(METADATA_TOPIC) != lost_id, 120)
+    online = ("rebuild", "--metadata", f"kafka://{twin.bootstrap}", "--remote", twin.remote_dir)
+    said = refused(*online)
+    assert "retention.ms=604800000" in said
+    assert "partitions: 1" in said
+    assert "set retention.ms and retention.bytes of the metadata topic to -1" in said
+
+    twin.add_partitions(METADATA_TOPIC, METADATA_PARTITIONS)
+    twin.alter_topic(METADATA_TOPIC, retention_ms="-1")
+    twin.restart()
+    applied(*online, "--apply")
     enable_copying(twin)
     check_everything(twin, cluster, before)

@@ -10,7 +10,17 @@ from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.docs.documents import README, Document
 from tests.docs.running import replaced
-from tests.live.commands import Ran, applied, assumed, base_offsets, local_start, on_disk, plan, tierctl
+from tests.live.commands import (
+    Ran,
+    applied,
+    assumed,
+    await_recorded,
+    base_offsets,
+    local_start,
+    on_disk,
+    plan,
+    tierctl,
+)
 from tests.live.history import (
     DELETED_BEFORE,
     PARTITIONS,
@@ -189,8 +199,7 @@ def test_a_kill_leaves_no_record_of_the_log_start(cluster: Cluster, twin: Broker
     )
     twin.produce("late", 2500, seed=2)
     records = twin.records("late")
-    watermarks = twin.log_dir / "replication-offset-checkpoint"
-    twin.wait_for("the high watermark", lambda: f"late 0 {len(records)}\n" in watermarks.read_text())
+    await_recorded(twin, {"late": len(records)})
     twin.stop(kill=True)
     assert "late 0 " not in recorded.read_text()
 

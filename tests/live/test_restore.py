@@ -7,31 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.commands import Ran, applied, on_disk, plan, tierctl
+from tests.live.commands import Ran, applied, on_disk, plan, refused, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
     Cluster,
+    Lost,
     await_damage,
     check_everything,
     disable_copying,
     enable_copying,
+    new_node,
+    restore,
     seeks,
     served,
     set_back,
     tier,
 )
 from tests.live.history import epoch_starts as epoch_starts_of
-from tests.live.restoring import Lost, new_node, restore
+from tests.live.replicas import await_in_sync, elect_preferred, launch, leader_of, stop
 from tests.live.test_materialise import expected
 from tests.live.test_restore_check import check_over_election
-from tests.live.test_several_brokers import in_sync, leader_of
 from tests.support.broker import Broker, Brokers
 from tests.support.formatted import LOGS, bootstrap_name, files, segments
 from tests.support.kafka import VERSION
 from tests.support.killing import SIGKILLED, Zygote, met
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
+
+
+def check_goes_on(node: Broker, lost: Lost, before: dict[str, int]) -> None:
+    """Check that the node has the lost records, and tiers, expires and deletes; then stop it."""
+    node.delete_topic("unused")
+    records = expected(lost.cluster, lost.ends)
+    check_everything(node, Cluster(broker=node, records=records, starts=lost.cluster.starts), before)
+    node.stop()
 
 
 def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: Brokers) -> None:
@@ -56,10 +66,7 @@ def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: 
     assert tier(node) == before, "copying is disabled, and nothing is deleted"
 
     enable_copying(node)
-    cluster = Cluster(broker=node, records=records, starts=lost.cluster.starts)
-    node.delete_topic("unused")
-    check_everything(node, cluster, before)
-    node.stop()
+    check_goes_on(node, lost, before)
 
 
 def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, brokers: Brokers) -> None:
@@ -69,36 +76,26 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     tierctl(*restore(lost, node, "--deletes-are-denied", "--publish-later", "--apply")).ok()
     node.start()
     enable_copying(node)
-    await_damage(node, lost.cluster)
+    await_damage(node, lost.cluster.starts)
     disable_copying(node)
     topics = tuple(word for topic in TOPICS for word in ("--topic", topic))
     online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
     reason = "a broker that knew no segments may have raised it"
-    refused = tierctl(*online, "--broker-config", node.properties, "--apply")
-    assert (refused.code, reason in refused.err) == (4, True), refused.err
+    assert reason in refused(*online, "--broker-config", node.properties)
     node.stop()
-    refused = tierctl("rebuild", *on_disk(node), *topics, "--apply")
-    assert (refused.code, reason in refused.err) == (4, True), refused.err
+    assert reason in refused("rebuild", *on_disk(node), *topics)
     assert tier(node) == before
     plan("rebuild", *on_disk(node), *topics, "--log-start", "tier", "--apply")
 
     node.start()
     enable_copying(node)
-    node.delete_topic("unused")
-    records = expected(lost.cluster, lost.ends)
-    check_everything(node, Cluster(broker=node, records=records, starts=lost.cluster.starts), before)
-    node.stop()
-
-
-def ids(broker: Broker, *topics: str) -> dict[str, str]:
-    return {topic: str(broker.topic_id(topic)) for topic in topics}
+    check_goes_on(node, lost, before)
 
 
 def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Brokers) -> None:
     node = new_node(lost, brokers)
     before = tier(node)
-    refused = tierctl(*restore(lost, node, "--apply"))
-    assert (refused.code, "it is not proven that the objects" in refused.err) == (4, True), refused.err
+    assert "it is not proven that the objects" in refused(*restore(lost, node))
     assert not list(node.log_dir.glob("*-0/*.log"))
     ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply")).ok()
     assert plan(*restore(lost, node))["steps"] == []
@@ -115,17 +112,12 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     # Topics without objects in the tier: tiered ones are restored with their partitions, others are not.
     assert {("unused", 0), ("unused", 1)} == set(node.offsets("latest", "unused"))
     assert not node.offsets("latest", "local")
-    refused = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
-    assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
+    assert "a broker is running on" in refused(*restore(lost, node, "--deletes-are-denied"))
 
     assert set_back(node, ran.raw_err) == ["plain", "tx", "unused"]
     node.produce_transaction("tx", 50)
-    cluster = Cluster(broker=node, records=records, starts=lost.cluster.starts)
-    node.delete_topic("unused")
-    check_everything(node, cluster, before)
-    node.stop()
-    refused = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
-    assert (refused.code, "shows that a node was started" in refused.err) == (4, True), refused.err
+    check_goes_on(node, lost, before)
+    assert "shows that a node was started" in refused(*restore(lost, node, "--deletes-are-denied"))
 
 
 def second_broker(brokers: Brokers, node: Broker) -> Broker:
@@ -157,13 +149,12 @@ def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, broke
     node.start()
     other = second_broker(brokers, node)
     assign(node, [node, other])
-    node.wait_for("replicas in sync", lambda: all(in_sync(node, topic) == 2 for topic in TOPICS), 120)
+    await_in_sync(node, *TOPICS, replicas=2)
     records = expected(lost.cluster, lost.ends)
 
     def elect() -> None:
         assign(node, [other, node])
-        tool = "org.apache.kafka.tools.LeaderElectionCommand"
-        node.tool(tool, "--election-type", "preferred", "--all-topic-partitions")
+        elect_preferred(node)
 
     found = check_over_election(node, elect)
     assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
@@ -177,9 +168,7 @@ def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, broke
     node.wait_for("one replica", lambda: not list(node.log_dir.glob("plain-?/*.log")), 120)
     assert tier(node) == before, "copying is disabled, and nothing is deleted"
     enable_copying(other)
-    other.delete_topic("unused")
-    check_everything(other, Cluster(broker=other, records=records, starts=lost.cluster.starts), before)
-    other.stop()
+    check_goes_on(other, lost, before)
     node.stop()
 
 
@@ -194,14 +183,11 @@ def test_several_controllers_have_the_records_of_the_restored_topics(lost: Lost,
     (name,) = (found.relative_to(first.log_dir) for found in first.log_dir.rglob("*.checkpoint"))
     for each in nodes[1:]:
         shutil.copy(first.log_dir / name, each.log_dir / name)
-    for each in nodes[1:]:
-        each.launch()
-    for each in nodes[1:]:
-        each.await_up()
+    launch(nodes[1:])
     first.start()
     assert not list(first.log_dir.glob("*-stray"))
     assign(first, nodes)
-    first.wait_for("replicas in sync", lambda: all(in_sync(first, topic) == 3 for topic in TOPICS), 180)
+    await_in_sync(first, *TOPICS)
     assert first.offsets("earliest", *TOPICS) == lost.cluster.starts
     first.stop(kill=True)
     left = nodes[1]
@@ -210,8 +196,7 @@ def test_several_controllers_have_the_records_of_the_restored_topics(lost: Lost,
     assert left.offsets("earliest", *TOPICS) == lost.cluster.starts
     assert served(left) == records
     assert tier(left) == before, "copying is disabled, and nothing is deleted"
-    for each in nodes[1:]:
-        each.stop(kill=True)
+    stop(nodes[1:])
 
 
 METADATA_LOG = "00000000000000000000.log"
@@ -275,15 +260,14 @@ def site(lost: Lost, brokers: Brokers, forked: Zygote) -> Site:
 @pytest.mark.parametrize("kill", [TORN, NOT_CREATED], ids=["within a batch", "before the topics"])
 def test_a_broker_that_is_started_too_early_deletes_nothing(site: Site, kill: Kill) -> None:
     node, before = site.node, tier(site.node)
+    command = restore(site.lost, node, "--deletes-are-denied")
     site.kill(kill)
     node.start()
     node.await_idle()
     assert not {*TOPICS, "unused"} & node.admin.list_topics(timeout=30).topics.keys()
-    refused = site.run()
-    assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
+    assert "a broker is running on" in refused(*command)
     node.stop()
-    refused = site.run()
-    assert (refused.code, "shows that a node was started" in refused.err) == (4, True), refused.err
+    assert "shows that a node was started" in refused(*command)
     assert tier(node) == before
     site.format()
     assert site.run().code == 0

@@ -10,9 +10,9 @@ import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.values import metadata_partition
 
-from tests.live.commands import assumed, base_offsets, plan, rows, tierctl
-from tests.live.history import ISOLATIONS
-from tests.live.replicas import METADATA_SETTINGS, in_sync, leader_of
+from tests.live.commands import assumed, base_offsets, plan, refused, rows, tierctl
+from tests.live.history import Records, served_from
+from tests.live.replicas import METADATA_SETTINGS, await_in_sync, elect_preferred, launch, leader_of, stop
 from tests.live.test_rebuild_online import RESTART, run_readmes_lines
 from tests.live.test_restore_check import check
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
@@ -31,8 +31,7 @@ def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
     for broker in made:
         broker.settings |= METADATA_SETTINGS
     yield made
-    for broker in made:
-        broker.stop(kill=True)
+    stop(made)
 
 
 def replicas_on_disk(nodes: list[Broker]) -> int:
@@ -76,28 +75,24 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
 
     killed.tiered = True
     killed.start()
-    alive.wait_for("all replicas", lambda: in_sync(alive, METADATA_TOPIC) == 3)
+    await_in_sync(alive, METADATA_TOPIC)
     tiering, *free = sorted(range(3), key=lambda n: leader_of(alive, TOPIC, n) != killed.node_id)
     asked = [f"{TOPIC}-{number}=1100" for number in (tiering, free[0])]
-    sweep = ("sweep", *where, "--apply")
-    refused = tierctl(*sweep, "--log-start-offset", asked[0], "--log-start-offset", asked[1])
-    assert refused.code == 4, refused.err
-    assert f"{TOPIC}-{tiering}: broker {killed.node_id} leads it and tiers" in refused.err
-    assert f"{TOPIC}-{free[0]}" not in refused.err
+    sweep = ("sweep", *where)
+    said = refused(*sweep, "--log-start-offset", asked[0], "--log-start-offset", asked[1])
+    assert f"{TOPIC}-{tiering}: broker {killed.node_id} leads it and tiers" in said
+    assert f"{TOPIC}-{free[0]}" not in said
     assert len(base_offsets(alive, TOPIC)) == 6
 
     # Partitions that are not in the plan do not fence the run.
-    assert plan(*sweep)["outcomes"] == []
-    swept = plan(*sweep, "--log-start-offset", asked[1])
+    assert plan(*sweep, "--apply")["outcomes"] == []
+    swept = plan(*sweep, "--log-start-offset", asked[1], "--apply")
     assert [(o["partition"], o["status"]) for o in swept["outcomes"]] == [(free[0], "done")]
-    only_tiering = tierctl(*sweep, "--topic", TOPIC, "--partition", tiering)
-    assert (only_tiering.code, "leads it and tiers" in only_tiering.err) == (4, True)
+    assert "leads it and tiers" in refused(*sweep, "--topic", TOPIC, "--partition", tiering)
 
 
 LOST_TOPIC = "both"
 FACTOR = "rlmm.config.remote.log.metadata.topic.replication.factor"
-
-Served = dict[tuple[int, str], list[tuple[int, int, bytes | None, bytes | None]]]
 
 
 def made_history(brokers: Brokers) -> list[Broker]:
@@ -111,20 +106,12 @@ def made_history(brokers: Brokers) -> list[Broker]:
     for seed in (1, 2):
         fill(nodes[0], seed)
         roll(nodes[:2])
-    elect = ("--election-type", "preferred", "--all-topic-partitions")
-    nodes[0].tool("org.apache.kafka.tools.LeaderElectionCommand", *elect)
+    elect_preferred(nodes[0])
     nodes[0].wait_for(
         "two leaders", lambda: {leader_of(nodes[0], LOST_TOPIC, each) for each in (0, 1)} == {1, 2}
     )
     fill(nodes[0], 3)
     return nodes
-
-
-def launch(nodes: list[Broker]) -> None:
-    for node in nodes:
-        node.launch()
-    for node in nodes[:2]:
-        node.await_up()
 
 
 def fill(broker: Broker, seed: int) -> None:
@@ -139,16 +126,7 @@ def roll(nodes: list[Broker]) -> None:
     """Restart one broker after the other, as an operator does."""
     for node in nodes:
         node.restart()
-        await_in_sync(node)
-
-
-def await_in_sync(asked: Broker) -> None:
-    for topic in (LOST_TOPIC, METADATA_TOPIC):
-        asked.wait_for("replicas in sync", partial(is_in_sync, asked, topic), 120)
-
-
-def is_in_sync(asked: Broker, topic: str) -> bool:
-    return in_sync(asked, topic) == 2
+        await_in_sync(node, LOST_TOPIC, METADATA_TOPIC, replicas=2)
 
 
 def leads_everything(node: Broker) -> bool:
@@ -157,23 +135,20 @@ def leads_everything(node: Broker) -> bool:
     return {leader_of(node, *each) for each in led} == {node.node_id}
 
 
-def served(broker: Broker) -> Served:
-    assert broker.offsets("earliest", LOST_TOPIC) == {(LOST_TOPIC, 0): 0, (LOST_TOPIC, 1): 0}
-    return {
-        (number, how): broker.records(LOST_TOPIC, number, isolation=how)
-        for number in (0, 1)
-        for how in ISOLATIONS
-    }
+def served(broker: Broker) -> Records:
+    starts = broker.offsets("earliest", LOST_TOPIC)
+    assert starts == {(LOST_TOPIC, 0): 0, (LOST_TOPIC, 1): 0}
+    return served_from(broker, starts)
 
 
-def check_each_alone(nodes: list[Broker], records: Served) -> None:
+def check_each_alone(nodes: list[Broker], records: Records) -> None:
     """Each of the brokers serves every record while the other one is down; then new ones are tiered, too."""
     for down, left in (nodes, nodes[::-1]):
         down.stop(kill=True)
         left.wait_for("one leader", partial(leads_everything, left), 120)
         assert served(left) == records
         down.start()
-        await_in_sync(left)
+        await_in_sync(left, LOST_TOPIC, METADATA_TOPIC, replicas=2)
     before = nodes[0].offsets("latest-tiered", LOST_TOPIC)
     fill(nodes[0], 9)
     after = nodes[0].offsets("latest-tiered", LOST_TOPIC)
