@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tierctl.apply.run_context import observe
 from tierctl.metadata.state_dir import Journal
-from tierctl.model import RemoteLogSegmentState, TopicPartition
+from tierctl.model import TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 from tests.apply.commands import apply, copy, delete, files, sweep
@@ -18,8 +18,6 @@ from tests.cli.shell import tierctl
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import running_broker
 from tests.support.faults import observed
-
-_S = RemoteLogSegmentState
 
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])

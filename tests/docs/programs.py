@@ -28,7 +28,6 @@ PLACEHOLDERS: Final = {
 }
 """The values of the names in capitals that lines of tierctl have."""
 _TEST_FILE: Final = "tests/model/test_kafka_version.py"
-_SHELL_OF = re.compile(r"_TIERCTL_COMPLETE=source_(\w+)")
 _PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

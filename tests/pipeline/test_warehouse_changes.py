@@ -32,8 +32,6 @@ from tests.metadata.events import started, update
 from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, run_once, step, write
 from tests.state.histories import S
 
-DAY_MS = 86_400_000
-
 pytestmark = pytest.mark.usefixtures("no_power_cuts")
 
 

@@ -20,7 +20,7 @@ from tests.wire.batches.same import scan
 __all__ = ["log_dir"]
 
 Capture = Callable[..., Path]
-KEY, VALUE, HEADERS = 4, 5, 6
+KEY, VALUE = 4, 5
 
 
 @pytest.fixture(scope="session")

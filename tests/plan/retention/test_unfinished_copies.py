@@ -140,7 +140,6 @@ def test_a_sweep_stops_where_brokers_stop_at_an_unfinished_copy(
 SECOND_MS = 1000
 SKEW_MS = 300 * SECOND_MS
 EVENT_MS = NOW_MS - DAY_MS
-OLD = segment(1, 0, 99, max_timestamp_ms=EVENT_MS)
 LOG = local_log([100], 150)
 
 
