@@ -208,7 +208,15 @@ def _snapshots_gone(tier: Spoilt) -> None:
         tier.object(segment, ".snapshot").unlink()
 
 
+def _newer_snapshot(tier: Spoilt) -> None:
+    segment = tier.segments(LEDGER)[1]
+    tier.object(segment, ".timeindex").unlink()
+    snapshot = tier.object(segment, ".snapshot")
+    snapshot.write_bytes(b"\0\x02" + snapshot.read_bytes()[2:])
+
+
 REFUSED = {
+    "snapshot of a newer version": (_newer_snapshot, "one of its indexes is not understood", 0),
     "log damaged": (_log_damaged, "its log is damaged", 0),
     "snapshot before it gone": (_snapshots_gone, "the producers before offset", 1),
 }

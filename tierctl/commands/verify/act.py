@@ -12,6 +12,7 @@ from pathlib import Path
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import STOPPED, Outcome, RunContext, Status, effect
 from tierctl.checks.bytes import check_segment_bytes
+from tierctl.checks.findings import FindingKind
 from tierctl.errors import (
     CorruptInputError,
     LockedError,
@@ -193,15 +194,16 @@ def repaired_indexes(
 ) -> Mapping[IndexType, bytes] | str:
     """Return the missing and damaged indexes of `segment`, derived from its log, which is fetched to `spool`.
 
-    Return the reason if none of them may be stored, and no index if all verify.
+    Return the reason if none of them may be stored, as beside an index of an unknown version, and no index if
+    all verify.
     `part` is its partition. Raise RemoteStorageError if the store fails.
     """
     try:
         with spooled(remote, segment, spool) as files, FileBytes(files.log) as log:
             stored = files.index_bytes()
-            error = _first_error(segment, log, {})
-            if error is not None:
-                return f"its log is damaged: {error}"
+            refusal = _why_not(segment, log, stored)
+            if refusal is not None:
+                return refusal
             bad = [kind for kind in IndexType if _is_bad(segment, log, stored, kind)]
             finished = part.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
             beside = neighbours_of(segment, list(finished))
@@ -223,6 +225,17 @@ def repaired_indexes(
     except CorruptInputError as e:
         return f"its objects can't be decoded: {e.message}"
     return found
+
+
+def _why_not(segment: RemoteLogSegmentMetadata, log: FileBytes, stored: Indexes) -> str | None:
+    """Return why no index may be stored; None if that is safe."""
+    error = _first_error(segment, log, {})
+    if error is not None:
+        return f"its log is damaged: {error}"
+    for problem in check_segment_bytes(segment, log, stored):
+        if problem.kind is FindingKind.NOT_UNDERSTOOD:
+            return f"one of its indexes is not understood, and may hold more than its log: {problem.message}"
+    return None
 
 
 def _is_bad(segment: RemoteLogSegmentMetadata, log: FileBytes, stored: Indexes, kind: IndexType) -> bool:
