@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -124,6 +125,23 @@ def test_only_files_of_tables_are_deleted(topic: Path, warehouse: Path) -> None:
     with pytest.raises(SafetyRefusal, match="bucket=99 is not a plain folder"):
         opened.vacuum()
     assert other.exists()
+
+
+@pytest.mark.parametrize("days", [0, 30])
+def test_a_table_says_how_long_a_file_is_kept(days: int, topic: Path, warehouse: Path) -> None:
+    run(topic, warehouse)
+    if days:
+        kept = {"delta.deletedFileRetentionDuration": f"interval {days} days"}
+        delta(warehouse, "segments").alter.set_table_properties(kept)
+    used = next((warehouse / "segments").rglob("*.parquet"))
+    path = used.with_name("part-00001-0123456789ab-7.parquet")
+    path.touch()
+    two_days_ago_s = time.time() - 2 * 86_400
+    os.utime(path, (two_days_ago_s, two_days_ago_s))
+    opened = LakeTable(WarehouseSpec.of(warehouse.as_uri()).open(), "segments", SCHEMAS["segments"])
+    assert opened.refresh()
+    opened.vacuum()
+    assert path.exists() is bool(days)
 
 
 @pytest.mark.parametrize("is_link", [True, False])

@@ -326,13 +326,14 @@ class LakeTable:
                 [*(f"{self.name}/{path}" for path in added), self._log_key(self.opened.version())]
             )
 
-    def vacuum(self, hours: int = KEPT_HOURS) -> None:
-        """Delete files that have been in no version for KEPT_HOURS, and those of killed runs.
+    def vacuum(self) -> None:
+        """Delete files that have long been in no version, and those of killed runs.
 
-        Delta only names them: it would also delete files that are no table's, and those behind a link.
+        The table's property says how long: KEPT_HOURS unless an operator changed it. Delta only names the
+        files: it would also delete those that are no table's, and those behind a link.
         """
         with translated(f"vacuum of table {self.name}"):
-            unused = self.opened.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+            unused = self.opened.vacuum(dry_run=True, enforce_retention_duration=False, full=True)
         keys = [f"{self.name}/{path}" for path in unused if _OF_A_TABLE.fullmatch(path)]
         if keys:
             delete_all(self._warehouse.store, keys)
