@@ -310,9 +310,9 @@ def _locked_folder(base: Path, held: ExitStack) -> Path:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove a spool folder that no process has locked; leave folders that this user may not read."""
+    """Remove a spool folder of this user that no process has locked."""
     with suppress(OSError, LockedError):
-        if not (folder / _LOCK).exists():
+        if folder.lstat().st_uid != os.geteuid() or not (folder / _LOCK).exists():
             return
         with exclusive(folder, _LOCK):
             shutil.rmtree(folder, ignore_errors=True)
