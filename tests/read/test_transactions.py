@@ -265,8 +265,8 @@ def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: s
 
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
-@pytest.mark.parametrize("is_lost", [True, False], ids=["log and indexes", "marker and transaction index"])
-def test_a_transaction_whose_end_can_not_be_read(kind: ControlType, *, is_lost: bool) -> None:
+@pytest.mark.parametrize("lost", ["segment", "log and indexes", "marker and transaction index"])
+def test_a_transaction_whose_end_can_not_be_read(kind: ControlType, lost: str) -> None:
     """Its records are left out, whether it was committed or not; the others follow."""
     world, log = World(random.Random(1)), Log()
     log.plain()
@@ -274,7 +274,7 @@ def test_a_transaction_whose_end_can_not_be_read(kind: ControlType, *, is_lost: 
     log.roll()
     log.plain()
     log.end(1, kind)
-    if not is_lost:
+    if lost == "marker and transaction index":
         damaged = [Record(4, 4, b"", b"")]
         batch = encode_batch(damaged, producer_id=1, producer_epoch=0, transactional=True, control=True)
         log.data = log.data[: -len(log.batches[-1][1])] + batch
@@ -284,16 +284,43 @@ def test_a_transaction_whose_end_can_not_be_read(kind: ControlType, *, is_lost: 
     log.end(3, ControlType.ABORT)
     log.plain()
     log.roll()
-    for segment in log.segments:
-        world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
-    segment_id = world.events[2].segment_id  # type: ignore[union-attr]
-    world.store.objects.pop((segment_id, IndexType.TRANSACTION), None)
-    if is_lost:
+    for number, segment in enumerate(log.segments):
+        if number != 1 or lost != "segment":
+            world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
+    if lost != "segment":
+        segment_id = world.events[2].segment_id  # type: ignore[union-attr]
+        world.store.objects.pop((segment_id, IndexType.TRANSACTION), None)
+    if lost == "log and indexes":
         del (
             world.store.objects[segment_id, None],
             world.store.objects[segment_id, IndexType.PRODUCER_SNAPSHOT],
         )
     offsets = [record.offset for record in world.reader().read()]
-    assert offsets == [0, *([] if is_lost else [3]), 5, 8]
+    assert offsets == [0, *([3] if lost == "marker and transaction index" else []), 5, 8]
     hints = [str(each.hint) for each in world.problems]
     assert any("from offset 1 to 4 are left out" in each for each in hints), hints
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_record_of_an_aborted_transaction_is_read_beside_a_gap(seed: int) -> None:
+    rng = random.Random(seed)
+    log, world = Log(), World(rng)
+    for _ in range(80):
+        log.random_step(rng)
+    missing = rng.randrange(len(log.segments))
+    for number, segment in enumerate(log.segments):
+        if number != missing:
+            world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
+    assert set(as_answers(world.reader().read())) <= set(committed(log))
+
+
+def test_an_end_by_time_is_not_that_of_a_marker() -> None:
+    """Markers have the time of the broker, and the records of producers may be older."""
+    world, log = World(random.Random(1)), Log(marker_ahead_ms=10**6)
+    for _ in range(3):
+        log.write(1, 2)
+        log.end(1, ControlType.COMMIT)
+    log.roll()
+    world.copy(log.segments[0], [(0, 0)], flagged=False, lost="nothing")
+    reader = world.reader()
+    assert [reader.end_for_time(last_ms, 0) for last_ms in (0, 2, 3, 5, 6)] == [3, 3, 6, 6, None]

@@ -108,9 +108,9 @@ def find_range(
             return None
         start = found.offset
     if to_time_ms is not None:
-        later = reader.offset_for_time(to_time_ms + 1, start)
+        later = reader.end_for_time(to_time_ms, start)
         if later is not None:
-            until_offset = later.offset if until_offset is None else min(until_offset, later.offset)
+            until_offset = later if until_offset is None else min(until_offset, later)
     return RecordRange(log=log, reader=reader, start_offset=start, until_offset=until_offset)
 
 

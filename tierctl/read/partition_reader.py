@@ -113,6 +113,7 @@ class AbortedTransactions:
     def _collect(self, number: int, segment_range: SegmentRange, end_offset: int) -> None:
         entries = self._entries(number, segment_range)
         self._aborted.add(entries)
+        self._aborted.add(self._ended_in_gap(number, segment_range, entries))
         if segment_range.to_offset + 1 < end_offset:
             # The following range is read too, and its entries include the transactions that are open at its
             # start.
@@ -124,6 +125,27 @@ class AbortedTransactions:
             self._decided = max(
                 self._decided, min(segment_range.to_offset + 1, entries[-1].last_stable_offset)
             )
+
+    def _ended_in_gap(
+        self, number: int, segment_range: SegmentRange, entries: Sequence[AbortedTxn]
+    ) -> list[AbortedTxn]:
+        """Return, as aborted, the transactions that ended in the gap before the range, where no segment is.
+
+        They are open before the gap; after it, neither `entries` nor the producer snapshot has them.
+        """
+        before = self._ranges.get(number - 1) if number else None
+        if before is None or before.to_offset + 1 == segment_range.from_offset:
+            return []
+        if self._open_after_range(number - 1, before) is None:
+            self._scan(number - 1)
+        still_open = self._open_after_range(number, segment_range) or {}
+        known = {(txn.producer_id, txn.first_offset) for txn in entries} | still_open.items()
+        last = segment_range.from_offset - 1
+        undecided = (self._open_after[number - 1] or {}).items() - known
+        if undecided:
+            gap = f"offsets {before.to_offset + 1} to {last}, in which transactions end, are in no segment"
+            self._report_lost(NotFoundError(gap), min(first for _, first in undecided), last)
+        return [AbortedTxn(producer, first, last, first) for producer, first in sorted(undecided)]
 
     def _entries(self, number: int, segment_range: SegmentRange) -> list[AbortedTxn]:
         """Return the aborted transactions whose markers are in the range."""
@@ -185,9 +207,9 @@ class AbortedTransactions:
             segment_range = self._ranges.get(at)
             if segment_range is not None:
                 before = self._open_after[at - 1] or {}
-                found, self._open_after[at] = scan_transactions(
-                    segment_range, before, self._indexes, self._report_lost
-                )
+                stored = self._open_after_range(at, segment_range)
+                found, scanned = scan_transactions(segment_range, before, self._indexes, self._report_lost)
+                self._open_after[at] = scanned if stored is None else stored
         return found
 
     def _is_known_after(self, number: int) -> bool:
@@ -404,7 +426,7 @@ class PartitionReader:
         """
         start = self._log.log_start_offset if from_offset is None else from_offset
         holes: list[tuple[int, int]] = []
-        found = self._sought(timestamp_ms, start, holes)
+        found = self._sought(timestamp_ms, start, holes, with_control=True)
         for first, end in holes:
             missing = range(max(first, read_in[0]), min(end, read_in[1]))
             if missing:
@@ -413,8 +435,19 @@ class PartitionReader:
             self.report_unread()
         return found
 
+    def end_for_time(self, last_ms: int, from_offset: int) -> int | None:
+        """Return the offset of the first record from `from_offset` on that is later than `last_ms`, or None.
+
+        Control records do not count: they have the time of the broker, and producers' records with earlier
+        times follow them.
+        """
+        found = self._sought(last_ms + 1, from_offset, [], with_control=False)
+        if found is None:
+            self.report_unread()
+        return None if found is None else found.offset
+
     def _sought(
-        self, timestamp_ms: int, start: int, holes: list[tuple[int, int]]
+        self, timestamp_ms: int, start: int, holes: list[tuple[int, int]], *, with_control: bool
     ) -> TimestampAndOffset | None:
         """Return what `offset_for_time` does; `holes` receives the offsets that may have an earlier one."""
         expected = start
@@ -431,7 +464,7 @@ class PartitionReader:
             for batch in self._range_reader.batches(
                 segment_range, segment_range.from_offset, last, timestamp_ms=timestamp_ms
             ):
-                if batch.head.max_timestamp_ms < timestamp_ms:
+                if batch.head.max_timestamp_ms < timestamp_ms or (batch.head.is_control and not with_control):
                     continue
                 for record in self._range_reader.decoded(segment_range, batch):
                     if (

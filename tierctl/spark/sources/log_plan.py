@@ -609,6 +609,6 @@ class LogPlan:
                 return 0, 0
             start = max(start, found.offset)
         if self._scan.options.to_time_ms is not None:
-            later = reader.offset_for_time(self._scan.options.to_time_ms + 1, start)
-            end = end if later is None else min(end, later.offset)
+            later = reader.end_for_time(self._scan.options.to_time_ms, start)
+            end = end if later is None else min(end, later)
         return start, end
