@@ -142,6 +142,30 @@ def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(few_bytes
         assert max(length for _, length in source.reads) <= 2048
 
 
+AFTER = {"nothing": b"", "zeros": bytes(5000), "garbage": b"\x02" * 70, "a torn batch": DATA[:10]}
+
+
+@pytest.mark.parametrize("after", AFTER.values(), ids=AFTER)
+def test_a_good_batch_of_any_size_is_read(few_bytes: int, after: bytes) -> None:
+    """Only its CRC tells that its length is right, whatever follows it."""
+    large = encode_batch([Record(LAST + 1, 1, None, bytes(5000))])
+    data = DATA + large + after
+    source = InMemory(data, size_bytes=len(data), end_offset=LAST + 1)
+    pieces = list(read_batches(source, chunk_bytes=few_bytes))
+    assert [piece for piece in pieces if isinstance(piece, RecordBatch)][:-1] == WHOLE
+    assert pieces[len(WHOLE)].payload == large[61:]
+    assert len(pieces) == len(WHOLE) + 1 + bool(after)
+
+
+@pytest.mark.parametrize("value_bytes", [8_000, 300_000, 600_000])
+def test_bytes_are_requested_about_once(value_bytes: int) -> None:
+    data, _ = a_segment(batches=10_000_000 // value_bytes, value_bytes=value_bytes // 2)
+    source = InMemory(data, size_bytes=len(data))
+    assert not any(isinstance(piece, Damage) for piece in read_batches(source))
+    assert sum(length for _, length in source.reads) < 1.07 * len(data)
+    assert len(source.reads) <= len(data) / (1 << 20) * 1.1 + 2
+
+
 def test_memory_is_bounded_by_the_window() -> None:
     data, _ = a_segment(batches=300)
     source = InMemory(data, size_bytes=len(data), end_offset=BASE + 599)

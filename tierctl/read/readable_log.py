@@ -457,7 +457,10 @@ class RangeReader:
 
     def _report_damage(self, segment_range: SegmentRange, damage: Damage, first: int, last: int) -> None:
         lost_last = segment_range.to_offset if damage.next_offset is None else damage.next_offset - 1
-        if damage.first_offset <= last and lost_last >= first:
+        if lost_last < damage.first_offset:
+            # Bytes between two batches whose offsets follow each other.
+            self._report(damage.error)
+        elif damage.first_offset <= last and lost_last >= first:
             self._report_lost(damage.error, max(damage.first_offset, first), min(lost_last, last))
 
 

@@ -100,6 +100,8 @@ def test_every_truncation_is_a_valid_prefix() -> None:
         (message(Record(5, 0, None, b"no gzip"), 1, 1), "a complete gzip frame"),
         (message(Record(5, 0, None, b"v"), 1, 4), "a compression type from 0 to 3, found 4"),
         (wrapper(records_at(5, 5), 1, CompressionType.GZIP), "offsets that rise"),
+        # No CRC covers the offset of a wrapper.
+        (b"\0\0\1" + wrapper(records_at(0, 1), 0, CompressionType.GZIP)[3:], "offsets that rise"),
     ],
 )
 def test_impossible_wrappers(data: bytes, says: str) -> None:

@@ -11,7 +11,7 @@ from tierctl.wire.batches import scan
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.batches.scan import OffsetBounds, scan_heads
-from tierctl.wire.batches.segment_file import ZEROS_BYTES, scan_windows, skip_to
+from tierctl.wire.batches.segment_file import ZEROS_BYTES, highest_offset_of, scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
 
@@ -126,3 +126,25 @@ def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: p
     for window_bytes in (largest_bytes, largest_bytes + 61, 2 * largest_bytes):
         _assert_windows_find_the_same(data, window_bytes)
     assert searched == []
+
+
+@pytest.mark.parametrize("base", [(1 << 63) - 1, (1 << 63) - (1 << 31)])
+def test_a_segment_at_the_end_of_all_offsets_has_no_batch(base: int) -> None:
+    batch = encode_batch([Record(0, 1, None, b"x")])
+    data = base.to_bytes(8, "big") + batch[8:]
+    [window] = scan_windows(Bytes(data), 0, base, highest_offset=highest_offset_of(base))
+    assert (len(window.heads), [bad.end for bad in window.heads.bad]) == (0, [len(data)])
+
+
+@pytest.mark.parametrize("window_bytes", [500, 5000, 100_000])
+def test_a_wrong_base_offset_after_a_wrong_record_costs_these_two_batches(window_bytes: int) -> None:
+    data = bytearray(one_record_log(60))
+    positions = scan_heads(bytes(data)).positions.tolist()
+    for number in range(1, 58):
+        wrong = bytearray(data)
+        wrong[positions[number] + 65] ^= 1
+        wrong[positions[number + 1] + 5] ^= 1
+        windows = list(scan_windows(Bytes(bytes(wrong)), 0, 0, window_bytes=window_bytes))
+        assert sum(len(window.heads) for window in windows) == 58
+        [bad] = [bad for window in windows for bad in window.heads.bad]
+        assert (bad.first_offset, bad.next_offset) == (number, number + 2)

@@ -38,6 +38,7 @@ _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LENGTH_MIN_OF_1 = 22
 _CHUNK = 1 << 20
+_DELTA_MAX = (1 << 31) - 1
 # An offset below 2^56, a length that is positive, a magic of 0 or 1 and attributes up to 15.
 _CANDIDATE = re.compile(rb"(?s)\x00(?=.{7}(?!\x00{4})[\x00-\x7f].{3}.{4}[\x00\x01][\x00-\x0f])")
 
@@ -191,7 +192,8 @@ def _offsets(head: BatchHead, data: bytes) -> list[int]:
     shift = head.base_offset - found[-1] if head.magic else 0
     offsets = [offset + shift for offset in found]
     rising = all(low < high for low, high in pairwise(offsets))
-    if not rising or offsets[0] < 0 or offsets[-1] > head.base_offset:
+    is_within = 0 <= offsets[0] <= offsets[-1] <= head.base_offset <= offsets[0] + _DELTA_MAX
+    if not rising or not is_within:
         what = f"offsets that rise from 0 on up to {head.base_offset} in a wrapper"
         raise _wrong(None, what, f"{offsets[0]} to {offsets[-1]}")
     return offsets

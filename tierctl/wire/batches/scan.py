@@ -125,13 +125,14 @@ def scan_at(buf: Buffer, position: int, bounds: OffsetBounds, *, check_crc: bool
     """Return the item at `position`: a good batch, the damage up to the next good batch, or a torn tail."""
     found = _read_head(buf, position, bounds, check_crc)
     if isinstance(found, BatchHead):
-        if found.base_offset != bounds.expected:
-            found = _check_gap(buf, found, bounds)
-        if isinstance(found, BatchHead):
-            return found
+        found = _check_gap(buf, found, bounds)
+    if isinstance(found, BatchHead):
+        return found
     # First: a broker may have allocated a gigabyte ahead, in which nothing is to be searched.
     is_unwritten = not any(buf[position : position + HEAD_SIZE]) and _is_zero(buf, position)
     following = None if is_unwritten else _search(buf, position, bounds)
+    while following is not None and isinstance(_check_gap(buf, following, bounds), CorruptInputError):
+        following = _search(buf, following.position, bounds)
     if following is None and (is_unwritten or _is_torn(buf, position, bounds)):
         return TornTail(position=position, size_bytes=len(buf) - position, next_offset=bounds.expected)
     return BadRange(
@@ -248,7 +249,7 @@ def _check_gap(buf: Buffer, head: BatchHead, bounds: OffsetBounds) -> BatchHead 
 
     The CRC does not cover the base offset, so a gap before the batch may be a damaged base offset.
     """
-    if head.end >= len(buf):
+    if head.base_offset == bounds.expected or head.end >= len(buf):
         return head
     follower = _plausible_head(buf, head.end, bounds)
     if isinstance(follower, BatchHead) and follower.base_offset <= head.last_offset:

@@ -1,6 +1,7 @@
 """Reads the batches of one segment file, one window of bytes at a time, and its records as columns."""
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -13,7 +14,15 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.kernel import prepare
 from tierctl.wire.arrays import ByteSlices
-from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, BatchHead
+from tierctl.wire.batches.batch_head import (
+    CRC_FROM,
+    HEAD,
+    HEAD_SIZE,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    BatchHead,
+)
 from tierctl.wire.batches.records import ValueColumns, read_values
 from tierctl.wire.batches.scan import (
     OFFSET_MAX,
@@ -24,15 +33,17 @@ from tierctl.wire.batches.scan import (
     TornTail,
     scan_heads,
 )
+from tierctl.wire.primitives import crc32c_extend
 
 # The columns of a window take several times its bytes.
 WINDOW_BYTES = 2 << 20
 BATCH_BYTES_MAX = 16 << 20
-"""The length that a larger batch states is right only if another batch, or the end of the log, follows it."""
+"""The length that a larger batch states is believed only if the CRC is right."""
 WINDOW_BYTES_MAX = 2 * BATCH_BYTES_MAX
 """A damaged range of more bytes is skipped in windows that overlap by half: one has the next batch whole."""
 # Zeros are read in larger pieces: in a store, each piece is a request.
 ZEROS_BYTES = 16 << 20
+_KEPT_BYTES_MIN = 64 << 10
 # The batches that are scanned one by one in the time of an item that is announced to `prepare`.
 _BATCHES_OF_AN_ITEM = 25
 
@@ -134,33 +145,36 @@ def scan_windows(
     Batches with offsets above `highest_offset` are damage. Raises the errors of `log`.
     """
     size = log.size_bytes
-    span = window_bytes
+    span, kept = window_bytes, b""
     while position < size:
-        wanted = min(span, size - position)
-        data = log.read(position, wanted)
+        wanted = min(max(span, len(kept)), size - position)
+        data = log.read(position + len(kept), wanted - len(kept)) if len(kept) < wanted else b""
+        data = kept + data if kept else data
         if len(data) < wanted:  # The file was cut meanwhile.
             size = position + len(data)
+        bounds = OffsetBounds(expected_offset, min(highest_offset, OFFSET_MAX))
         first_bytes = _first_size(data)
         if len(data) < first_bytes <= size - position and (
-            first_bytes <= BATCH_BYTES_MAX or _is_followed(log, position, data, highest_offset)
+            first_bytes <= BATCH_BYTES_MAX or _is_large_batch(log, position, data, bounds)
         ):
-            span = first_bytes
+            span, kept = first_bytes, data
             continue
         is_window = position + len(data) < size
-        bounds = OffsetBounds(expected_offset, highest_offset)
         heads = all_heads = scan_heads(data, bounds, is_window=is_window)
         prepare(len(heads) // _BATCHES_OF_AN_ITEM)
         settled = len(data)
         if data and is_window:
             heads, settled = without_edge(heads, len(data))
-            if len(data) < WINDOW_BYTES_MAX:
-                heads, settled = without_unproven(heads, settled, expected_offset)
-            if settled == 0 and data.count(0) == len(data) and is_zero_from(log, position + len(data)):
+            proven = without_unproven(heads, settled, expected_offset)
+            if proven[1] or len(data) < WINDOW_BYTES_MAX:
+                heads, settled = proven
+            is_zero = settled == 0 and data.count(0) == len(data)
+            if is_zero and is_zero_from(log, position + len(data)):
                 settled = size - position
                 unwritten = TornTail(position=0, size_bytes=settled, next_offset=expected_offset)
                 heads = replace(heads, torn=unwritten)
             elif settled == 0 and len(data) < WINDOW_BYTES_MAX:
-                span = min(2 * span, WINDOW_BYTES_MAX)
+                span, kept = WINDOW_BYTES_MAX if is_zero else min(2 * len(data), WINDOW_BYTES_MAX), data
                 continue
             elif settled == 0:
                 begun = Window(data, position, all_heads, expected_offset)
@@ -171,21 +185,28 @@ def scan_windows(
             return
         expected_offset = window.next_offset
         position += settled
-        span = window_bytes
+        # Few bytes are cheaper to read again than to copy a window behind them.
+        kept = data[settled:] if len(data) - settled >= _KEPT_BYTES_MIN else b""
+        span = window_bytes + len(kept)
 
 
-def _is_followed(log: ReadableLog, position: int, data: bytes, highest_offset: int) -> bool:
-    """Return whether the log, or the next batch, follows the batch that begins with `data` at `position`."""
+def _is_large_batch(log: ReadableLog, position: int, data: bytes, bounds: OffsetBounds) -> bool:
+    """Return whether the batch that begins with `data` at `position` has the CRC that it states.
+
+    It is read in parts: a length that is wrong must not cause the rest of a log to be read into memory.
+    """
     if len(data) < HEAD_SIZE:
         return False
     head = BatchHead(0, *HEAD.unpack_from(data))
-    raw = log.read(position + head.size_bytes, HEAD_SIZE)
-    if len(raw) < HEAD_SIZE:
-        return position + head.size_bytes == log.size_bytes
-    follower = BatchHead(0, *HEAD.unpack(raw))
-    # The head of a message has no other offset than its last one.
-    next_offset = head.next_offset if head.magic == MAGIC else head.base_offset + 1
-    return 0 <= follower.magic <= MAGIC and next_offset <= follower.base_offset <= highest_offset
+    if not 0 <= head.magic <= MAGIC or not bounds.lowest <= head.base_offset <= bounds.highest:
+        return False
+    at, end = position + (CRC_FROM if head.magic == MAGIC else MAGIC_AT), position + head.size_bytes
+    crc = 0
+    while at < end and (part := log.read(at, min(BATCH_BYTES_MAX, end - at))):
+        crc = crc32c_extend(crc, part) if head.magic == MAGIC else zlib.crc32(part, crc)
+        at += len(part)
+    stated = head.crc if head.magic == MAGIC else int.from_bytes(data[LENGTH_END:MAGIC_AT], "big")
+    return at == end and crc == stated
 
 
 def _large_damage(log: ReadableLog, window: Window, bounds: OffsetBounds) -> tuple[HeadColumns, int]:
@@ -280,7 +301,11 @@ def without_unproven(heads: HeadColumns, settled: int, expected_offset: int) -> 
     before = int(heads.next_offsets[-2]) if len(heads) > 1 else expected_offset
     if int(heads.base_offsets[-1]) <= before:
         return heads, settled
-    return heads.first(len(heads) - 1), int(heads.positions[-1])
+    at, rest = int(heads.positions[-1]), heads.first(len(heads) - 1)
+    if rest.bad and rest.bad[-1].end == at:
+        # The end of the damage before the batch is not known either.
+        return replace(rest, bad=rest.bad[:-1]), rest.bad[-1].position
+    return rest, at
 
 
 def skip_to(
