@@ -16,7 +16,6 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     SafetyRefusal,
     TierctlError,
-    UnsupportedFormatError,
 )
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import (
@@ -53,6 +52,7 @@ from tierctl.read.segment import (
     Report,
     Segment,
     read_batches,
+    with_lost_offsets,
 )
 from tierctl.state.lineage import (
     Lineage,
@@ -462,22 +462,6 @@ class RangeReader:
             self._report(damage.error)
         elif damage.first_offset <= last and lost_last >= first:
             self._report_lost(damage.error, max(damage.first_offset, first), min(lost_last, last))
-
-
-def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
-    """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
-    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectUnreadable):
-        return error.advised(f"offsets {first} to {last} were not read, and reading continued after them")
-    if not isinstance(error, CorruptInputError):
-        return error
-    return type(error)(
-        error.what,
-        expected=error.expected,
-        found=error.found,
-        at=error.at,
-        source=error.source,
-        hint=f"offsets {first} to {last} may be lost there; reading continued after them",
-    )
 
 
 def _missing(

@@ -19,6 +19,7 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     SafetyRefusal,
     TierctlError,
+    UnsupportedFormatError,
 )
 from tierctl.files import open_regular, read_regular
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
@@ -153,6 +154,22 @@ class Damage:
     first_offset: int
     next_offset: int | None
     error: CorruptInputError
+
+
+def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
+    """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
+    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectUnreadable):
+        return error.advised(f"offsets {first} to {last} were not read, and reading continued after them")
+    if not isinstance(error, CorruptInputError):
+        return error
+    return type(error)(
+        error.what,
+        expected=error.expected,
+        found=error.found,
+        at=error.at,
+        source=error.source,
+        hint=f"offsets {first} to {last} may be lost there; reading continued after them",
+    )
 
 
 def read_batches(

@@ -24,7 +24,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.read import record_rows
 from tierctl.read.partition_reader import FetchedRecord
-from tierctl.read.readable_log import with_lost_offsets
+from tierctl.read.segment import with_lost_offsets
 from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report.formatters.pages import Filter, Page, Printer
 from tierctl.report.formatters.records import load

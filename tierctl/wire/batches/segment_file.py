@@ -145,7 +145,7 @@ def scan_windows(
     Batches with offsets above `highest_offset` are damage. Raises the errors of `log`.
     """
     size = log.size_bytes
-    span, kept = window_bytes, b""
+    span, kept, doubted = window_bytes, b"", -1
     while position < size:
         wanted = min(max(span, len(kept)), size - position)
         data = log.read(position + len(kept), wanted - len(kept)) if len(kept) < wanted else b""
@@ -154,31 +154,20 @@ def scan_windows(
             size = position + len(data)
         bounds = OffsetBounds(expected_offset, min(highest_offset, OFFSET_MAX))
         first_bytes = _first_size(data)
-        if len(data) < first_bytes <= size - position and (
-            first_bytes <= BATCH_BYTES_MAX or _is_large_batch(log, position, data, bounds)
-        ):
-            span, kept = first_bytes, data
-            continue
-        is_window = position + len(data) < size
-        heads = all_heads = scan_heads(data, bounds, is_window=is_window)
-        prepare(len(heads) // _BATCHES_OF_AN_ITEM)
-        settled = len(data)
-        if data and is_window:
-            heads, settled = without_edge(heads, len(data))
-            proven = without_unproven(heads, settled, expected_offset)
-            if proven[1] or len(data) < WINDOW_BYTES_MAX:
-                heads, settled = proven
-            is_zero = settled == 0 and data.count(0) == len(data)
-            if is_zero and is_zero_from(log, position + len(data)):
-                settled = size - position
-                unwritten = TornTail(position=0, size_bytes=settled, next_offset=expected_offset)
-                heads = replace(heads, torn=unwritten)
-            elif settled == 0 and len(data) < WINDOW_BYTES_MAX:
-                span, kept = WINDOW_BYTES_MAX if is_zero else min(2 * len(data), WINDOW_BYTES_MAX), data
+        if HEAD_SIZE <= len(data) < first_bytes <= size - position and position != doubted:
+            if first_bytes <= BATCH_BYTES_MAX or _is_large_batch(log, position, data, bounds):
+                span, kept = first_bytes, data
                 continue
-            elif settled == 0:
-                begun = Window(data, position, all_heads, expected_offset)
-                heads, settled = _large_damage(log, begun, bounds)
+            doubted = position
+        is_window = position + len(data) < size
+        heads, settled = scan_heads(data, bounds, is_window=is_window), len(data)
+        prepare(len(heads) // _BATCHES_OF_AN_ITEM)
+        if data and is_window:
+            heads, settled = _settled(log, Window(data, position, heads, expected_offset), bounds, size)
+            if settled == 0:
+                span = min(2 * len(data), WINDOW_BYTES_MAX) if any(data) else WINDOW_BYTES_MAX
+                kept = data
+                continue
         window = Window(data, position, heads, expected_offset)
         yield window
         if not data:
@@ -190,13 +179,29 @@ def scan_windows(
         span = window_bytes + len(kept)
 
 
+def _settled(log: ReadableLog, window: Window, bounds: OffsetBounds, size: int) -> tuple[HeadColumns, int]:
+    """Return what a window shows of a log that goes on up to `size`, and where that ends.
+
+    That is 0 if more bytes are needed.
+    """
+    data = window.data
+    heads, settled = without_edge(window.heads, len(data))
+    proven = without_unproven(heads, settled, window.expected_offset)
+    if proven[1] or len(data) < WINDOW_BYTES_MAX:
+        heads, settled = proven
+    if settled:
+        return heads, settled
+    if not any(data) and is_zero_from(log, window.position + len(data)):
+        left = size - window.position
+        return replace(heads, torn=TornTail(position=0, size_bytes=left, next_offset=bounds.expected)), left
+    return _large_damage(log, window, bounds) if len(data) >= WINDOW_BYTES_MAX else (heads, 0)
+
+
 def _is_large_batch(log: ReadableLog, position: int, data: bytes, bounds: OffsetBounds) -> bool:
     """Return whether the batch that begins with `data` at `position` has the CRC that it states.
 
     It is read in parts: a length that is wrong must not cause the rest of a log to be read into memory.
     """
-    if len(data) < HEAD_SIZE:
-        return False
     head = BatchHead(0, *HEAD.unpack_from(data))
     if not 0 <= head.magic <= MAGIC or not bounds.lowest <= head.base_offset <= bounds.highest:
         return False
