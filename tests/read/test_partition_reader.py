@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from tierctl.commands.fetch import find_range
 from tierctl.errors import NotFoundError
-from tierctl.model import IsolationLevel, RemoteLogSegmentState
+from tierctl.model import EpochEntry, IsolationLevel, RemoteLogSegmentState
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.segment import UncachedIndexes
 from tierctl.state.tier_state import TierState
 
 from tests.read import brute
 from tests.read.tier import Tier, as_answers, metadata_values, state_of
+from tests.support.fake_cluster import cluster_log
 
 Capture = Callable[[str], Path]
 _S = RemoteLogSegmentState
@@ -293,4 +296,13 @@ def test_a_leader_that_was_elected_below_the_end_of_the_tier_has_all_its_records
     (log_dir / "wallets-0" / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n4 520\n7 576\n")
     tier = Tier.of(root / "broker-2", root / "remote", log_dir)
     assert [record.offset for record in tier.reader("wallets").read()] == list(range(576))
+
+    # Beside a running leader, and without its log, its epochs say the same.
+    tier = Tier.of(root / "broker-2", root / "remote")
+    epochs = tuple(EpochEntry(epoch, start) for epoch, start in ((0, 0), (4, 520), (7, 576)))
+    leader = cluster_log(tier.partition("wallets").topic_id_partition, leader_epochs=epochs)
+    view = tier.view("wallets", leader=leader)
+    assert (view.log_start_offset, view.latest_tiered_offset, view.end_offset) == (0, 575, 576)
+    found = PartitionReader(view, UncachedIndexes(view.remote), tier.problems.append).read()
+    assert [record.offset for record in found] == list(range(576))
     assert tier.problems == []

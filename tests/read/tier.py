@@ -10,6 +10,7 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model.local import ClusterLog
 from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher, UncachedIndexes
@@ -63,7 +64,13 @@ class Tier:
             p for p in self.state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == wanted
         )
 
-    def view(self, topic: str, partition: int = 0, log_start_offset: int | None = None) -> ReadableLog:
+    def view(
+        self,
+        topic: str,
+        partition: int = 0,
+        log_start_offset: int | None = None,
+        leader: ClusterLog | None = None,
+    ) -> ReadableLog:
         part = self.partition(topic, partition)
         remote = open_tier(TierSpec(self.remote_folder.as_uri()))
         return ReadableLog.of(
@@ -74,6 +81,7 @@ class Tier:
             fetcher=UncachedIndexes(remote),
             report=self.problems.append,
             log_start_offset=log_start_offset,
+            leader=leader,
         )
 
     def reader(

@@ -26,7 +26,7 @@ from tierctl.read.partition_reader import (
     illegal_name_error,
     readable_partitions,
 )
-from tierctl.read.readable_log import ReadableLog, leader_log_start, with_current_topic_ids
+from tierctl.read.readable_log import ReadableLog, reliable_leader_log, with_current_topic_ids
 from tierctl.read.record_rows import (
     INDEXES,
     KEY_FORMS,
@@ -467,8 +467,8 @@ def _range(
     resources: Resources, request: FetchRequest, partition: ReadablePartition, report: Report
 ) -> RecordRange | None:
     """Return the range of the request's records in a partition, if it has any; report damage to `report`."""
-    log_start = leader_log_start(resources.cluster, partition.topic_id_partition)
-    log = resources.readable_log(partition, log_start, report)
+    leader = reliable_leader_log(resources.cluster, partition.topic_id_partition)
+    log = resources.readable_log(partition, report=report, leader=leader)
     return find_range(
         log,
         PartitionReader(log, resources.indexes, report, isolation=request.isolation),

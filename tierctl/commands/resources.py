@@ -37,6 +37,7 @@ from tierctl.model import (
 from tierctl.model.checked_values import require_file, require_no_file
 from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
+from tierctl.model.local import ClusterLog
 from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text
@@ -467,8 +468,9 @@ class Resources:
         partition: ReadablePartition,
         log_start_offset: int | None = None,
         report: Callable[[TierctlError], None] | None = None,
+        leader: ClusterLog | None = None,
     ) -> ReadableLog:
-        """Return the readable records of a partition, from `log_start_offset` on if a leader states it.
+        """Return a partition's readable records; `log_start_offset` and `leader` are as in `ReadableLog.of`.
 
         `report` receives errors of its indexes; default: they become problems.
         """
@@ -482,6 +484,7 @@ class Resources:
             fetcher=self.indexes,
             report=self.problems.report if report is None else report,
             log_start_offset=log_start_offset,
+            leader=leader,
         )
 
     def logs_if_given(self, *, is_tolerant: bool = False) -> list[LocalLog]:

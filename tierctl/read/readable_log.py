@@ -302,16 +302,21 @@ class ReadableLog:
         fetcher: IndexFetcher,
         report: Report,
         log_start_offset: int | None = None,
+        leader: ClusterLog | None = None,
     ) -> Self:
         """Return the readable log by the tier's metadata in `cache` and the replicas' `logs`, if any.
 
-        `log_start_offset` is the log start offset of a running leader; it takes precedence over that of a log
-        on disk. Damaged indexes go to `report`.
+        The log start offset of a running `leader`, or `log_start_offset`, takes precedence over that of a log
+        on disk; without a log, the leader's epochs tell which segments are of its lineage. Damaged indexes go
+        to `report`.
         """
         replica, lineage = chosen_lineage(cache, logs, fetcher, report)
+        log_start_offset = log_start_offset if leader is None else leader.log_start_offset
         if replica is None:
-            start, end = tier_range(cache, lineage) or (0, 0)
-            log_end = end
+            if leader is not None:
+                lineage = merge_lineage(leader.leader_epochs, [lineage.entries])
+            start, log_end = tier_range(cache, lineage) or (0, 0)
+            end = log_end if leader is None else find_highest_remote_offset(cache, lineage, log_end) + 1
         else:
             log = replica.log
             start, end, log_end = log.log_start_offset, replica.high_watermark, log.log_end_offset
@@ -543,18 +548,12 @@ def _config(cluster: Cluster, topic: str) -> TopicConfig:
         return TopicConfig(remote_storage_enable=True)
 
 
-def reliable_leader_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
-    """Return the log of a partition's leader; None without one, or if it lost the log start offset."""
-    return reliable_leader_logs(cluster, [partition]).logs.get(partition)
+def reliable_leader_log(cluster: Cluster | None, partition: TopicIdPartition) -> ClusterLog | None:
+    """Return the log of a partition's leader; None without one, or if it lost the log start offset.
 
-
-def leader_log_start(cluster: Cluster | None, partition: TopicIdPartition) -> int | None:
-    """Return the log start offset that consumers of the cluster see; None if it is not known.
-
-    Brokers serve no offsets below it, although the tier may still have them.
+    Brokers serve no offsets below its log start, although the tier may still have them.
     """
-    log = None if cluster is None else reliable_leader_log(cluster, partition)
-    return None if log is None else log.log_start_offset
+    return None if cluster is None else reliable_leader_logs(cluster, [partition]).logs.get(partition)
 
 
 _Key = tuple[Uuid, int]

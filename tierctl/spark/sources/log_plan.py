@@ -53,8 +53,8 @@ from tierctl.read.readable_log import (
     EvidenceSources,
     ReadableLog,
     examine_histories,
-    leader_log_start,
     missing_events_error,
+    reliable_leader_log,
     with_current_topic_ids,
 )
 from tierctl.read.segment import IndexFetcher, Report, UncachedIndexes
@@ -575,7 +575,7 @@ class LogPlan:
             remote=self._remote,
             fetcher=self._fetcher,
             report=common.incomplete,
-            log_start_offset=leader_log_start(self._cluster, readable.topic_id_partition),
+            leader=reliable_leader_log(self._cluster, readable.topic_id_partition),
         )
         reader = PartitionReader(
             view, self._fetcher, common.harmless, isolation=options.isolation, report_lost=common.lost
