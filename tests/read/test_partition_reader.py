@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.commands.fetch import find_range
 from tierctl.errors import NotFoundError
-from tierctl.model import EpochEntry, IsolationLevel, RemoteLogSegmentState
-from tierctl.read.partition_reader import PartitionReader
+from tierctl.model import EpochEntry, IsolationLevel, RemoteLogSegmentState, TopicPartition
+from tierctl.read.partition_reader import PartitionReader, tiered_partitions
 from tierctl.read.segment import UncachedIndexes
 from tierctl.state.tier_state import TierState
 
@@ -306,3 +306,23 @@ def test_a_leader_that_was_elected_below_the_end_of_the_tier_has_all_its_records
     found = PartitionReader(view, UncachedIndexes(view.remote), tier.problems.append).read()
     assert [record.offset for record in found] == list(range(576))
     assert tier.problems == []
+
+
+def test_a_follower_that_was_built_from_the_tier_begins_at_its_log_start(
+    writable: Callable[[str], Path], capture: Capture
+) -> None:
+    """TierStateMachine gives it the leader epochs of the index, also those below the log start."""
+    log_dir = writable("tiered-cluster/before")
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    starts = log_dir / "log-start-offset-checkpoint"
+    starts.write_text("0\n1\norders 0 1500\n")
+    tier = Tier.of(log_dir, capture("tiered-cluster") / "before-remote", log_dir)
+    [log] = [each for each in tier.logs if each.topic_partition == TopicPartition("orders", 0)]
+    assert log.is_log_start_doubtful
+    part = tier.partition("orders")
+    [found] = [
+        each
+        for each in tiered_partitions(tier.state, tier.logs, {part.topic_id_partition})
+        if each.topic_id_partition == part.topic_id_partition
+    ]
+    assert [each.log_start_offset for each in found.logs] == [1500]

@@ -126,8 +126,8 @@ def _start_notes(logs: Collection[LocalLog]) -> Iterator[str]:
     if doubtful:
         yield (
             f"log-start-offset-checkpoint states a log start above the first leader epoch of "
-            f"{names_text(doubtful)}; brokers that raise it cut the leader epochs first, so it is taken for "
-            "unknown, and nothing is deleted by it"
+            f"{names_text(doubtful)}: a follower that was built from the tier has such epochs until its log "
+            "start rises, other brokers cut them first; so nothing is deleted by it"
         )
 
 

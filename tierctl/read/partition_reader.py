@@ -625,8 +625,10 @@ def tiered_partitions(
         ReadablePartition(
             part.topic_id_partition,
             part.cache,
+            # A broker serves records from the log start of its checkpoint on, whatever its leader epochs say.
             tuple(
-                with_tier_start(log, part.segments) for log in replicas.get(part.topic_id_partition.key, ())
+                log if log.is_log_start_known else with_tier_start(log, part.segments)
+                for log in replicas.get(part.topic_id_partition.key, ())
             ),
             part.failed_copies,
         )
