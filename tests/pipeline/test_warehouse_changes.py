@@ -144,6 +144,38 @@ def test_a_table_says_how_long_a_file_is_kept(days: int, topic: Path, warehouse:
     assert path.exists() is bool(days)
 
 
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"minReaderVersion": 1, "minWriterVersion": 99},
+        {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["somethingNew"]},
+    ],
+)
+def test_no_file_of_a_table_that_is_not_understood_is_deleted(
+    protocol: dict[str, Any], topic: Path, warehouse: Path
+) -> None:
+    run(topic, warehouse)
+    table = warehouse / "segments"
+    path = next(table.rglob("*.parquet")).with_name("part-00001-0123456789ab-7.parquet")
+    path.touch()
+    os.utime(path, (10**9, 10**9))
+    opened = LakeTable(WarehouseSpec.of(warehouse.as_uri()).open(), "segments", SCHEMAS["segments"])
+    assert opened.refresh()
+    log = table / "_delta_log" / f"{opened.opened.version() + 1:020d}.json"
+    log.write_text(json.dumps({"protocol": protocol}))
+    assert opened.refresh()
+    opened.vacuum()
+    assert path.exists()
+
+
+def test_a_table_that_was_lost_is_not_made_anew(topic: Path, warehouse: Path) -> None:
+    run(topic, warehouse)
+    shutil.rmtree(warehouse / "segments")
+    with pytest.raises(SafetyRefusal, match="table segments is not in the warehouse, in which commits has"):
+        run(topic, warehouse)
+    assert not (warehouse / "segments").exists()
+
+
 @pytest.mark.parametrize("is_link", [True, False])
 def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, warehouse: Path) -> None:
     """A checkpoint that stays would be the one from which the stream goes on."""

@@ -70,6 +70,16 @@ NUMBER_KEY: Final = "tierctl.commit"
 """The key of the pipeline's commit number in the history of a table."""
 
 KEPT_HOURS: Final = 24
+_WRITER_VERSION_MAX = 7
+_FEATURES = {
+    "appendOnly",
+    "invariants",
+    "checkConstraints",
+    "changeDataFeed",
+    "generatedColumns",
+    "timestampNtz",
+}
+"""Writer features of Delta under which a file that no version has is unused."""
 """How long old files and versions of a table stay readable."""
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
@@ -330,8 +340,15 @@ class LakeTable:
         """Delete files that have long been in no version, and those of killed runs.
 
         The table's property says how long: KEPT_HOURS unless an operator changed it. Delta only names the
-        files: it would also delete those that are no table's, and those behind a link.
+        files: it would also delete those that are no table's, and those behind a link. Nothing is deleted
+        from a table with a feature that may give files another meaning.
         """
+        protocol = self.opened.protocol()
+        if (
+            protocol.min_writer_version > _WRITER_VERSION_MAX
+            or {*(protocol.writer_features or ())} - _FEATURES
+        ):
+            return
         with translated(f"vacuum of table {self.name}"):
             unused = self.opened.vacuum(dry_run=True, enforce_retention_duration=False, full=True)
         keys = [f"{self.name}/{path}" for path in unused if _OF_A_TABLE.fullmatch(path)]
@@ -421,15 +438,23 @@ class Commits:
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
 
-        Raise UsageError if the location has other content.
+        Raise UsageError if the location has other content, and SafetyRefusal if a table of earlier commits is
+        missing: its rows would be lost without a word.
         """
         if not self._commits.refresh():
             self._require_free()
             # `commits` is created first: it marks a location whose other tables do not exist yet.
             self._create(self._commits)
         for table in self._tables.values():
-            if not table.refresh():
-                self._create(table)
+            if table.refresh():
+                continue
+            if self._commits.number() > 0:
+                raise SafetyRefusal(
+                    f"table {table.name} is not in the warehouse, in which {COMMITS} has commit "
+                    f"{self._commits.number()}",
+                    hint="put the table back, or name a new --warehouse, which reads the whole topic",
+                )
+            self._create(table)
 
     def _create(self, table: LakeTable) -> None:
         self._effect(f"warehouse.create.{table.name}")
