@@ -148,8 +148,8 @@ def test_foreign_files_and_folders_on_their_way_are_none_of_ours(tmp_path: Path)
     ):  # fmt: skip
         (tmp_path / name).mkdir()
     (tmp_path / ".lock").touch()
-    for name in ("notes.txt", "00000000000000000000.log.deleted", "00000000000000000007.log.swap", "1.log",
-                 "99999999999999999999.log", "leader-epoch-checkpoint.tmp"):  # fmt: skip
+    for name in ("notes.txt", "00000000000000000000.log.deleted", "00000000000000000007.log.cleaned", "1.log",
+                 "99999999999999999999.log", "notes.log.swap", "leader-epoch-checkpoint.tmp"):  # fmt: skip
         (folder / name).write_text("junk")
     assert [s.base_offset for s in _one(tmp_path).segments] == [0, 1]
     assert len(read_log_dirs([tmp_path])) == 1
@@ -395,6 +395,25 @@ def test_one_bad_partition_does_not_hide_the_others(tmp_path: Path, name: str) -
         logs = read_log_dirs([tmp_path], on_error=lambda where, error: reported.append((where, error)))
         assert [str(log.topic_partition) for log in logs] == ["good-3"]
         assert [where for where, _ in reported] == [folder]
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex", "txnindex"])
+@pytest.mark.parametrize("base", [0, 20, 40])
+def test_a_log_with_files_that_a_broker_will_take_into_it_is_not_understood(
+    tmp_path: Path, kind: str, base: int
+) -> None:
+    """The segment would be missing in the log, as if it had no records at these offsets."""
+    write_log(tmp_path, three_segments(), partition=TopicPartition("good", 3))
+    folder = write_log(tmp_path, three_segments())
+    name = f"{base:020d}.{kind}"
+    (folder / name).touch()
+    (folder / name).rename(folder / f"{name}.swap")
+    errors: dict[Path, TierctlError] = {}
+    logs = read_log_dirs([tmp_path], on_error=errors.__setitem__)
+    assert ([str(log.topic_partition) for log in logs], list(errors)) == (["good-3"], [folder])
+    assert f"log of {folder}" in str(errors[folder])
+    assert f"found {name}.swap" in str(errors[folder])
+    assert "start the broker" in (errors[folder].hint or "")
 
 
 def test_a_bad_checkpoint_is_named(tmp_path: Path) -> None:

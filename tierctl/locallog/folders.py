@@ -43,6 +43,7 @@ from tierctl.wire.files.checkpoints import (
 _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
 _TRANSACTION_INDEX = re.compile(r"(?P<base>[0-9]{20})\.txnindex\Z")
+_SWAPPED_IN = re.compile(r"[0-9]{20}\.(log|index|timeindex|txnindex)\.swap\Z")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LISTINGS_MAX = 10
@@ -85,13 +86,14 @@ def list_log_files(directory: Path) -> LogFiles:
 
     The folder is listed until two listings have the same segments: a listing that is made while a running
     broker adds two segments may have the later one only (readdir). Raise OSError, also if the folder has a
-    pipe, a device or a broken link: an open pipe waits for a writer.
+    pipe, a device or a broken link: an open pipe waits for a writer. Raise as `require_no_swap`.
     """
     bases: list[int] | None = None
     for _ in range(_LISTINGS_MAX):
         names = list(_plain_names(directory))
         last, bases = bases, sorted(_numbers(names, _SEGMENT))
         if bases == last:
+            require_no_swap(names, str(directory))
             return LogFiles(
                 segments=tuple(SegmentFiles(directory, base) for base in bases),
                 snapshots=tuple(sorted(_numbers(names, _SNAPSHOT))),
@@ -99,6 +101,24 @@ def list_log_files(directory: Path) -> LogFiles:
                 has_epochs=LEADER_EPOCHS_FILE in names,
             )
     raise OSError(errno.EBUSY, "segments come and go all the time", str(directory))
+
+
+def require_no_swap(names: Iterable[str], folder: str) -> None:
+    """Raise CorruptInputError if one of the file `names` in a log's folder ends in `.swap`.
+
+    A broker that starts takes such files into the log, and deletes the segments that they replace
+    (LogLoader), so that until then the segments of the log are unknown. It deletes `.cleaned` and `.deleted`.
+    """
+    swap = min(filter(_SWAPPED_IN.match, names), default=None)
+    if swap is not None:
+        raise CorruptInputError(
+            "log",
+            expected="no segment that a broker was replacing when it ended",
+            found=swap,
+            source=folder,
+            hint="start the broker, which takes the file into the log, and stop it again if the command "
+            "needs it stopped; if it is running, run the command again",
+        )
 
 
 def _numbers(names: Iterable[str], pattern: re.Pattern[str]) -> Iterator[int]:

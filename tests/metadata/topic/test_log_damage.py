@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,7 @@ from tierctl.commands.restore.new_logs import merge_offsets
 from tierctl.errors import CorruptInputError, MetadataError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.metadata.topic.base import PartitionLog
+from tierctl.metadata.topic.folder import is_unfinished
 from tierctl.metadata.topic.folder_writer import drop_stale_entries, known_id
 from tierctl.model import TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
@@ -210,6 +212,18 @@ class TestDamage:
         assert bad_of(reader) == [(bases[1], bases[2])]
         assert len(values_of(reader, 0)) == 20 - (bases[2] - bases[1])
 
+    @pytest.mark.parametrize("at", [0, 1, -1])
+    def test_a_segment_that_a_starting_broker_takes_into_the_log_is_no_gap(
+        self, folder: Path, at: int
+    ) -> None:
+        path = segment(folder, f"{rolled(folder, 10)[at]:020d}.log")
+        path.rename(f"{path}.swap")
+        reader, writer = open_log(folder, writable=False), open_log(folder)
+        for use in (reader.end_offsets, lambda: chunks_of(reader), lambda: writer.append([(0, b"next")])):
+            with pytest.raises(CorruptInputError, match=rf"expected no segment .*, found {path.name}\.swap"):
+                use()
+        writer.close()
+
     @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
     @pytest.mark.parametrize("at", [0, 1, -1])
     def test_a_segment_without_a_file_is_a_bad_range(
@@ -385,3 +399,7 @@ def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path) -> None:
         assert log.partition_count == 2
         ids = {(folder / f"__remote_log_metadata-{n}" / "partition.metadata").read_bytes() for n in range(2)}
         assert len(ids) == 1
+    shutil.rmtree(folder / FIRST)
+    assert is_unfinished(folder, [1])
+    (folder / "__remote_log_metadata-1" / f"{7:020d}.log.swap").touch()
+    assert not is_unfinished(folder, [1])

@@ -21,6 +21,7 @@ from tierctl.errors import (
     hint_of,
 )
 from tierctl.files import FileBytes, read_regular
+from tierctl.locallog.folders import require_no_swap
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
 from tierctl.model.checked_values import natural_number
 from tierctl.model.local import LARGEST_OFFSET
@@ -306,10 +307,15 @@ class PartitionLog:
         self._told_beginning: int | None = None
 
     def segments(self) -> list[int]:
-        """Return the base offsets of the segments, ascending; a file above LARGEST_OFFSET is none."""
+        """Return the base offsets of the segments, ascending; a file above LARGEST_OFFSET is none.
+
+        Raises as `require_no_swap`.
+        """
         if self._may_be_missing and not self.folder.is_dir():
             return []
-        matches = map(_SEGMENT.match, self._files.names(self.folder))
+        names = self._files.names(self.folder)
+        require_no_swap(names, self._files.name_of(self.folder))
+        matches = map(_SEGMENT.match, names)
         numbers = (int(match[1]) for match in matches if match)
         found = sorted(base for base in numbers if base <= LARGEST_OFFSET)
         return found if self.limit is None else [base for base in found if base <= self.limit.segment_base]

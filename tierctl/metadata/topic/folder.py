@@ -393,4 +393,4 @@ def is_unfinished(folder: Path, found: Sequence[int]) -> bool:
 
 
 def _is_empty(partition: Path) -> bool:
-    return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in partition.glob("*.log"))
+    return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in partition.glob("*.log*"))
