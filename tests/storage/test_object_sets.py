@@ -22,6 +22,7 @@ from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.open_tier import TierSpec, detect_layouts, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
+from tierctl.wire.batches.batch_head import HEAD
 from tierctl.wire.files.checkpoints import (
     decode_producer_snapshot,
     encode_producer_snapshot,
@@ -166,6 +167,11 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def _encrypt(path: Path, magic: int) -> None:
+    """Replace the log by bytes that look like the head of a batch, but for its offset, which is too high."""
+    path.write_bytes(HEAD.pack(39 << 56, 1 << 20, 0, magic, 0, 0, 5, 0, 0, 0, 0, 0, 1) + b"\xa5" * 4000)
+
+
 KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     **{
         f"no {suffix}": (suffix, Path.unlink, f"it has no {suffix}")
@@ -174,6 +180,8 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "log cut": (".log", _cut, "of one that was cut"),
     "log empty": (".log", lambda p: p.write_bytes(b"") and None, "at least one batch"),
     "log flipped": (".log", flip_bit, "CRC"),
+    "log encrypted": (".log", lambda p: _encrypt(p, 2), "expected a length from"),
+    "log encrypted, as a message": (".log", lambda p: _encrypt(p, 1), "expected a length of a message"),
     "snapshot cut": (".snapshot", _cut, "producer snapshot"),
     "snapshot flipped": (".snapshot", flip_bit, "producer snapshot"),
     "epochs cut": (".leader_epoch_checkpoint", _cut, "leader-epoch checkpoint"),

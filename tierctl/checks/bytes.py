@@ -16,7 +16,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage, OtherEpoch, lineage_of_segment
 from tierctl.wire.batches.scan import BadRange
-from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
+from tierctl.wire.batches.segment_file import LogBytes, Window, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, SegmentWriters, TimeIndex, TransactionIndex
 
@@ -98,7 +98,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
     lineage = lineage_of_segment(metadata)
     columns: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
     other: OtherEpoch | None = None
-    for window in scan_windows(log, 0, 0):
+    for window in scan_windows(log, 0, 0, highest_offset=highest_offset_of(metadata.start_offset)):
         heads = window.heads
         batches.is_damaged |= bool(heads.bad) or heads.torn is not None
         # If the log object is too short, its wrong size is reported, and not also the batch that is cut off.

@@ -26,8 +26,8 @@ from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader, index_bytes
 from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
-from tierctl.wire.batches.scan import ANY_OFFSETS, OFFSET_MAX, scan_at
-from tierctl.wire.batches.segment_file import BATCH_BYTES_MAX, Window, scan_windows
+from tierctl.wire.batches.scan import ANY_OFFSETS, scan_at
+from tierctl.wire.batches.segment_file import BATCH_BYTES_MAX, Window, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
@@ -183,7 +183,7 @@ def read_batches(
     can't be read at all.
     """
     reached, expected, last = position, segment.start_offset, segment.end_offset
-    highest = OFFSET_MAX if last is None else last
+    highest = highest_offset_of(expected) if last is None else last
     for window in scan_windows(segment, position, expected, window_bytes=chunk_bytes, highest_offset=highest):
         for piece in _pieces(window, segment):
             yield piece

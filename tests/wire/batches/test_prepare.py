@@ -14,6 +14,7 @@ from tierctl import kernel
 from tierctl.kernel import expect, is_compiled, use_interpreted
 from tierctl.wire.batches.record_batch import RecordBatch, batches
 from tierctl.wire.batches.records import record_columns
+from tierctl.wire.batches.scan import OFFSET_MAX
 from tierctl.wire.batches.segment_file import scan_windows
 from tierctl.wire.metadata.decode import decode_values
 
@@ -28,7 +29,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(("count", "is_many"), [(60, False), (120, True)])
 def test_scanned_batches(count: int, is_many: bool) -> None:
-    list(scan_windows(Bytes(one_record_log(count)), 0, 0))
+    list(scan_windows(Bytes(one_record_log(count)), 0, 0, highest_offset=OFFSET_MAX))
     assert is_compiled() == is_many
 
 

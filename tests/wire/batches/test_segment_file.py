@@ -10,7 +10,7 @@ from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import scan
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
-from tierctl.wire.batches.scan import OffsetBounds, scan_heads
+from tierctl.wire.batches.scan import OFFSET_MAX, OffsetBounds, scan_heads
 from tierctl.wire.batches.segment_file import ZEROS_BYTES, highest_offset_of, scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
@@ -34,7 +34,8 @@ def _assert_windows_find_the_same(data: bytes, window_bytes: int, size_bytes: in
     whole = scan_heads(data, OffsetBounds(0))
     positions, bad, torn = [], [], []
     for window in islice(
-        scan_windows(Bytes(data, size_bytes), 0, 0, window_bytes=window_bytes), len(data) + 2
+        scan_windows(Bytes(data, size_bytes), 0, 0, window_bytes=window_bytes, highest_offset=OFFSET_MAX),
+        len(data) + 2,
     ):
         positions += (window.heads.positions + window.position).tolist()
         bad += [(b.position + window.position, b.end + window.position) for b in window.heads.bad]
@@ -85,7 +86,7 @@ class _Allocated(Bytes):
 def test_zeros_that_were_allocated_ahead_are_not_read_into_memory() -> None:
     data = one_record_log(60)
     file = _Allocated(data)
-    *_, last = scan_windows(file, 0, 0)
+    *_, last = scan_windows(file, 0, 0, highest_offset=OFFSET_MAX)
     assert file.largest_bytes == ZEROS_BYTES
     assert last.heads.torn is not None
     assert last.position + last.heads.torn.position == len(data)
@@ -144,7 +145,9 @@ def test_a_wrong_base_offset_after_a_wrong_record_costs_these_two_batches(window
         wrong = bytearray(data)
         wrong[positions[number] + 65] ^= 1
         wrong[positions[number + 1] + 5] ^= 1
-        windows = list(scan_windows(Bytes(bytes(wrong)), 0, 0, window_bytes=window_bytes))
+        windows = list(scan_windows(
+            Bytes(bytes(wrong)), 0, 0, window_bytes=window_bytes, highest_offset=OFFSET_MAX
+        ))
         assert sum(len(window.heads) for window in windows) == 58
         [bad] = [bad for window in windows for bad in window.heads.bad]
         assert (bad.first_offset, bad.next_offset) == (number, number + 2)

@@ -68,7 +68,7 @@ from tierctl.wire.batches.record_batch import (
 )
 from tierctl.wire.batches.records import record_columns
 from tierctl.wire.batches.scan import HeadColumns, scan_heads
-from tierctl.wire.batches.segment_file import Window, scan_windows
+from tierctl.wire.batches.segment_file import Window, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     PARTITION_METADATA_FILE,
@@ -255,7 +255,8 @@ class _Writer:
         if file.size_bytes != metadata.segment_size_in_bytes:
             raise _wrong(name, f"{metadata.segment_size_in_bytes} bytes", f"{file.size_bytes}")
         is_empty = True
-        for window in scan_windows(file, 0, metadata.start_offset):
+        start, highest = metadata.start_offset, highest_offset_of(metadata.start_offset)
+        for window in scan_windows(file, 0, start, highest_offset=highest):
             _require_sound(window, name)
             is_empty &= not len(window.heads)
             if window.next_offset > metadata.end_offset + 1:
@@ -353,9 +354,9 @@ def abort_markers_bytes(log: Path, first: int, end: int) -> int | None:
 
     Return None if anything else is at these offsets. Raise OSError if the file can't be read.
     """
-    offset, size_bytes = first, 0
+    offset, size_bytes, base = first, 0, int(log.stem)
     with FileBytes(log) as file:
-        for window in scan_windows(file, 0, int(log.stem)):
+        for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
             heads = window.heads
             if heads.bad or heads.torn is not None:
                 return None

@@ -32,7 +32,7 @@ from tierctl.state.tier_state import PartitionState
 from tierctl.storage.index_cache import forget_indexes, spool_folder, spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import BatchHead
-from tierctl.wire.batches.segment_file import LogBytes, scan_windows
+from tierctl.wire.batches.segment_file import LogBytes, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,
@@ -107,7 +107,7 @@ class _Follower:
 
     def heads(self, log: LogBytes, start_offset: int) -> Iterator[BatchHead]:
         """Yield the heads of all batches with their positions in the log, after they were applied."""
-        for window in scan_windows(log, 0, start_offset):
+        for window in scan_windows(log, 0, start_offset, highest_offset=highest_offset_of(start_offset)):
             heads = window.heads
             for head in map(heads.head, range(len(heads))):
                 aborted = self.producers.append(window.data, head)

@@ -41,7 +41,7 @@ from tierctl.model.location import Layout
 from tierctl.state.lineage import Lineage, OtherEpoch
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.batches.scan import HeadColumns
-from tierctl.wire.batches.segment_file import Window, scan_windows
+from tierctl.wire.batches.segment_file import Window, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,
@@ -260,7 +260,8 @@ def read_log_facts(
 
 def _windows(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[Window]:
     log = StoredLog(open_range, size_bytes)
-    for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES):
+    highest = highest_offset_of(start_offset)
+    for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES, highest_offset=highest):
         heads = window.heads
         if heads.bad:
             raise heads.bad[0].error.within(key, base=window.position)

@@ -43,10 +43,11 @@ _DELTA_MAX = (1 << 31) - 1
 _CANDIDATE = re.compile(rb"(?s)\x00(?=.{7}(?!\x00{4})[\x00-\x7f].{3}.{4}[\x00\x01][\x00-\x0f])")
 
 
-def is_cut(buf: Buffer, position: int, lowest: int) -> bool:
+def is_cut(buf: Buffer, position: int, lowest: int, highest: int) -> bool:
     """Return whether the first bytes at `position` can be those of a message that the buffer's end cuts."""
     offset, _, _, magic, attributes = _ENTRY.unpack_from(buf, position)
-    return magic in {0, 1} and offset >= lowest and attributes & COMPRESSION_MASK <= CompressionType.LZ4
+    is_known = magic in {0, 1} and attributes & COMPRESSION_MASK <= CompressionType.LZ4
+    return is_known and lowest <= offset <= highest
 
 
 def wrong_crc(buf: Buffer, head: BatchHead) -> CorruptInputError | None:

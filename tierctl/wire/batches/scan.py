@@ -155,7 +155,7 @@ def is_cut(buf: Buffer, position: int, bounds: OffsetBounds) -> bool:
     if head.size_bytes <= rest:
         return False
     if head.magic in {0, 1}:
-        return legacy.is_cut(buf, position, bounds.lowest)
+        return legacy.is_cut(buf, position, bounds.lowest, bounds.highest)
     return _implausible(head._replace(length=rest - LENGTH_END), rest, bounds) is None
 
 

@@ -134,15 +134,16 @@ def scan_windows(
     position: int,
     expected_offset: int,
     *,
+    highest_offset: int,
     window_bytes: int = WINDOW_BYTES,
-    highest_offset: int = OFFSET_MAX,
 ) -> Iterator[Window]:
     """Yield the log from the batch at `position` to the end, each byte in exactly one window.
 
     A window has `window_bytes`, or more if a batch or a damaged range is larger; of more than
     WINDOW_BYTES_MAX of damage, and of zeros up to the end of the file, which may be a gigabyte that a broker
     allocated ahead (`preallocate`), `data` has the first bytes only. A file that is cut meanwhile ends there.
-    Batches with offsets above `highest_offset` are damage. Raises the errors of `log`.
+    Batches with offsets above `highest_offset` are damage, also at the end of the log: bytes that are no log,
+    such as encrypted ones, may look like a batch that was cut. Raises the errors of `log`.
     """
     size = log.size_bytes
     span, kept, doubted = window_bytes, b"", -1
@@ -267,7 +268,7 @@ def highest_offset_of(segment_base: int) -> int:
 
     Source: LogSegment.canConvertToRelativeOffset.
     """
-    return segment_base + RELATIVE_OFFSET_MAX
+    return min(segment_base + RELATIVE_OFFSET_MAX, OFFSET_MAX)
 
 
 def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> str | None:
