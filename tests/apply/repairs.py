@@ -235,6 +235,11 @@ def _another_offset(tier: Spoilt) -> None:
     age(_files(tier, other))
 
 
+def _archived_log(tier: Spoilt) -> None:
+    path = tier.object(copy_objects(tier), ".log")
+    path.rename(f"{path}.zst")
+
+
 def _missing_log(tier: Spoilt) -> None:
     tier.object(tier.segments(CLICKS)[1], ".log").unlink()
 
@@ -257,6 +262,7 @@ def _junk(tier: Spoilt) -> None:
 UNREPAIRED = {
     "a missing log": Unrepaired(_missing_log, "its log is missing, so no index can be derived"),
     "a cut log": Unrepaired(_cut_log, "size_differs: no repair can be planned; restore the object"),
+    "an orphan with an archived log": Unrepaired(_archived_log, ".log.zst has"),
     "a young orphan": Unrepaired(partial(copy_objects, days=2), "not 7d ago (--orphan-age)"),
     "a young orphan, a lower age": Unrepaired(
         partial(copy_objects, days=2), "not 3d ago", ("--orphan-age", "3d")

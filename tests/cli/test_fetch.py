@@ -469,9 +469,11 @@ def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -
     missed = all_found - found(ran)
     assert found(ran) < all_found
     assert {each[0] for each in missed} == {str(logs[0])}
-    without = tierctl("fetch", *where)
-    assert without.code == 7
-    assert without.err.count("was not searched") == 2
+    for suffix in ("", ".zst"):
+        logs[0].rename(f"{logs[0]}{suffix}")
+        without = tierctl("fetch", *where)
+        assert without.code == 7
+        assert without.err.count("was not searched") == 2
 
 
 def test_a_log_that_is_no_object_is_no_success(capture: Capture, tmp_path: Path) -> None:
@@ -481,11 +483,13 @@ def test_a_log_that_is_no_object_is_no_success(capture: Capture, tmp_path: Path)
     log, *others = sorted(tier.rglob("*.log"))
     key = some_keys(others)[0]
     log.rename(tmp_path / "aside")
-    log.symlink_to(tmp_path / "aside")
     words = ("--remote", tier, "--erase-report", f"hex:{key.hex()}", "-o", "jsonl")
-    ran = tierctl("fetch", "--metadata", metadata, *words)
-    assert (ran.code, str(log) in ran.err) == (7, True), ran.err
-    assert found(ran) == occurrences(others, [key])
+    for instead, code in ((log, 7), (Path(f"{log}.zst"), 10)):
+        instead.symlink_to(tmp_path / "aside")
+        ran = tierctl("fetch", "--metadata", metadata, *words)
+        assert (ran.code, str(log) in ran.err) == (code, True), ran.err
+        assert found(ran) == occurrences(others, [key])
+        instead.unlink()
 
 
 @pytest.mark.parametrize("words", [("--offset", "3"), ("--index", "offset")])

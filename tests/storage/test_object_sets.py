@@ -18,7 +18,13 @@ from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, owner_of_folder
-from tierctl.storage.object_sets import derived_set, list_object_sets, read_each, with_lineage
+from tierctl.storage.object_sets import (
+    derived_set,
+    list_object_sets,
+    read_each,
+    stored_segment_ids,
+    with_lineage,
+)
 from tierctl.storage.open_tier import TierSpec, detect_layouts, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
@@ -167,6 +173,11 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def _archive(path: Path, pattern: str = "{}", suffix: str = ".zst") -> None:
+    for each in path.parent.glob(pattern.format(path.name)):
+        each.rename(f"{each}{suffix}")
+
+
 def _encrypt(path: Path, magic: int) -> None:
     """Replace the log by bytes that look like the head of a batch, but for its offset, which is too high."""
     path.write_bytes(HEAD.pack(39 << 56, 1 << 20, 0, magic, 0, 0, 5, 0, 0, 0, 0, 0, 1) + b"\xa5" * 4000)
@@ -177,7 +188,10 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
         f"no {suffix}": (suffix, Path.unlink, f"it has no {suffix}")
         for suffix in (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")
     },
+    "log archived": (".log", _archive, ".log.zst has"),
     "log cut": (".log", _cut, "of one that was cut"),
+    "log temporary": (".log", lambda p: _archive(p, suffix=".0a.tmp"), "it has no .log"),
+    "all archived": (".log", lambda p: _archive(p.with_suffix(""), "{}.*"), ".index.zst has"),
     "log empty": (".log", lambda p: p.write_bytes(b"") and None, "at least one batch"),
     "log flipped": (".log", flip_bit, "CRC"),
     "log encrypted": (".log", lambda p: _encrypt(p, 2), "expected a length from"),
@@ -198,7 +212,7 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
-PROVEN = {"no .log", "no log", "log cut", "log empty", "indexes cut"}
+PROVEN = {"no .log", "no log", "log cut", "log temporary", "log empty", "indexes cut"}
 """Damage to the records that the objects themselves prove; all other sets are not understood."""
 
 
@@ -211,6 +225,7 @@ def _edit(path: Path, **members: Any) -> None:
 AIVEN_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "no manifest": (".rsm-manifest", Path.unlink, "it has no .rsm-manifest"),
     "no log": (".log", Path.unlink, "it has no .log"),
+    "log archived": (".log", _archive, ".log.zst has"),
     "log cut": (".log", _cut, "its manifest says"),
     "indexes cut": (".indexes", _cut, "its .indexes has"),
     "manifest cut": (".rsm-manifest", _cut, "manifest"),
@@ -235,6 +250,18 @@ def test_half_sets(writable: Callable[[str], Path], tier: str, damage: str) -> N
         damage in PROVEN,
         damage not in PROVEN,
     )
+
+
+def test_archived_objects_show_that_their_segment_was_stored(writable: Callable[[str], Path]) -> None:
+    """A segment that is stored, and in no event, shows that events were lost."""
+    folder = writable("untiered-broker/tiered-remote")
+    remote = open_tier(TierSpec(folder.as_uri()))
+    listed = list_object_sets(remote)
+    for suffix, count in ((".zst", len(listed)), (".tmp", 0)):
+        for path in folder.rglob("*.*"):
+            _archive(path, suffix=suffix)
+        stored = stored_segment_ids(remote, {each.partition.key for each in listed})
+        assert sum(map(len, stored.values())) == count
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,13 @@ def junk(tier: Spoilt) -> None:
     (tier.remote / "kafka-tiered-storage" / "README").write_text("who wrote this?")
 
 
-def _temporary(tier: Spoilt) -> None:
-    segment = first()(tier)
-    tier.object(replace(segment, segment_id=OTHER), ".log.tmp").write_bytes(b"half")
+def _beside(suffix: str) -> Spoil:
+    """Store an object of a segment that the metadata do not have."""
+
+    def spoil(tier: Spoilt) -> None:
+        tier.object(replace(first()(tier), segment_id=OTHER), suffix).write_bytes(b"half")
+
+    return spoil
 
 
 def _replaced(make: Callable[[Path], object], suffix: str = ".log") -> Spoil:
@@ -317,7 +321,10 @@ OF_TIERS = {
     "snapshot flipped": Case(_flipped(".snapshot", -1, LEDGER), CLEAN, INDEX, says="producer-snapshot index"),
     "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
     "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
-    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed left it, or a copy that runs"),
+    "archived object": Case(_beside(".log.zst"), ORPHAN, says="renamed or compressed"),
+    "temporary file": Case(
+        _beside(".log.tmp"), [(W, "temp_leftover")], says="killed left it, or a copy that runs"
+    ),
     "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),
     "odd names": Case(_odd_names, [(W, "orphan")] * 4),
     "deleted, objects there": Case(

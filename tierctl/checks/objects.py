@@ -28,6 +28,7 @@ from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY, SegmentIds
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage.layouts.kafka import (
+    named_segment,
     owner_of_folder,
     segment_object_name,
     segment_stem,
@@ -393,6 +394,8 @@ def _orphan_kind(
 ) -> tuple[FindingKind, str]:
     if orphan.is_temporary:
         return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it, or a copy that runs now writes it"
+    if orphan.name is None and named_segment(*split_key(orphan.key)) is not None:
+        return FindingKind.ORPHAN, "it may be an object of a segment that was renamed or compressed"
     if orphan.name is None:
         return FindingKind.ORPHAN, "the key is not that of a segment's object"
     if orphan.name.segment_id in deleted:

@@ -312,7 +312,8 @@ class ListedSet:
     """The objects in a tier that have one segment id: their sizes by part, as a listing showed them.
 
     `modified_ms` is the newest object's; None if the store does not report it. `problem` says why an entry
-    with the name of one of the objects, or the folder with all of them, can't be read.
+    with the name of one of the objects, or the folder with all of them, can't be read. `unknown` is the first
+    key with the segment's name and a suffix that no layout has: a lacking object may be in it (`.log.zst`).
     """
 
     partition: TopicIdPartition
@@ -322,6 +323,7 @@ class ListedSet:
     """Size of each object by the number of its `ObjectPart`."""
     modified_ms: int | None = None
     problem: str | None = None
+    unknown: str | None = None
 
     @property
     def parts(self) -> ObjectPart:

@@ -21,6 +21,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
 from tierctl.model import (
     IndexType,
@@ -38,11 +39,10 @@ from tierctl.storage.layouts.kafka import (
     UUID_PATTERN,
     LogFacts,
     SegmentStem,
+    named_segment,
     not_understood,
     owner_of_folder,
     read_log_facts,
-    segment_object_name,
-    segment_stem,
     split_key,
 )
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes, require_store
@@ -67,7 +67,7 @@ def stored_segment_ids(
     unlisted: set[tuple[Uuid, int | None] | None] = set()
     for folder in folders_of(remote, wanted):
         for listed in remote.list_objects(folder):
-            name = segment_object_name(listed.key)
+            name = named_segment(*split_key(listed.key))
             if name is not None and (name.topic_id, name.partition) in found:
                 found[name.topic_id, name.partition].add(name.segment_id)
             elif listed.key.endswith("/"):
@@ -108,6 +108,7 @@ class _Growing:
     sizes_bytes: dict[int, int] = field(default_factory=dict)
     modified_ms: int | None = None
     problem: str | None = None
+    unknown: str | None = None
 
     def add(self, suffix: str, found: RemoteObject) -> None:
         if found.problem is not None:
@@ -125,6 +126,7 @@ class _Growing:
             sizes_bytes=self.sizes_bytes,
             modified_ms=self.modified_ms,
             problem=self.problem,
+            unknown=self.unknown,
         )
 
 
@@ -167,8 +169,8 @@ def sets_among(
 
     An entry that can't be read, such as a link, belongs to the set that its name states. Where the folder of
     a partition can't be read, the partition has one set, with that problem. `others` receives the entries
-    that belong to no set. `advance` receives the number of objects listed since the last call. Raise
-    RemoteStorageError for another folder that can't be listed.
+    that belong to no set, and those of a set with a suffix that no layout has. `advance` receives the number
+    of objects listed since the last call. Raise RemoteStorageError for another folder that can't be listed.
     """
     base = remote.layout.base
     found: dict[str, _Growing] = {}
@@ -183,9 +185,9 @@ def sets_among(
             raise RemoteStorageError(f"{each.key}: {each.problem}")
         stem, suffix = split_key(each.key)
         if stem not in found:
-            parsed = segment_stem(stem)
+            parsed = named_segment(stem, suffix)
             topic = None if parsed is None else _topic_of(parsed, stem.removeprefix(base))
-            if parsed is None or topic is None or suffix not in parsed.parts:
+            if parsed is None or topic is None:
                 others(each)
                 continue
             found[stem] = _Growing(parsed, topic)
@@ -193,6 +195,8 @@ def sets_among(
             found[stem].add(suffix, each)
         else:
             others(each)
+            if not suffix.endswith(TEMP_SUFFIX):
+                found[stem].unknown = found[stem].unknown or each.key
     return [*(growing.listed() for growing in found.values()), *unlisted]
 
 
@@ -226,16 +230,19 @@ def _topic_of(parsed: SegmentStem, path: str) -> str | None:
     return match["topic"] if match and is_legal_topic_name(match["topic"]) else None
 
 
+_RESTORE = "if objects of the segment were renamed or compressed, restore their names and contents"
+
+
 def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
     """Return the set with its derived metadata.
 
-    A set whose objects can't be read, although the store responds, is not understood. Raise what the tier
-    raises about itself.
+    A set whose objects can't be read, although the store responds, is not understood, nor an incomplete one
+    with an object of unknown suffix. Raise what the tier raises about itself.
     """
     if listed.problem is not None:
         return ObjectSet(listed=listed, why_not_understood=listed.problem)
     try:
-        return remote.derived(listed)
+        found = remote.derived(listed)
     except (RemoteTierMissing, TransferStopped):
         raise
     except AuthenticationError as e:
@@ -243,6 +250,10 @@ def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
     except RemoteStorageError as e:
         require_store(remote, e)
         return not_understood(listed, e)
+    if found.why_incomplete is None or listed.unknown is None:
+        return found
+    reason = f"{found.why_incomplete}, and it is unknown what {listed.unknown} has; {_RESTORE}"
+    return ObjectSet(listed=listed, why_not_understood=reason)
 
 
 def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -276,6 +276,16 @@ def replaced(path: Path, aside: Path, make: Callable[[Path, Path], None]) -> Ite
         aside.rename(path)
 
 
+@contextmanager
+def archived(paths: Sequence[Path]) -> Iterator[None]:
+    """Give objects another suffix during the block, as an archive of compressed objects does."""
+    for path in paths:
+        path.rename(f"{path}.zst")
+    yield
+    for path in paths:
+        Path(f"{path}.zst").rename(path)
+
+
 @pytest.mark.parametrize("command", [*SERVED, "restore new-ids"])
 @pytest.mark.parametrize("layout", ["kafka", "aiven"])
 def test_entries_that_are_no_objects(
@@ -292,6 +302,13 @@ def test_entries_that_are_no_objects(
         assert "records are lost" not in ran.err, (entry, ran.err)
         if not command.startswith("verify"):
             ended(ran, ExitCode.CORRUPT, path.name)
+    for suffixes in ([".log"], tier.layout.suffixes):
+        with archived([tier.path(stem, suffix) for suffix in suffixes]):
+            ran, plan = run()
+        assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=True)
+        assert "records are lost" not in ran.err, (suffixes, ran.err)
+        if not command.startswith("verify"):
+            ended(ran, ExitCode.CORRUPT, stem[21:])
     folder = path.parent
     for entry in ("link", "pipe"):
         with replaced(folder, tier.folder / "aside", ENTRIES[entry]):

@@ -163,7 +163,8 @@ def _segments(tier: TierSets, counts: Counter[str]) -> list[_Segment]:
     chosen = [
         each
         for each in listed
-        if each.partition in selection and (each.sizes_bytes.get(ObjectPart.LOG) or each.problem)
+        if each.partition in selection
+        and (each.sizes_bytes.get(ObjectPart.LOG) or each.problem or each.unknown)
     ]
     found = list(_remote_segments(tier, chosen, known))
     found += [

@@ -593,9 +593,9 @@ class SegmentStem(NamedTuple):
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Return the stem and the suffix of a key, which begins with the last dot."""
-    stem, dot, suffix = key.rpartition(".")
-    return stem, dot + suffix
+    """Return the stem and the suffix of a key, which begins with the first dot of its last name."""
+    dot = key.find(".", key.rfind("/") + 1)
+    return (key, "") if dot < 0 else (key[:dot], key[dot:])
 
 
 def segment_stem(stem: str) -> SegmentStem | None:
@@ -612,6 +612,14 @@ def segment_stem(stem: str) -> SegmentStem | None:
     if partition > PARTITION_MAX or start_offset > LARGEST_OFFSET:
         return None
     return SegmentStem(Uuid(topic_id), partition, start_offset, Uuid(segment_id), parts)
+
+
+def named_segment(stem: str, suffix: str) -> SegmentStem | None:
+    """Return the segment that a key names, also with a suffix that no layout has, as `.log.zst`.
+
+    The object may be a part of the segment that was renamed or compressed. Return None for a temporary name.
+    """
+    return None if suffix.endswith(TEMP_SUFFIX) else segment_stem(stem)
 
 
 def segment_object_name(key: str) -> SegmentObjectName | None:
