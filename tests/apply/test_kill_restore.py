@@ -315,6 +315,8 @@ def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     low = with_new_topic(tiered, tmp_path / "low", epochs="0\n")
     used = with_new_topic(tiered, tmp_path / "used")
     (used.metadata / "bills-0" / "00000000000000000000.log").write_bytes(b"\0" * 100)
+    other_file = with_new_topic(tiered, tmp_path / "other_file")
+    (other_file.metadata / "bills-0" / "00000000000000000000.log.gz").touch()
     missing = with_new_topic(tiered, tmp_path / "missing")
     shutil.rmtree(missing.metadata / "bills-0")
     replicas = with_new_topic(tiered, tmp_path / "replicas")
@@ -326,6 +328,7 @@ def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     for world, more, why in (
         (low, (), "would truncate the lineage"),
         (used, (), "has or had records"),
+        (other_file, (), "0.log.gz would be deleted with the folder"),
         (missing, (), "no log directory has a folder of bills-0"),
         (replicas, ("--log-dir", other), "with one replica"),
         (damaged, (), "no set of objects has offsets"),

@@ -44,6 +44,11 @@ _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
 _TRANSACTION_INDEX = re.compile(r"(?P<base>[0-9]{20})\.txnindex\Z")
 _SWAPPED_IN = re.compile(r"[0-9]{20}\.(log|index|timeindex|txnindex)\.swap\Z")
+_OF_EMPTY_LOG = re.compile(
+    r"(?P<records>[0-9]{20}\.(log|txnindex))\Z|[0-9]{20}\.(index|timeindex|snapshot)\Z"
+    rf"|({re.escape(LEADER_EPOCHS_FILE)}|{re.escape(PARTITION_METADATA_FILE)})(\.tmp)?\Z"
+)
+"""The files that a broker makes before the first record, also if it is killed meanwhile."""
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LISTINGS_MAX = 10
@@ -119,6 +124,22 @@ def require_no_swap(names: Iterable[str], folder: str) -> None:
             hint="start the broker, which takes the file into the log, and stop it again if the command "
             "needs it stopped; if it is running, run the command again",
         )
+
+
+def unknown_in_empty_log(directory: Path) -> str | None:
+    """Return the first name in a partition's folder that a broker does not give a file of an empty log.
+
+    So is that of a log with bytes, and of a folder or a link. Raise OSError.
+    """
+    with os.scandir(directory) as entries:
+        return min((entry.name for entry in entries if not _is_of_empty_log(entry)), default=None)
+
+
+def _is_of_empty_log(entry: os.DirEntry[str]) -> bool:
+    match = _OF_EMPTY_LOG.match(entry.name)
+    if match is None or not entry.is_file(follow_symlinks=False):
+        return False
+    return not (match["records"] and entry.stat(follow_symlinks=False).st_size)
 
 
 def _numbers(names: Iterable[str], pattern: re.Pattern[str]) -> Iterator[int]:

@@ -265,6 +265,42 @@ def test_the_own_topic_id_and_a_folder_that_is_no_log_directory(
     ended(refused, 2, "it is not a log directory of a broker")
 
 
+BASE = f"{0:020d}"
+EMPTY = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        (f"{BASE}.log.swap", Path.touch),
+        (f"{BASE}.log.58.bak", Path.touch),
+        ("notes.gz", Path.touch),
+        ("keep", Path.mkdir),
+        (f"{9:020d}.index", Path.mkdir),
+        (f"{9:020d}.snapshot", lambda path: path.symlink_to(__file__)),
+        ("9" * 20 + ".log", lambda path: path.write_bytes(b"records")),
+        (f"{BASE}.txnindex", lambda path: path.write_bytes(bytes(34))),
+    ],
+)
+def test_only_the_folder_of_an_empty_log_is_replaced(
+    capture: Capture, log_dir: Path, name: str, make: Callable[[Path], object]
+) -> None:
+    folder = log_dir / "new-0"
+    folder.mkdir()
+    for each in (*(f"{BASE}{suffix}" for suffix in EMPTY), "leader-epoch-checkpoint.tmp"):
+        (folder / each).touch()
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "payments")
+    new = (*where, "--as", "new", "--as-id", new_id("x"), "--apply")
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    before = sorted(each.name for each in folder.iterdir())
+    ended(restore(log_dir, *new), 4, f"{folder / name} would be deleted with the folder")
+    assert (sorted(each.name for each in folder.iterdir()), list(log_dir.glob("*-delete"))) == (before, [])
+    (folder / name).rename(log_dir / "moved-away")
+    restore(log_dir, *new).ok()
+    assert restored(log_dir, "new", "read_committed")
+
+
 SEGMENTS = [[[0, 1, 2], [3]], [[4, 5], [7, 9, 10]], [[11, 12, 13, 14]]]
 """Offsets of records by segment and batch; compaction removed the records between."""
 END = 15

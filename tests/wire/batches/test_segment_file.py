@@ -145,9 +145,9 @@ def test_a_wrong_base_offset_after_a_wrong_record_costs_these_two_batches(window
         wrong = bytearray(data)
         wrong[positions[number] + 65] ^= 1
         wrong[positions[number + 1] + 5] ^= 1
-        windows = list(scan_windows(
-            Bytes(bytes(wrong)), 0, 0, window_bytes=window_bytes, highest_offset=OFFSET_MAX
-        ))
+        windows = list(
+            scan_windows(Bytes(bytes(wrong)), 0, 0, window_bytes=window_bytes, highest_offset=OFFSET_MAX)
+        )
         assert sum(len(window.heads) for window in windows) == 58
         [bad] = [bad for window in windows for bad in window.heads.bad]
         assert (bad.first_offset, bad.next_offset) == (number, number + 2)

@@ -28,7 +28,7 @@ from tierctl.files import (
     replace_durably,
 )
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.folders import list_log_files
+from tierctl.locallog.folders import list_log_files, unknown_in_empty_log
 from tierctl.model import (
     EpochEntry,
     ListedSet,
@@ -84,7 +84,8 @@ class TargetFolder:
     """The folder of partition `name` in a log directory of a stopped broker, before a log is written.
 
     `found` is the folder, None without one: a killed run may have set it aside. `topic_id` is None without a
-    file that states it. `segments` has the base offset and the size in bytes of each local segment.
+    file that states it. `segments` has the base offset and the size in bytes of each local segment. `unknown`
+    is the name of an entry that is no file of an empty log; None without one.
     """
 
     log_dir: Path
@@ -92,6 +93,7 @@ class TargetFolder:
     found: Path | None = None
     topic_id: Uuid | None = None
     segments: Sequence[tuple[int, int]] = ()
+    unknown: str | None = None
 
     @property
     def path(self) -> Path:
@@ -108,6 +110,15 @@ class TargetFolder:
     def has_files(self, files: Mapping[str, bytes]) -> bool:
         """Return whether the folder has exactly these files with this content."""
         return self.found is not None and _has_files(self.found, files)
+
+    def why_kept(self) -> str | None:
+        """Return why the folder must not be replaced, which deletes it; None if it has an empty log only."""
+        if self.unknown is None:
+            return None
+        return (
+            f"{(self.found or self.path) / self.unknown} would be deleted with the folder, of which only the "
+            "files of an empty log are expected: find out what it is, and move it out of the folder"
+        )
 
     @property
     def latest_epoch(self) -> int | None:
@@ -130,6 +141,7 @@ def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetF
         found=folder,
         topic_id=read_decoded(folder / PARTITION_METADATA_FILE, read_partition_metadata),
         segments=[(each.base_offset, each.log.stat().st_size) for each in list_log_files(folder).segments],
+        unknown=unknown_in_empty_log(folder),
     )
 
 
@@ -515,7 +527,7 @@ class NewLogs:
 
         The log directories follow each other. A folder that has exactly the files of the log was written by a
         killed run, and is kept. Any other existing folder has an empty log, and is replaced: the planner
-        refuses partitions whose folder has records.
+        refuses partitions whose folder has records, or other files.
         """
         run.attempt(steps, partial(attempted_by_dir, do=self._write_dir))
 

@@ -111,7 +111,7 @@ def _why_not_under_new_ids(source: NewIdSource, target: TargetFolder, log: NewLo
             f"records have epoch {log.latest_epoch}: brokers would truncate the lineage; each restart of its "
             "only broker raises the epoch"
         )
-    return None
+    return target.why_kept()
 
 
 def _steps(source: NewIdSource, log: NewLog) -> Iterator[Step]:

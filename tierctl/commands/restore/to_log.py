@@ -186,7 +186,7 @@ def _why_not_into(source: Source, spans: Sequence[SegmentSpan], target: TargetFo
     start = spans[0].from_offset
     if any(base not in {0, start} for base, _ in target.segments):
         return f"{folder} had records: its log begins at offset {target.segments[0][0]}"
-    return None
+    return target.why_kept()
 
 
 def _why_not_id(source: Source, target: TargetFolder) -> str | None:
@@ -414,8 +414,8 @@ def restore_log(request: RestoreLogRequest, progress: Progress | None = None) ->
     Neither the tier nor its metadata are changed. Every batch keeps its offsets, timestamps, producer and
     transaction; its leader epoch becomes 0. Records with a key in `without_keys` keep their offset and
     timestamp, and lose key, value and headers. Raise SafetyRefusal if a broker runs on a log directory, a
-    partition's folder has records, offsets are missing, or the disk has too little room; NotFoundError for a
-    topic that the tier does not have; and the errors of the tier and the metadata.
+    partition's folder has records or unknown files, offsets are missing, or the disk has too little room;
+    NotFoundError for a topic that the tier does not have; and the errors of the tier and the metadata.
     """
     with Materialise.opened(request, progress) as change:
         return change.finish(change.decided())
