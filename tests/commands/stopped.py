@@ -107,8 +107,8 @@ def split(folder: Path) -> None:
     (folder / f"{last.base_offset:020d}.log").write_bytes(data[last.position :])
 
 
-def flip(data: bytes, at: int) -> bytes:
-    return data[:at] + b"\xff" + data[at + 1 :]
+def flip(data: bytes, at: int, to: int = 0xFF) -> bytes:
+    return data[:at] + bytes([to]) + data[at + 1 :]
 
 
 LOSSES: dict[str, Callable[[Path], None]] = {
@@ -120,6 +120,7 @@ LOSSES: dict[str, Callable[[Path], None]] = {
     "first batches lost": changed(lambda data, ends: data[ends[9] :]),
     "a batch lost": changed(lambda data, ends: data[: ends[9]] + data[ends[10] :]),
     "a bit flipped": changed(lambda data, ends: flip(data, ends[9] + 80)),
+    "a bit of the magic flipped": changed(lambda data, ends: flip(data, ends[9] + 16, 3)),
     "zeros": changed(lambda data, ends: data[: ends[9]] + bytes(ends[12] - ends[9]) + data[ends[12] :]),
     "last batch damaged": changed(
         lambda data, ends: data[: ends[-2] + 61] + bytes(9) + data[ends[-2] + 70 :]

@@ -13,9 +13,11 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import make_partitions
 from tierctl.model import Uuid
+from tierctl.wire.batches.batch_head import CRC_AT, CRC_FROM
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 from tierctl.wire.kraft import topic_record
 from tierctl.wire.metadata.values import metadata_partition
+from tierctl.wire.primitives import crc32c
 
 from tests.cli.shell import tierctl
 from tests.commands.ended import ended
@@ -24,6 +26,7 @@ from tests.commands.stopped import (
     LOG,
     LOSSES,
     Stopped,
+    changed,
     digests,
     empty,
     flip,
@@ -475,6 +478,37 @@ def test_one_partition_is_restored(brokers: Whole, loss: tuple[str, tuple[int, .
     again = brokers.rebuild("--apply", "--output", "json")
     assert (again.code, again.json["steps"]) == (0, []), again.err
     assert brokers.logs() == [first] * 3
+
+
+def of_magic_3(data: bytes, ends: list[int]) -> bytes:
+    return flip(flip(data, ends[9] + 16, 3), ends[9] + 80)
+
+
+def of_a_new_codec(data: bytes, ends: list[int]) -> bytes:
+    at = ends[9]
+    batch = flip(data[at : ends[10]], CRC_FROM + 1, 5)
+    batch = batch[:CRC_AT] + crc32c(batch[CRC_FROM:]).to_bytes(4, "big") + batch[CRC_FROM:]
+    return data[:at] + batch + data[ends[10] :]
+
+
+@pytest.mark.parametrize("found_on", [0, 1])
+@pytest.mark.parametrize(
+    ("newer", "found"),
+    [
+        (of_magic_3, "magic 0, 1 or 2, found magic 3"),
+        (lambda data, ends: flip(of_magic_3(data, ends), ends[2] + 80), "magic 0, 1 or 2, found magic 3"),
+        (of_a_new_codec, "a compression type from 0 to 4, found 5"),
+    ],
+    ids=["magic 3", "magic 3 after damage", "a new compression"],
+)
+def test_the_batches_of_a_newer_kafka_are_no_damage(
+    brokers: Whole, newer: Callable[[bytes, list[int]], bytes], found: str, found_on: int
+) -> None:
+    folder = brokers.log_dirs[found_on] / USED
+    changed(newer)(folder)
+    refused = brokers.refuses(found).err
+    assert str(folder / LOG) in refused
+    assert "hint: a newer Kafka wrote this batch" in refused
 
 
 def test_damaged_bytes_are_kept(brokers: Whole) -> None:

@@ -17,6 +17,7 @@ from tierctl.errors import (
     CorruptInputError,
     MetadataError,
     NotFoundError,
+    SafetyRefusal,
     UsageError,
     hint_of,
 )
@@ -36,6 +37,7 @@ from tierctl.wire.batches.segment_file import (
     first_offset_at,
     gap,
     highest_offset_of,
+    newer_batch,
     scan_windows,
     skip_to,
     sound_end,
@@ -390,7 +392,14 @@ class PartitionLog:
         """Return the end of what precedes the first damage or missing offset, and whether there is any.
 
         Every batch is read, and its CRC is checked. An unfinished write at the end of the log is no damage.
+        Raise SafetyRefusal if a damaged log has a batch of a newer Kafka, which must not be taken for damage.
         """
+        tail, is_damaged = self._sound_end()
+        if is_damaged:
+            self._require_known_formats()
+        return tail, is_damaged
+
+    def _sound_end(self) -> tuple[Tail, bool]:
         tail = Tail(0, 0, 0)
         for number, base in enumerate(self.segments()):
             if number and tail.next_offset != base:
@@ -403,6 +412,19 @@ class PartitionLog:
                     if is_damaged:
                         return tail, True
         return tail, False
+
+    def _require_known_formats(self) -> None:
+        for base in self.segments():
+            with closing(self._files.open(self.path(base))) as file:
+                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
+                    newer = newer_batch(window)
+                    if newer is not None:
+                        raise SafetyRefusal(
+                            newer.within(self._name_of(base), base=window.position).message,
+                            hint="a newer Kafka wrote this batch: use a release of tierctl that reads its "
+                            "format, or start the brokers with copying disabled, and use --metadata "
+                            "kafka://host:port",
+                        )
 
     def torn_note(self) -> str | None:
         """Return a message about the unfinished write that `tail` found; None for none, or for zeros."""

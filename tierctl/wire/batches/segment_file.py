@@ -15,6 +15,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.kernel import prepare
 from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.batch_head import (
+    COMPRESSION_MASK,
     CRC_FROM,
     HEAD,
     HEAD_SIZE,
@@ -22,6 +23,7 @@ from tierctl.wire.batches.batch_head import (
     MAGIC,
     MAGIC_AT,
     BatchHead,
+    CompressionType,
 )
 from tierctl.wire.batches.records import ValueColumns, read_values
 from tierctl.wire.batches.scan import (
@@ -33,7 +35,7 @@ from tierctl.wire.batches.scan import (
     TornTail,
     scan_heads,
 )
-from tierctl.wire.primitives import crc32c_extend
+from tierctl.wire.primitives import crc32c, crc32c_extend
 
 # The columns of a window take several times its bytes.
 WINDOW_BYTES = 2 << 20
@@ -118,6 +120,30 @@ def sound_end(window: Window) -> tuple[int, int, bool]:
     row = int(np.searchsorted(heads.positions, at))
     next_offset = int(before[row]) if row < len(heads) else window.next_offset
     return window.position + at, next_offset, True
+
+
+def newer_batch(window: Window) -> CorruptInputError | None:
+    """Return the error of the first batch that only a newer Kafka can read; None without one."""
+    newer = (bad.error for bad in window.heads.bad if _is_newer(window, bad))
+    return next(newer, None)
+
+
+def _is_newer(window: Window, bad: BadRange) -> bool:
+    """Return whether a newer Kafka, and no damage, made the batch at the beginning of the range unreadable.
+
+    Every format has base offset, length and magic at these positions. The CRC of magic 2 does not cover the
+    magic: if it is right, an unknown magic is a damaged one, and an unknown compression is none.
+    """
+    if len(window.data) - bad.position < HEAD_SIZE:
+        return False
+    head = BatchHead(bad.position, *HEAD.unpack_from(window.data, bad.position))
+    offsets = head.base_offset - (bad.first_offset or 0)
+    if head.length <= 0 or not 0 <= offsets <= RELATIVE_OFFSET_MAX or head.magic in {0, 1}:
+        return False
+    is_right = crc32c(window.data[head.position + CRC_FROM : head.end]) == head.crc
+    if head.magic == MAGIC:
+        return is_right and head.attributes & COMPRESSION_MASK > CompressionType.ZSTD
+    return not is_right
 
 
 def _holes(window: Window) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
