@@ -391,14 +391,14 @@ def replace_durably(
     keep is a symbolic link, and OSError.
     """
     if backup and path.exists():
-        with _opened_without_link(path) as old:
+        with open_itself(path) as old:
             kept = path.with_name(path.name + BACKUP_SUFFIX)
             write_durably(kept, old.chunks(), fs=fs, like=path)
     write_durably(path, [data] if isinstance(data, bytes) else data, mode=mode, fs=fs)
 
 
-def _opened_without_link(path: Path) -> FileBytes:
-    """Open a file of which a copy is kept beside it.
+def open_itself(path: Path) -> FileBytes:
+    """Open a file that is copied for the owner of its folder; raise SafetyRefusal for a link, and OSError.
 
     Whoever made a link there could otherwise read, in the copy, a file that only this user can read.
     """
@@ -408,8 +408,7 @@ def _opened_without_link(path: Path) -> FileBytes:
         if e.errno != errno.ELOOP:
             raise
         raise SafetyRefusal(
-            f"{path} is a symbolic link: expected the file itself, which is replaced and kept as "
-            f"{path.name}{BACKUP_SUFFIX}",
+            f"{path} is a symbolic link: expected the file itself, because it is copied",
             hint="put the file in place of the link, or name the file to which it leads",
         ) from None
 

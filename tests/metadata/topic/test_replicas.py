@@ -9,6 +9,7 @@ from tierctl.errors import LockedError, MetadataError, SafetyRefusal
 from tierctl.files import PLAIN, FileSystem
 from tierctl.metadata.topic import MetadataTopic
 
+from tests.commands.stopped import digests
 from tests.metadata.topic.test_log_damage import content
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import can_start, running_broker
@@ -103,6 +104,32 @@ def test_unfinished_writes_are_cut_off(brokers: list[Path], own: bytes, other: b
     first, *others = logs(brokers)
     assert others == [first, first]
     assert content(brokers[1])[0] == [b"first", b"second" * 100]
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "lacking"),
+    [
+        (LOG, HEAD_OF_A_BATCH, None),
+        (LOG, b"", LOG),
+        ("__remote_log_metadata-0/leader-epoch-checkpoint", b"", None),
+    ],
+    ids=["an unfinished write", "a log that a replica lacks", "leader epochs"],
+)
+def test_what_a_link_leads_to_is_not_copied(
+    brokers: list[Path], tmp_path: Path, name: str, added: bytes, lacking: str | None
+) -> None:
+    """The owner of the folder could read, in the copy, a file that only this user can read."""
+    secret = (brokers[0] / name).rename(tmp_path / "secret")
+    append_to(secret, added)
+    (brokers[0] / name).symlink_to(secret)
+    if lacking is not None:
+        (brokers[1] / lacking).unlink()
+    before = digests(tmp_path)
+    topic = opened(brokers)
+    with pytest.raises(SafetyRefusal, match=f"{name} is a symbolic link: expected the file itself"):
+        topic.append([(0, b"second")])
+    topic.close()
+    assert digests(tmp_path) == before
 
 
 def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[Path], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tierctl.files import (
     FileSystem,
     broker_kept_out,
     exclusive,
+    open_itself,
     read_decoded,
     read_regular,
     replace_durably,
@@ -210,18 +211,20 @@ def _open(path: Path) -> int:
 
 
 def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True) -> None:
-    """Truncate a segment's log file to `size_bytes`; `keeps` the bytes after it in a `.bak` file like it."""
+    """Truncate a segment's log file to `size_bytes`; `keeps` the bytes after it in a `.bak` file like it.
+
+    Raise SafetyRefusal for a link, and OSError.
+    """
     if path.stat().st_size <= size_bytes:
         return
+    with open_itself(path) as file:
+        has_rest = keeps and not is_zero_from(file, size_bytes)
+        rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00") if has_rest else b""
     # A broker that crashed may have indexed the bytes that are truncated here.
     drop_indexes(path, fs=fs)
-    if keeps:
-        with closing(FileBytes(path)) as file:
-            has_rest = not is_zero_from(file, size_bytes)
-            rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00") if has_rest else b""
-        if rest:
-            kept = path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}")
-            write_durably(kept, [rest], like=path, fs=fs)
+    if rest:
+        kept = path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}")
+        write_durably(kept, [rest], like=path, fs=fs)
     fd = _open(path)
     try:
         fs.truncate(fd, size_bytes, path)
@@ -327,7 +330,8 @@ class Replicas:
                 self._complete(log.path(base), replica.path(base), _valid_bytes(log, base))
             epochs = log.folder / LEADER_EPOCHS_FILE
             if epochs.is_file():
-                write_durably(replica.folder / LEADER_EPOCHS_FILE, [read_regular(epochs)], fs=self._fs)
+                with open_itself(epochs) as file:
+                    write_durably(replica.folder / LEADER_EPOCHS_FILE, file.chunks(), fs=self._fs)
 
     def _found(self, logs: Iterable[PartitionLog]) -> Iterator[tuple[PartitionLog, PartitionLog]]:
         """Yield each of `logs` with each of its replicas."""
@@ -344,18 +348,18 @@ class Replicas:
         size_bytes = target.stat().st_size if target.exists() else 0
         if target.exists() and size_bytes >= end_bytes:
             return
-        drop_indexes(target, fs=self._fs)
-        if not target.exists():
-            write_durably(target, [], fs=self._fs)
-        fd = _open(target)
-        try:
-            with closing(FileBytes(source)) as file:
+        with open_itself(source) as file:
+            drop_indexes(target, fs=self._fs)
+            if not target.exists():
+                write_durably(target, [], fs=self._fs)
+            fd = _open(target)
+            try:
                 os.lseek(fd, size_bytes, os.SEEK_SET)
                 for at in range(size_bytes, end_bytes, _CHUNK_BYTES):
                     self._fs.write(fd, file.read(at, min(_CHUNK_BYTES, end_bytes - at)), target)
-            self._fs.sync(fd, target)
-        finally:
-            os.close(fd)
+                self._fs.sync(fd, target)
+            finally:
+                os.close(fd)
 
 
 def _valid_bytes(log: PartitionLog, segment_base: int) -> int:
