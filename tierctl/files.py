@@ -244,7 +244,8 @@ def make_like(fd: int, target: Path) -> None:
 
 def _own_like(made: int | Path, pattern: os.stat_result) -> None:
     if os.geteuid() == 0:
-        os.chown(made, pattern.st_uid, pattern.st_gid)
+        # The owner of a folder could have put a link in the place of what was made there.
+        os.chown(made, pattern.st_uid, pattern.st_gid, follow_symlinks=isinstance(made, int))
 
 
 def temp_of(path: Path) -> Path:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.commands.restore.new_logs import NewFolder
+from tierctl.files import FileSystem
 from tierctl.model import TopicIdPartition
 from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import encode_batch
@@ -299,6 +301,36 @@ def test_only_the_folder_of_an_empty_log_is_replaced(
     (folder / name).rename(log_dir / "moved-away")
     restore(log_dir, *new).ok()
     assert restored(log_dir, "new", "read_committed")
+
+
+def test_nothing_is_written_through_a_link(
+    capture: Capture, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user of the broker owns the new folders, and could make links in them at once."""
+    (own := tmp_path / "own").write_bytes(b"of this user")
+    make_folder, make_part = FileSystem.make_folder, NewFolder.make_part
+    planted: list[Path] = []
+
+    def plant(path: Path) -> None:
+        path.symlink_to(own)
+        planted.append(path)
+
+    def made(self: FileSystem, path: Path, *, like: Path | None = None) -> None:
+        make_folder(self, path, like=like)
+        if like is not None and path.name.endswith("-delete"):
+            plant(path / "tierctl-materialise")
+
+    def part(self: NewFolder) -> NewFolder:
+        found = make_part(self)
+        plant(found.path / "raw")
+        return found
+
+    monkeypatch.setattr(FileSystem, "make_folder", made)
+    monkeypatch.setattr(NewFolder, "make_part", part)
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "payments")
+    restore(log_dir, *where, "--as-id", new_id("x"), "--apply").ok()
+    assert {each.name for each in planted} == {"tierctl-materialise", "raw"}
+    assert own.read_bytes() == b"of this user"
 
 
 SEGMENTS = [[[0, 1, 2], [3]], [[4, 5], [7, 9, 10]], [[11, 12, 13, 14]]]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, SafetyRefusal
+from tierctl.files import PLAIN
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.metadata.topic.open_topic import StoreFiles
@@ -220,6 +221,20 @@ class TestAppending:
         made = [path for path in folder.rglob("*") if not path.name.endswith(".lock")]
         assert len({path for path in made if path.suffix == ".log"}) > 4
         assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(12345, 12346)}
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+    def test_root_gives_away_no_file_to_which_a_link_leads(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The owner of a folder can put a link in the place of what root has made there."""
+        folder, own = tmp_path / "data", tmp_path / "own"
+        folder.mkdir()
+        own.touch()
+        os.chown(folder, 12345, 12346)
+        monkeypatch.setattr(Path, "mkdir", lambda path: path.symlink_to(own))
+        PLAIN.make_folder(folder / "made", like=folder)
+        assert own.stat().st_uid == 0
+        assert (folder / "made").lstat().st_uid == 12345
 
     def test_continues_a_brokers_log_in_its_latest_epoch(self, writable: Callable[[str], Path]) -> None:
         folder = writable("tiered-cluster/before")

@@ -351,9 +351,8 @@ class NewFolder:
         made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
         with effect("restore.staging.create"):
             PLAIN.make_folder(made.staging, like=log_dir)
-            with (made.staging / _MARK).open("wb") as mark:
-                mark.write(name.encode())
-                os.fsync(mark.fileno())
+            # Not below the name of the new files: in the staging folder itself.
+            replace(made, files=".").write(_MARK, name.encode())
             PLAIN.make_folder(made.path, like=log_dir)
         return made
 

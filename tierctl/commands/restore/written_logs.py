@@ -12,6 +12,7 @@ returns its changes of transactions, which are applied in the order of the log.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -205,7 +206,10 @@ def _fetch(metadata: RemoteLogSegmentMetadata, path: Path, context: SideEffectCo
     Return False if the run was told to stop.
     """
     left = metadata.segment_size_in_bytes + 1
-    with context.remote.fetch_log_segment(metadata, 0) as stream, path.open("wb") as file:
+    with (
+        context.remote.fetch_log_segment(metadata, 0) as stream,
+        os.fdopen(PLAIN.create(path), "wb") as file,
+    ):
         while left and (chunk := stream.read(min(_CHUNK_BYTES, left))):
             if context.stop.asked():
                 return False
