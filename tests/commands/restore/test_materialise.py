@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.commands.restore.new_logs import NewFolder
+from tierctl.commands.restore.new_logs import NewFolder, former_folder, remove_left
 from tierctl.files import FileSystem
 from tierctl.model import TopicIdPartition
 from tierctl.wire.batches.batch_head import CompressionType, Record
@@ -301,6 +301,16 @@ def test_only_the_folder_of_an_empty_log_is_replaced(
     (folder / name).rename(log_dir / "moved-away")
     restore(log_dir, *new).ok()
     assert restored(log_dir, "new", "read_committed")
+
+
+def test_a_mark_that_is_no_text_names_no_partition(log_dir: Path) -> None:
+    """The folder around it stays; a folder whose mark names the partition was left by a killed run."""
+    for name, mark in (("other-1-delete", b"new-0\xff"), ("own-1-delete", b"new-0")):
+        (log_dir / name).mkdir()
+        (log_dir / name / "tierctl-materialise").write_bytes(mark)
+    assert former_folder(log_dir, "new-0") == log_dir / "new-0"
+    remove_left(log_dir, "new-0")
+    assert [path.name for path in log_dir.glob("*-delete")] == ["other-1-delete"]
 
 
 def test_nothing_is_written_through_a_link(

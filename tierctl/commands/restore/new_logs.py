@@ -470,7 +470,8 @@ def former_folder(log_dir: Path, name: str) -> Path:
 def _left(log_dir: Path, name: str) -> Iterator[Path]:
     for left in log_dir.glob("*-delete"):
         mark = left / _MARK
-        if mark.is_file() and mark.read_text() == name:
+        # Another program may have written it: whatever is in it, it is no name.
+        if mark.is_file() and read_regular(mark) == name.encode():
             yield left
 
 
