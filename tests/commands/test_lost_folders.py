@@ -517,14 +517,20 @@ def test_damaged_bytes_are_kept(brokers: Whole) -> None:
     split(folder)
     _, later = sorted(folder.glob("*.log"))
     last = later.read_bytes()
+    earlier = later.with_name(f"{later.name}.bak")
+    earlier.write_bytes(b"of an earlier run")
     assert brokers.rebuild("--apply").code == 0
-    assert later.with_name(f"{later.name}.bak").read_bytes() == last
+    assert later.with_name(f"{later.name}.2.bak").read_bytes() == last
+    assert earlier.read_bytes() == b"of an earlier run"
     at = scan(whole)[9].position
-    damaged = flip(whole, at + 80)
-    (folder / LOG).write_bytes(damaged)
-    ended(brokers.rebuild("--apply"), 0, f"{folder} is damaged, or lacks records, from offset")
-    assert (folder / f"{LOG}.{at}.bak").read_bytes() == damaged[at:].rstrip(b"\0")
-    assert (folder / LOG).read_bytes() == whole
+    # What an earlier run kept stays, and is not kept twice.
+    for damage in (80, 81, 80):
+        (folder / LOG).write_bytes(flip(whole, at + damage))
+        ended(brokers.rebuild("--apply"), 0, f"{folder} is damaged, or lacks records, from offset")
+        assert (folder / LOG).read_bytes() == whole
+    kept = {path.name: path.read_bytes() for path in folder.glob(f"{LOG}.*.bak")}
+    names = {f"{LOG}.{at}.bak": 80, f"{LOG}.{at}.2.bak": 81}
+    assert kept == {name: flip(whole, at + damage)[at:].rstrip(b"\0") for name, damage in names.items()}
 
 
 @pytest.mark.parametrize("name", rest_in_matrix(["a segment lost", "a bit flipped"]))

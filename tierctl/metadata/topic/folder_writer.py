@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
@@ -223,7 +224,8 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
     # A broker that crashed may have indexed the bytes that are truncated here.
     drop_indexes(path, fs=fs)
     if rest:
-        kept = path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}")
+        names = _backups(path, f"{path.name}.{size_bytes}")
+        kept = next(each for each in names if not os.path.lexists(each) or _has_bytes(each, rest))
         write_durably(kept, [rest], like=path, fs=fs)
     fd = _open(path)
     try:
@@ -231,6 +233,17 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
         fs.sync(fd, path)
     finally:
         os.close(fd)
+
+
+def _backups(path: Path, name: str) -> Iterator[Path]:
+    """Yield the `.bak` files beside `path` that bytes of it may get, so that none replaces an earlier one."""
+    yield path.with_name(name + BACKUP_SUFFIX)
+    yield from (path.with_name(f"{name}.{number}{BACKUP_SUFFIX}") for number in count(2))
+
+
+def _has_bytes(path: Path, data: bytes) -> bool:
+    """Return whether a file has these bytes, as one that a killed run made."""
+    return path.is_file() and read_regular(path) == data
 
 
 def _set_aside(log: PartitionLog, *, fs: FileSystem) -> None:
@@ -246,7 +259,8 @@ def _set_aside(log: PartitionLog, *, fs: FileSystem) -> None:
         path = log.path(base)
         if base > limit.segment_base:
             drop_indexes(path, fs=fs)
-            fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+            names = _backups(path, path.name)
+            fs.rename(path, next(each for each in names if not os.path.lexists(each)))
             fs.sync_folder(path.parent)
         elif base == limit.segment_base:
             _cut_off(path, limit.position, fs=fs)
