@@ -5,14 +5,14 @@ import os
 import shutil
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from tierctl import files
+from tierctl import files, in_order
 from tierctl.apply.run_context import Observer, observe
 from tierctl.files import FileSystem
 
@@ -117,11 +117,21 @@ def run_and_die(act: Callable[[FileSystem], None], nth: int) -> bool:
             ended_well = True
         finally:
             os._exit(0 if ended_well else 1)
-    status = os.waitpid(child, 0)[1]
+    try:
+        status = os.waitpid(child, 0)[1]
+    except BaseException:
+        # After a time-out the child would live on, with the pipes of this process.
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
     killed = os.WIFSIGNALED(status)
     if not killed and os.WEXITSTATUS(status):
         raise AssertionError("the child failed instead of being killed")
     return killed
+
+
+def _called(do: Callable[[Any], Any], items: Iterable[Any], **_: int) -> Iterator[Any]:
+    yield from map(do, items)
 
 
 def each_kill(command: Callable[[], object], folder: Path, *, step: int) -> Iterator[int]:
@@ -136,6 +146,8 @@ def each_kill(command: Callable[[], object], folder: Path, *, step: int) -> Iter
         # Every module has this one object, which changes files.
         files.PLAIN.__class__ = Killing
         files.PLAIN.__dict__.update(_left=made, _observe=files.PLAIN._kill)
+        # A lock that another thread of the parent held stays locked, so the child has one thread only.
+        in_order.__dict__["_submitted"] = _called
         command()
 
     is_killed = True
