@@ -57,17 +57,17 @@ class FileSystem:
     def __init__(self, observer: Observer = no_op) -> None:
         self._observe = observer
 
-    def make_folder(self, path: Path, *, like: Path | None = None) -> None:
+    def make_folder(self, path: Path, *, like: Path | None = None, mode: int = 0o777) -> None:
         """Make a folder and its parents, each durable in its parent; do nothing if the folder exists.
 
-        If root makes it, it has the owner of `like`.
+        They have the `mode`, less the umask, and the last one, if root makes it, the owner of `like`.
         """
         if path.is_dir():
             return
-        self.make_folder(path.parent)
+        self.make_folder(path.parent, mode=mode)
         self._observe("mkdir", path)
         try:
-            path.mkdir()
+            path.mkdir(mode)
         except FileExistsError:
             # Another run made the folder at the same time, and may have deleted it again since.
             with suppress(FileNotFoundError):
@@ -229,16 +229,18 @@ def _umask() -> int:
     return mask
 
 
-def make_like(fd: int, target: Path) -> None:
+def make_like(fd: int, target: Path, *, private: bool = False) -> None:
     """Give the new file the mode and owner of `target`, or the default mode and the owner of its folder.
 
-    The file may replace `target`, and may be in a broker's folder: the broker must be able to open it.
+    The file may replace `target`, and may be in a broker's folder: the broker must be able to open it. If
+    `private`, only its owner may write it.
     """
     try:
         old = target.stat(follow_symlinks=False)
     except FileNotFoundError:
         old = target.parent.stat()
-    os.fchmod(fd, stat.S_IMODE(old.st_mode) if stat.S_ISREG(old.st_mode) else 0o666 & ~_umask())
+    mode = stat.S_IMODE(old.st_mode) if stat.S_ISREG(old.st_mode) else 0o666 & ~_umask()
+    os.fchmod(fd, mode & 0o755 if private else mode)
     _own_like(fd, old)
 
 
@@ -260,6 +262,7 @@ def write_durably(
     fs: FileSystem = PLAIN,
     sync_folder: bool = True,
     like: Path | None = None,
+    private: bool = False,
     mode: int | None = None,
 ) -> None:
     """Replace or make `path` with the joined `chunks`, atomically and durably.
@@ -267,12 +270,12 @@ def write_durably(
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is the same,
     unless the error is from the last step, the folder's fsync; without `sync_folder` the caller does it, once
     for several files. The file has the mode and owner of `like`, by default of the file that it replaces (see
-    `make_like`). With `mode`, which is for files that users name, it has that mode, less the umask, and the
-    owner of the process, and no other file is replaced: the temporary one has a name of its own, and stays if
-    the process is killed. Raises OSError, also if `path` is a device, a named pipe, or a link to one or to a
-    file of a process, such as /dev/stdout.
+    `make_like`, also for `private`). With `mode`, which is for files that users name, it has that mode, less
+    the umask, and the owner of the process, and no other file is replaced: the temporary one has a name of
+    its own, and stays if the process is killed. Raises OSError, also if `path` is a device, a named pipe, or
+    a link to one or to a file of a process, such as /dev/stdout.
     """
-    _require_file(path)
+    require_plain(path)
     # Without `mode`, it is a file of a broker or of tierctl, in whose folder the next run replaces, or
     # finds by its name, what a killed run left.
     temp = temp_of(path if mode is None else path.with_name(f"{path.name}.{os.urandom(8).hex()}"))
@@ -283,7 +286,7 @@ def write_durably(
             for chunk in chunks:
                 fs.write(fd, chunk, temp)
             if mode is None:
-                make_like(fd, path if like is None else like)
+                make_like(fd, path if like is None else like, private=private)
             else:
                 os.fchmod(fd, mode & ~_umask())
             fs.sync(fd, temp)
@@ -299,7 +302,7 @@ def write_durably(
         fs.sync_folder(path.parent)
 
 
-def _require_file(path: Path) -> None:
+def require_plain(path: Path) -> None:
     """Raise IsADirectoryError for a folder at `path`, and FileExistsError for what else must not be replaced.
 
     A link is replaced, also one to a folder.
@@ -325,7 +328,7 @@ def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[by
     read.
     """
     try:
-        _require_file(path)
+        require_plain(path)
         with FileBytes(path) as file:
             head = file.read(0, _HEAD_BYTES)
     except FileNotFoundError:
@@ -336,7 +339,7 @@ def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[by
     except OSError as e:
         raise output_error(f"{option} {path}", e) from e
     if head and not is_own(head):
-        raise _not_replaced(option, path, f"is no {kind} of tierctl")
+        raise not_replaced(option, path, f"is no {kind} of tierctl")
 
 
 def write_output(option: str, path: Path, chunks: Iterable[bytes], *, mode: int) -> None:
@@ -347,31 +350,8 @@ def write_output(option: str, path: Path, chunks: Iterable[bytes], *, mode: int)
         raise output_error(f"{option} {path}", e) from e
 
 
-def must_be_written(option: str, path: Path, chunks: Iterable[bytes]) -> bool:
-    """Return whether the joined `chunks` must be written to `path`; False if the file has just these bytes.
-
-    Raise SafetyRefusal, which names `option`, for a file with other bytes: what it is can't be told. Raise
-    OSError. `chunks` are read only if the file is not empty.
-    """
-    _require_file(path)
-    try:
-        file = FileBytes(path)
-    except FileNotFoundError:
-        return True
-    with file:
-        if not file.size_bytes:
-            return True
-        end = 0
-        for chunk in chunks:
-            if file.read(end, len(chunk)) != chunk:
-                raise _not_replaced(option, path, "has other content")
-            end += len(chunk)
-        if file.size_bytes != end:
-            raise _not_replaced(option, path, "has other content")
-    return False
-
-
-def _not_replaced(option: str, path: Path, why: str) -> SafetyRefusal:
+def not_replaced(option: str, path: Path, why: str) -> SafetyRefusal:
+    """Return the error for a file that `option` names and that `why` is not to be replaced."""
     return SafetyRefusal(
         f"{option} {path}: the file {why}, and is not replaced",
         hint="name another file, or move this one away first",
@@ -383,19 +363,21 @@ def replace_durably(
     data: bytes | Iterable[bytes],
     *,
     backup: bool = False,
+    private: bool = False,
     mode: int | None = None,
     fs: FileSystem = PLAIN,
 ) -> None:
     """Replace `path` by `data`, or by its chunks, as `write_durably`; with `backup` keep the old as `.bak`.
 
-    The `.bak` file has the mode and owner of the old one. `mode` as there. Raise SafetyRefusal if the file to
-    keep is a symbolic link, and OSError.
+    The `.bak` file has the mode and owner of the old one. `private` and `mode` as there. Raise SafetyRefusal
+    if the file to keep is a symbolic link, and OSError.
     """
     if backup and path.exists():
         with open_itself(path) as old:
             kept = path.with_name(path.name + BACKUP_SUFFIX)
-            write_durably(kept, old.chunks(), fs=fs, like=path)
-    write_durably(path, [data] if isinstance(data, bytes) else data, mode=mode, fs=fs)
+            write_durably(kept, old.chunks(), fs=fs, like=path, private=private)
+    chunks = [data] if isinstance(data, bytes) else data
+    write_durably(path, chunks, private=private, mode=mode, fs=fs)
 
 
 def open_itself(path: Path) -> FileBytes:

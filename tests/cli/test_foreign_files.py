@@ -11,6 +11,8 @@ import pytest
 from tierctl import files
 from tierctl.cli.app import leaves
 from tierctl.cli.profiles import option_key
+from tierctl.metadata.state_dir import MANIFEST
+from tierctl.wire.files.checkpoints import LOG_STARTS_FILE
 
 from tests.cli.shell import environment, tierctl
 
@@ -338,6 +340,30 @@ def test_a_state_directory_that_others_can_write_is_refused(
         assert (ran.code, ran.out) == (4, "")
         assert f"--state-dir {state} is not used: {state} {why}" in ran.err
         assert list(state.iterdir()) == []
+
+
+@as_root
+@pytest.mark.parametrize("case", PLAN_CHANGES[:-1])
+@pytest.mark.parametrize("name", [LOG_STARTS_FILE, MANIFEST, "_tierctl_state-*[0-9]"])
+def test_a_file_of_the_state_that_others_can_change_is_not_read(
+    name: str, case: Change, tier: list[str], folder: Path
+) -> None:
+    (folder / "tierctl.toml").unlink()
+    words = ("sweep", *tier, *_logs(tier), "--state-dir", folder)
+    assert tierctl(*words).code == 0
+    (folder / LOG_STARTS_FILE).write_text("0\n0\n")
+    *change, why = case
+    file = max(folder.glob(name))
+    changed(file, *change)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    ran = tierctl(*words)
+    if why is None:
+        assert ran.code == 0, ran.err
+    else:
+        assert (ran.code, ran.out) == (4, "")
+        assert f"{file} is not read: " in ran.err
+        assert why in ran.err
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def _link(file: Path) -> None:

@@ -264,9 +264,10 @@ def test_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     own.mkdir(0o700)
     written(own / "file", "x")
     assert (severity(), severity(DoctorCheck.STATE_DIR_SPACE)) == (OK, OK)
-    own.chmod(0o777)
-    assert severity() is PROBLEM
-    own.chmod(0o700)
+    for path, mode in ((own, 0o777), (own / "file", 0o666)):
+        path.chmod(mode)
+        assert severity() is PROBLEM
+        path.chmod(0o700)
     # root may read and write everything: os.access stands for another user here.
     for unreadable in (own, own / "file"):
         monkeypatch.setattr(environment.os, "access", lambda path, _, own=unreadable: Path(path) != own)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tierctl import files
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
 from tierctl.files import FileSystem
 from tierctl.metadata import parallel_fold, state_dir
@@ -315,6 +316,33 @@ class TestSiblings:
         assert all(name in " ".join(run.notes) for name in names)
         assert {path.name for path in place.state.glob("*.bak")} == {f"{name}.bak" for name in names}
 
+    def test_nobody_else_can_write_what_a_run_writes(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also under a umask that takes no right, and in place of a file that others could write."""
+        monkeypatch.setattr(files, "_umask", lambda: 0)
+        before = os.umask(0)
+        try:
+            place.run()
+            for at in (1, 2):
+                Journal(place.state).raise_log_starts({TopicIdPartition(TOPIC_ID, "orders", 0): at})
+                Journal(place.state).record_sightings({(TOPIC_ID, 0): [TOPIC_ID]}, NOW_MS)
+        finally:
+            os.umask(before)
+        for path in (place.state, *place.state.iterdir()):
+            assert (path.name, path.stat().st_mode & 0o022) == (path.name, 0)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
+    def test_a_folder_that_another_user_makes_meanwhile_is_refused(self, place: Place) -> None:
+        class Meanwhile(FileSystem):
+            def make_folder(self, path: Path, **_: object) -> None:
+                path.mkdir()
+                os.chown(path, 12345, 12345)
+
+        with pytest.raises(SafetyRefusal, match="belongs to user 12345"):
+            place.run(Meanwhile())
+        assert list(place.state.iterdir()) == []
+
     def test_what_has_another_name_stays(self, place: Place) -> None:
         place.run()
         (place.state / "_tierctl_state-mine").write_text("mine")
@@ -532,7 +560,7 @@ class TestRefusals:
         place.run()
         place.append(*events([9]))
         reads = [dict(place.kept)]
-        read = state_dir.read_regular
+        read = state_dir._read_own
 
         def replaced_meanwhile(path: Path) -> bytes:
             if path.name != MANIFEST and reads:
@@ -543,7 +571,7 @@ class TestRefusals:
             return read(path)
 
         with StateDirectoryHeld(place.state) as writer:
-            monkeypatch.setattr(state_dir, "read_regular", replaced_meanwhile)
+            monkeypatch.setattr(state_dir, "_read_own", replaced_meanwhile)
             reader = StateDirectory(place.state, writable=False)
             topic = CountingTopic(place.metadata, complete=True, empty_count=PARTITIONS)
             manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=reader)
@@ -630,6 +658,9 @@ def test_json_of_another_shape_is_damaged(tmp_path: Path, content: str) -> None:
         Manifest.loads(content.encode())
     (tmp_path / LAST_RUNS).write_text(content)
     with pytest.raises(CorruptInputError, match="last successful runs"):
+        last_successful_runs(tmp_path)
+    (tmp_path / LAST_RUNS).chmod(0o666)
+    with pytest.raises(SafetyRefusal, match="can be written by every user"):
         last_successful_runs(tmp_path)
 
 

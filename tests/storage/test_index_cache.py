@@ -103,15 +103,25 @@ class TestGetting:
         """Such a file ended each run."""
         expected = RemoteIndexCache(tmp_path, remote).get(metadata_of(2), IndexType.OFFSET)
 
-        def refuse(path: Path) -> None:
+        def refuse(path: Path, **_: str) -> None:
             raise OSError(errno.EIO, "bad disk", str(path))
 
         with monkeypatch.context() as patch:
             if failing == "file":
                 patch.setattr(index_cache, "read_regular", refuse)
+                patch.setattr(index_cache, "read_trusted", refuse)
             else:
                 patch.setattr(os, "scandir", refuse)
             assert RemoteIndexCache(tmp_path, remote).get(metadata_of(2), IndexType.OFFSET) == expected
+
+    def test_what_others_can_write_is_fetched_again(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        expected = cache.get(metadata_of(2), IndexType.OFFSET)
+        (file,) = (tmp_path / FOLDER).iterdir()
+        file.write_bytes(expected[8:])
+        file.chmod(0o666)
+        assert cache.get(metadata_of(2), IndexType.OFFSET) == expected
+        assert (cache.fetches, file.stat().st_mode & 0o022) == (2, 0)
 
     def test_no_transaction_index_is_an_empty_one(self, tmp_path: Path, remote: MemoryStorage) -> None:
         cache = RemoteIndexCache(tmp_path, remote)

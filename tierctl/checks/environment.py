@@ -342,10 +342,16 @@ def _faults(folder: Path) -> Iterator[Result]:
     if why is not None:
         yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, f"others may change it, so it is not used: {why}")
     for file in sorted(folder.iterdir()):
-        if file.is_file() and not os.access(file, os.R_OK | os.W_OK):
+        if not file.is_file():
+            continue
+        if not os.access(file, os.R_OK | os.W_OK):
             found = f"can't be read and written by this user; its owner is {user_name(file.stat().st_uid)}"
-            yield fault(DoctorCheck.STATE_DIR_ACCESS, str(file), found)
-            return
+        elif why is None and (distrusted := why_distrusted(file)) is not None:
+            found = f"others may change it, so it is not read: {distrusted}"
+        else:
+            continue
+        yield fault(DoctorCheck.STATE_DIR_ACCESS, str(file), found)
+        return
 
 
 def check_state_dir_space(folder: Path) -> Iterator[Result]:

@@ -15,9 +15,9 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import PLAIN, must_be_written, replace_durably, write_durably
+from tierctl.files import PLAIN, replace_durably, write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.checked_values import natural_number
+from tierctl.model.checked_values import must_be_written, natural_number
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import TIME_FORMS, parse_time_ms
 from tierctl.read.partition_reader import (

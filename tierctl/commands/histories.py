@@ -11,7 +11,6 @@ from tierctl import locallog
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
-from tierctl.files import PLAIN
 from tierctl.metadata import state_dir
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -133,7 +132,7 @@ def whole_metadata(resources: Resources, *, kept: Kept = Kept.SEGMENTS) -> Remot
     topic_id = metadata.identity().metadata_topic_id
     state_dir.require_own_state(resources.request.state_dir, topic_id)
     with translated(f"opening {resources.request.state_dir}"):
-        PLAIN.make_folder(resources.request.state_dir)
+        state_dir.make_own_folder(resources.request.state_dir)
     if not metadata.refresh().missing:
         return metadata
     return resources.metadata()

@@ -67,6 +67,22 @@ def record_in(chunk: RecordChunk, at: int) -> LastRecord:
     return LastRecord(int(chunk.offsets[at]), int(chunk.timestamps_ms[at]), length, crc32c(value))
 
 
+def other_record(state: TierState, topic: MetadataTopic, number: int, begin: int) -> CorruptInputError | None:
+    """Return the error of a metadata partition whose log does not continue what `state` has of it.
+
+    The log starts at offset `begin`. What is below it can't be compared.
+    """
+    last = state.last_records.get(number)
+    if last is None or last.offset < begin:
+        return None
+    chunks = topic.read(number, last.offset, last.offset + 1)
+    found = [record_in(chunk, 0) for chunk in chunks if len(chunk.offsets)]
+    if found == [last]:
+        return None
+    expected = f"the record at offset {last.offset} of metadata partition {number} that was read before"
+    return CorruptInputError("snapshot", expected=expected, found="another one" if found else "none")
+
+
 class PartitionFold:
     """Fold the records of a topic with `partition_count` partitions into `state`.
 

@@ -28,18 +28,16 @@ from tierctl.files import (
     TEMP_SUFFIX,
     FileSystem,
     exclusive,
-    read_decoded,
-    read_regular,
     replace_durably,
     why_folder_distrusted,
     write_durably,
 )
 from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
-from tierctl.metadata.parallel_fold import record_in
+from tierctl.metadata.parallel_fold import other_record
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.checked_values import TEXT_OR_NULL, require_types
+from tierctl.model.checked_values import TEXT_OR_NULL, read_trusted, require_types
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.selection import names_text
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -60,6 +58,11 @@ LOCK = ".tierctl-state.lock"
 VERSION = 1
 _THREADS = os.cpu_count() or 1
 _PREFIX = "_tierctl_state-"
+_read_own = partial(
+    read_trusted,
+    hint="if you wrote the file, give it to this user or root, and take the right to write from all others; "
+    "if not, use another --state-dir",
+)
 _NAME = re.compile(rf"{_PREFIX}\d+-\d+({re.escape(TEMP_SUFFIX)})?")
 
 
@@ -133,10 +136,8 @@ class StateDirectory:
         self._manifest: Manifest | None = None
         self._is_stored = False
         """Whether the file of the manifest has its content."""
-        require_own_folder(folder)
-        require_private(folder)
         with translated(f"opening {folder}"):
-            fs.make_folder(folder)
+            make_own_folder(folder, fs)
             try:
                 self._held.enter_context(exclusive(folder, LOCK))
             except LockedError:
@@ -179,7 +180,7 @@ class StateDirectory:
             error = found if isinstance(found, CorruptInputError) else None
             if isinstance(found, TierState) and found.read[number] <= ends.get(number, 0):
                 # The log must continue what is known: it may have been cut, and have grown again since.
-                error = _other_record(found, topic, number, begins.get(number, 0))
+                error = other_record(found, topic, number, begins.get(number, 0))
             if error is not None:
                 self._set_aside(path, error)
             elif found is None:
@@ -192,7 +193,7 @@ class StateDirectory:
         path = self._folder / MANIFEST
         new = Manifest(topic_id=topic.topic_id, metadata_partitions=topic.partition_count)
         try:
-            found = Manifest.loads(read_regular(path))
+            found = Manifest.loads(_read_own(path))
         except FileNotFoundError:
             self._set_all_aside()
             return new
@@ -216,7 +217,7 @@ class StateDirectory:
         """Return the state in a listed snapshot, the error of a damaged one, or None for a missing one."""
         number, entry = listed
         try:
-            data = read_regular(self._folder / snapshot_name(number, entry.offset))
+            data = _read_own(self._folder / snapshot_name(number, entry.offset))
             _require(f"{entry.size_bytes} bytes", f"{len(data)} bytes")
             _require(f"CRC-32C {entry.crc:#010x}", f"CRC-32C {crc32c(data):#010x}")
             found = read_snapshot(data)
@@ -270,7 +271,7 @@ class StateDirectory:
                 return
             self._fs.sync_folder(self._folder)
             manifest.snapshots = entries
-            replace_durably(self._folder / MANIFEST, manifest.dumps(), fs=self._fs)
+            replace_durably(self._folder / MANIFEST, manifest.dumps(), private=True, fs=self._fs)
             self._is_stored = True
             self._delete_others(entries)
 
@@ -279,7 +280,8 @@ class StateDirectory:
         number, offset = changed
         held = state.held.get(number)
         data = write_snapshot(state, number) if held is None else held.snapshot
-        write_durably(self._folder / snapshot_name(number, offset), [data], fs=self._fs, sync_folder=False)
+        path = self._folder / snapshot_name(number, offset)
+        write_durably(path, [data], private=True, fs=self._fs, sync_folder=False)
         return SnapshotEntry(offset, len(data), crc32c(data))
 
     def _delete_others(self, entries: Mapping[int, SnapshotEntry]) -> None:
@@ -297,24 +299,6 @@ class StateDirectory:
 def _require(expected: object, found: object) -> None:
     if found != expected:
         raise CorruptInputError("snapshot", expected=str(expected), found=str(found))
-
-
-def _other_record(
-    state: TierState, topic: MetadataTopic, number: int, begin: int
-) -> CorruptInputError | None:
-    """Return the error of a metadata partition whose log does not continue what `state` has of it.
-
-    The log starts at offset `begin`. What is below it can't be compared.
-    """
-    last = state.last_records.get(number)
-    if last is None or last.offset < begin:
-        return None
-    chunks = topic.read(number, last.offset, last.offset + 1)
-    found = [record_in(chunk, 0) for chunk in chunks if len(chunk.offsets)]
-    if found == [last]:
-        return None
-    expected = f"the record at offset {last.offset} of metadata partition {number} that was read before"
-    return CorruptInputError("snapshot", expected=expected, found="another one" if found else "none")
 
 
 def _entangled(state: TierState) -> set[int]:
@@ -344,6 +328,20 @@ def require_private(folder: Path) -> None:
         )
 
 
+def require_usable(folder: Path) -> None:
+    """Raise the errors of `require_own_folder` and `require_private`; a missing folder has none."""
+    require_own_folder(folder)
+    require_private(folder)
+
+
+def make_own_folder(folder: Path, fs: FileSystem = PLAIN) -> None:
+    """Make the folder of a state directory if it is missing; raise as `require_usable`, and OSError."""
+    require_own_folder(folder)
+    fs.make_folder(folder, mode=0o755)
+    # Not before: somebody else may make it meanwhile.
+    require_private(folder)
+
+
 def require_own_folder(folder: Path) -> None:
     """Raise UsageError if a folder is a broker's log directory, or a remote tier on local disk.
 
@@ -366,10 +364,9 @@ def require_own_state(folder: Path, topic_id: str | None) -> None:
     UsageError as for `require_own_folder`; SafetyRefusal for the state of another metadata topic, and as for
     `require_private`; CorruptInputError for an unreadable manifest.
     """
-    require_own_folder(folder)
-    require_private(folder)
+    require_usable(folder)
     try:
-        manifest = Manifest.loads(read_regular(folder / MANIFEST))
+        manifest = Manifest.loads(_read_own(folder / MANIFEST))
     except FileNotFoundError:
         return
     except CorruptInputError as e:
@@ -400,10 +397,10 @@ def read_json(
     """Return what `parse` makes of the file's content, or `if_missing` without a file.
 
     Raise CorruptInputError, with `what`, `expected` and `hint`, for content that is not JSON or that `parse`
-    refuses; OSError.
+    refuses; SafetyRefusal for a file that others may change; OSError.
     """
     try:
-        return parse(json.loads(read_regular(path)))
+        return parse(json.loads(_read_own(path)))
     except FileNotFoundError:
         return if_missing
     except _MALFORMED as e:
@@ -412,7 +409,7 @@ def read_json(
 
 def write_json(path: Path, content: object, *, fs: FileSystem = PLAIN) -> None:
     """Replace the file by `content` as JSON; durable on return. Raise OSError."""
-    replace_durably(path, json.dumps(content, indent=1).encode() + b"\n", fs=fs)
+    replace_durably(path, json.dumps(content, indent=1).encode() + b"\n", private=True, fs=fs)
 
 
 LAST_RUNS = "last-successful-runs.json"
@@ -440,6 +437,7 @@ def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
     """
     if not state_dir.is_dir():
         raise NotFoundError("the directory does not exist", hint="a run that reads metadata makes it")
+    require_usable(state_dir)
     with exclusive(state_dir, _RUNS_LOCK, timeout_s=_RUNS_LOCK_TIMEOUT_S):
         runs = last_successful_runs(state_dir) | {command: ended_ms}
         write_json(state_dir / LAST_RUNS, dict(sorted(runs.items())))
@@ -499,7 +497,7 @@ def record_read_segments(
     Reads that are more than 30 days older than `run` are dropped. Raises OSError, LockedError, and
     CorruptInputError for a damaged file.
     """
-    fs.make_folder(state_dir)
+    make_own_folder(state_dir, fs)
     with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
         kept = read_segments(state_dir)
         for key, ids in read.items():
@@ -580,16 +578,18 @@ class Journal:
     def log_starts(self) -> dict[_Key, int]:
         """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse.
 
-        Raise SafetyRefusal if others may write the folder. The file is an offset checkpoint with topic ids as
-        names: a topic's name may be used again.
+        Raise SafetyRefusal if others may write the folder or the file. It is an offset checkpoint with topic
+        ids as names: a topic's name may be used again.
         """
         path = self._folder / LOG_STARTS_FILE
         require_private(self._folder)
         try:
-            found = read_decoded(path, read_offset_checkpoint) or {}
+            found = read_offset_checkpoint(_read_own(path))
             return {(Uuid.parse(key.topic), key.partition): offset for key, offset in found.items()}
+        except FileNotFoundError:
+            return {}
         except CorruptInputError as e:
-            raise e.advised(_LOG_STARTS_HINT) from None
+            raise e.within(str(path)).advised(_LOG_STARTS_HINT) from None
         except UsageError as e:
             raise CorruptInputError(
                 "log start offsets",
@@ -618,7 +618,8 @@ class Journal:
             merged = sorted((kept | raised).items())
             by_id = {TopicPartition(topic_id, partition): offset for (topic_id, partition), offset in merged}
             data = write_offset_checkpoint(by_id)
-            replace_durably(self._folder / LOG_STARTS_FILE, data, backup=True, fs=self._fs)
+            path = self._folder / LOG_STARTS_FILE
+            replace_durably(path, data, backup=True, private=True, fs=self._fs)
 
     def custom_metadata_breaches(self) -> tuple[CustomMetadataBreach, ...]:
         """Return the recorded breaches of KIP-917's limit; CorruptInputError if the file does not parse."""

@@ -10,8 +10,15 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TypeVar
 
-from tierctl.errors import AuthenticationError, UsageError, output_error
-from tierctl.files import open_regular, require_replaceable
+from tierctl.errors import AuthenticationError, SafetyRefusal, UsageError, output_error
+from tierctl.files import (
+    FileBytes,
+    not_replaced,
+    open_regular,
+    require_plain,
+    require_replaceable,
+    why_distrusted,
+)
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -100,6 +107,30 @@ def require_output(option: str, path: Path, kind: str, is_own: Callable[[bytes],
         )
 
 
+def must_be_written(option: str, path: Path, chunks: Iterable[bytes]) -> bool:
+    """Return whether the joined `chunks` must be written to `path`; False if the file has just these bytes.
+
+    Raise SafetyRefusal, which names `option`, for a file with other bytes: what it is can't be told. Raise
+    OSError. `chunks` are read only if the file is not empty.
+    """
+    require_plain(path)
+    try:
+        file = FileBytes(path)
+    except FileNotFoundError:
+        return True
+    with file:
+        if not file.size_bytes:
+            return True
+        end = 0
+        for chunk in chunks:
+            if file.read(end, len(chunk)) != chunk:
+                raise not_replaced(option, path, "has other content")
+            end += len(chunk)
+        if file.size_bytes != end:
+            raise not_replaced(option, path, "has other content")
+    return False
+
+
 def require_file(option: str, path: Path, *, hint: str) -> None:
     """Raise UsageError with `hint` if the regular file that `option` names is missing or not reachable."""
     try:
@@ -126,6 +157,18 @@ def read_named(path: Path, size_bytes: int = -1) -> bytes:
         return _read_pipe(path)
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read(size_bytes)
+
+
+def read_trusted(path: Path, *, hint: str) -> bytes:
+    """Return the content of a regular file; raise SafetyRefusal, with `hint`, if somebody else may change it.
+
+    The open file is judged, as `why_distrusted` does. Raise OSError as `open_regular`.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        why = why_distrusted(path, fd=file.fileno())
+        if why is not None:
+            raise SafetyRefusal(f"{path} is not read: {why}", hint=hint)
+        return file.read()
 
 
 def _read_pipe(path: Path) -> bytes:

@@ -18,10 +18,12 @@ from tierctl.errors import (
     CorruptInputError,
     LockedError,
     RemoteResourceNotFound,
+    SafetyRefusal,
     SpoolError,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model.checked_values import read_trusted
 from tierctl.model.local import SegmentFiles
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
@@ -59,7 +61,7 @@ class RemoteIndexCache:
     """Fetches each index of a remote segment once; safe to use from several threads and processes.
 
     The broker's `settings` state how many bytes the cache may have. If the cache's own disk fails, `get`
-    fetches the index without caching it.
+    fetches the index without caching it. A file that others may change is fetched again.
     """
 
     def __init__(
@@ -158,14 +160,14 @@ class RemoteIndexCache:
     def _read_cached(self, name: str, start_offset: int, index_type: IndexType) -> bytes | None:
         path = self._folder / name
         try:
-            data = read_regular(path)
+            data = read_trusted(path, hint="it is fetched again")
             os.utime(path)
             _check(data, index_type, start_offset, source=name)
         except FileNotFoundError:
             with self._lock:
                 self._size_bytes -= self._sizes.pop(name, 0)
             return None
-        except (OSError, CorruptInputError):
+        except (OSError, CorruptInputError, SafetyRefusal):
             with self._lock:
                 self._evict_file(name)
             return None
@@ -183,8 +185,8 @@ class RemoteIndexCache:
         if len(data) > self._size_bytes_max:
             return
         try:
-            self._fs.make_folder(self._folder)
-            write_durably(self._folder / name, [data], fs=self._fs)
+            self._fs.make_folder(self._folder, mode=0o755)
+            write_durably(self._folder / name, [data], private=True, fs=self._fs)
         except OSError:
             with self._lock:
                 self._evict_file(name)
