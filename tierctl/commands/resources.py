@@ -24,6 +24,7 @@ from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.server_properties import broker_file
+from tierctl.metadata.state_dir import require_usable
 from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
@@ -187,12 +188,14 @@ def _parted(text: str) -> tuple[str, str]:
 def require_named_files(request: Request) -> None:
     """Raise UsageError or, for a missing log directory, NotFoundError for what can't be read.
 
-    Those that its command would not read are included: a mistyped name is an error everywhere.
+    Those that its command would not read are included: a mistyped name is an error everywhere. For the state
+    directory, whose cached indexes every command may delete, raise the errors of `require_usable`.
     """
     for folder in request.log_dir:
         locallog.require_folder(folder)
     if request.state_dir is not None:
         require_no_file("--state-dir", request.state_dir)
+        require_usable(request.state_dir)
     for file in private_keys_of(request.aiven_private_key).values():
         require_file("--aiven-private-key", file, hint=_KEY_HINT)
 

@@ -329,9 +329,10 @@ def require_private(folder: Path) -> None:
 
 
 def require_usable(folder: Path) -> None:
-    """Raise the errors of `require_own_folder` and `require_private`; a missing folder has none."""
-    require_own_folder(folder)
-    require_private(folder)
+    """Raise the errors of `require_own_folder` and `require_private`, and MetadataError; none if missing."""
+    with translated(f"opening {folder}"):
+        require_own_folder(folder)
+        require_private(folder)
 
 
 def make_own_folder(folder: Path, fs: FileSystem = PLAIN) -> None:

@@ -30,6 +30,7 @@ from tierctl.locallog import read_log_dirs, require_log_dirs
 from tierctl.metadata import open_metadata
 from tierctl.metadata.parallel_fold import FoldTask, PartitionRange, partition_ranges
 from tierctl.metadata.server_properties import broker_file
+from tierctl.metadata.state_dir import require_usable
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model import (
     IsolationLevel,
@@ -178,6 +179,7 @@ def plan_tasks(
     )
     works: Sequence[Share | NameCheck | PlannedReads]
     if options.state_dir is not None:
+        require_usable(options.state_dir)
         works = _planned_reads(
             scan, RemoteIndexCache(options.state_dir, shared_tier(spec), settings=settings)
         )

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.commands import FetchRequest
+from tierctl.commands.resources import Resources
 from tierctl.errors import NotFoundError, RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.metadata.parallel_fold import PartitionFold
+from tierctl.metadata.state_dir import record_successful_run
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.progress import SilentProgress
 from tierctl.spark.executors.task import shared_tier, take_transfers
 from tierctl.spark.sources import log_plan
 from tierctl.spark.sources.load_options import LogOptions
@@ -104,6 +108,24 @@ def test_the_driver_folds_only_with_a_state_directory(
         folds.clear()
         assert rows(options) == found
         assert folds == []
+
+
+def test_a_broker_s_cache_of_indexes_is_not_that_of_a_state_directory(tier: Options, tmp_path: Path) -> None:
+    """The cache, which deletes what is unfinished or damaged, was opened before the folder was judged."""
+    broker = tmp_path / "broker"
+    left = broker / "remote-log-index-cache" / "readme.tmp"
+    left.parent.mkdir(parents=True)
+    for file in (broker / "meta.properties", left):
+        file.write_text("version=1\nnode.id=1\n")
+    request = FetchRequest(remote=tier["remote"], state_dir=broker)
+    for use in (
+        lambda: tasks_of(tier | {"state_dir": str(broker)}),
+        lambda: Resources(request=request, progress=SilentProgress()).__enter__().indexes,
+        lambda: record_successful_run(broker, "restore log", 1),
+    ):
+        with pytest.raises(UsageError, match="is a broker's log directory"):
+            use()
+        assert sorted(broker.rglob("*")) == [broker / "meta.properties", left.parent, left]
 
 
 @pytest.mark.usefixtures("grouped")
