@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -378,6 +379,17 @@ def replace_durably(
             write_durably(kept, old.chunks(), fs=fs, like=path, private=private)
     chunks = [data] if isinstance(data, bytes) else data
     write_durably(path, chunks, private=private, mode=mode, fs=fs)
+
+
+def backups(path: Path) -> Iterator[Path]:
+    """Yield the names under which the file at `path` may be kept: `.bak`, `.2.bak` and so on."""
+    yield path.with_name(path.name + BACKUP_SUFFIX)
+    yield from (path.with_name(f"{path.name}.{number}{BACKUP_SUFFIX}") for number in count(2))
+
+
+def backup_of(path: Path) -> Path:
+    """Return the first of `backups` that is free."""
+    return next(each for each in backups(path) if not os.path.lexists(each))
 
 
 def open_itself(path: Path) -> FileBytes:

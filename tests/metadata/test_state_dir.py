@@ -29,7 +29,7 @@ from tierctl.metadata.state_dir import (
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.local import LARGEST_OFFSET
-from tierctl.state import tier_state
+from tierctl.state import fold, tier_state
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.batches.scan import scan_heads
@@ -470,6 +470,11 @@ class TestDamage:
         again = place.run()
         assert (again.records_read, again.notes) == (0, [])
         assert summary(again.state) == summary(place.truth())
+        if broken is not None:
+            self.damage(path, how)
+            place.run()
+            assert path.with_name(f"{path.name}.bak").read_bytes() == broken
+            assert len(list(place.state.glob(f"{path.name}*.bak"))) == 2
 
     def test_every_cut_and_flip_of_a_snapshot(self, place: Place) -> None:
         place.run()
@@ -495,6 +500,26 @@ class TestDamage:
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("what", ["manifest", "snapshot"])
+    def test_what_a_newer_tierctl_wrote_is_no_damage(
+        self, place: Place, what: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if what == "snapshot":
+            with monkeypatch.context() as newer:
+                newer.setattr(fold, "SNAPSHOT_VERSION", (known := fold.SNAPSHOT_VERSION) + 1)
+                place.run()
+            file = place.snapshot
+        else:
+            place.run()
+            known, file = state_dir.VERSION, place.state / MANIFEST
+            file.write_text(json.dumps({"version": known + 1, "what follows": "is unknown"}))
+        before = {path: path.read_bytes() for path in place.state.iterdir()}
+        found = rf"{file.name}: expected version {known}, found version {known + 1}"
+        with pytest.raises(SafetyRefusal, match=found) as caught:
+            place.run()
+        assert "use another --state-dir" in (caught.value.hint or "")
+        assert {path: path.read_bytes() for path in place.state.iterdir()} == before
+
     def test_another_number_of_metadata_partitions(self, place: Place) -> None:
         place.run()
         extra = place.metadata / f"__remote_log_metadata-{PARTITIONS}"

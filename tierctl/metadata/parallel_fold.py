@@ -55,6 +55,20 @@ def misplaced(
     return found
 
 
+def entangled(state: TierState) -> set[int]:
+    """Return the metadata partitions that share a user partition: only both together have its state.
+
+    They exist after the number of metadata partitions was changed. What they had before stays in their
+    snapshots; the events since are read by each run.
+    """
+    found: set[int] = set()
+    for number, table in state.tables.items():
+        for owner in np.flatnonzero(table.partitions["is_foreign"]).tolist():
+            part = state.partitions[table.topic_id_partition(owner).key]
+            found |= {number, part.metadata_partition}
+    return found
+
+
 EventSink = Callable[[RecordChunk, DecodedEvents], None]
 """Receives the decoded events of each chunk that is folded: a table of the pipeline."""
 

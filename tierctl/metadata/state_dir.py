@@ -19,14 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-import numpy as np
-
 from tierctl.errors import CorruptInputError, LockedError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import (
     BACKUP_SUFFIX,
     PLAIN,
     TEMP_SUFFIX,
     FileSystem,
+    backup_of,
     exclusive,
     replace_durably,
     why_folder_distrusted,
@@ -34,10 +33,15 @@ from tierctl.files import (
 )
 from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
-from tierctl.metadata.parallel_fold import other_record
+from tierctl.metadata.parallel_fold import entangled, other_record
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.checked_values import TEXT_OR_NULL, read_trusted, require_types
+from tierctl.model.checked_values import (
+    TEXT_OR_NULL,
+    read_trusted,
+    require_no_newer,
+    require_types,
+)
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.selection import names_text
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -93,11 +97,15 @@ class Manifest:
         return (json.dumps(raw) + "\n").encode()
 
     @classmethod
-    def loads(cls, data: bytes) -> Self:
-        """Return the manifest with the content `data`; raise CorruptInputError if it is malformed."""
+    def loads(cls, data: bytes, source: str = MANIFEST) -> Self:
+        """Return the manifest with the content `data`; raise CorruptInputError if it is malformed.
+
+        Raise SafetyRefusal, with `source`, for that of a newer tierctl.
+        """
         try:
             raw = json.loads(data)
             version = raw["version"]
+            require_no_newer(source, version, VERSION)
             require_types(raw, {"topic_id": TEXT_OR_NULL})
             found = cls(
                 topic_id=raw["topic_id"],
@@ -150,8 +158,8 @@ class StateDirectory:
 
         A damaged snapshot is renamed to `.bak`, and its metadata partition is read from its beginning. So is
         that of a log that was cut below the last record of the snapshot, and grew again. Raises
-        SafetyRefusal if the directory belongs to another metadata topic, or if the topic's number of
-        partitions has changed.
+        SafetyRefusal if the directory belongs to another metadata topic, if the topic's number of partitions
+        has changed, or if a newer tierctl wrote the directory.
         """
         with translated(f"loading {self._folder}"):
             manifest, good = self._read_all(topic)
@@ -193,7 +201,7 @@ class StateDirectory:
         path = self._folder / MANIFEST
         new = Manifest(topic_id=topic.topic_id, metadata_partitions=topic.partition_count)
         try:
-            found = Manifest.loads(_read_own(path))
+            found = Manifest.loads(_read_own(path), str(path))
         except FileNotFoundError:
             self._set_all_aside()
             return new
@@ -217,10 +225,11 @@ class StateDirectory:
         """Return the state in a listed snapshot, the error of a damaged one, or None for a missing one."""
         number, entry = listed
         try:
-            data = _read_own(self._folder / snapshot_name(number, entry.offset))
+            path = self._folder / snapshot_name(number, entry.offset)
+            data = _read_own(path)
             _require(f"{entry.size_bytes} bytes", f"{len(data)} bytes")
             _require(f"CRC-32C {entry.crc:#010x}", f"CRC-32C {crc32c(data):#010x}")
-            found = read_snapshot(data)
+            found = read_snapshot(data, str(path))
             _require({number: entry.offset}, found.read)
         except FileNotFoundError:
             return None
@@ -229,10 +238,12 @@ class StateDirectory:
         return found
 
     def _set_aside(self, path: Path, error: CorruptInputError) -> None:
-        kept = f"kept as {path.name}{BACKUP_SUFFIX} and " if self._keeps else ""
-        self.notes.append(f"{path.name}: {error.message}; {kept}read anew")
+        kept = backup_of(path)
+        self.notes.append(
+            f"{path.name}: {error.message}; {f'kept as {kept.name} and ' if self._keeps else ''}read anew"
+        )
         if self._keeps:
-            self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+            self._fs.rename(path, kept)
 
     def _set_all_aside(self) -> None:
         """Keep the snapshots, which no manifest lists: the topic may have lost the events in them."""
@@ -240,7 +251,7 @@ class StateDirectory:
         if names:
             self.notes.append(f"{names_text(names)}: not listed in {MANIFEST}; kept as {BACKUP_SUFFIX}")
         for name in names if self._keeps else ():
-            self._fs.rename(self._folder / name, self._folder / f"{name}{BACKUP_SUFFIX}")
+            self._fs.rename(self._folder / name, backup_of(self._folder / name))
 
     def _snapshots(self) -> Iterator[Path]:
         """Yield the files that are named as snapshots, unfinished ones as well."""
@@ -253,7 +264,7 @@ class StateDirectory:
         manifest = self._manifest
         if manifest is None or not self._keeps:
             return
-        apart = _entangled(state)
+        apart = entangled(state)
         entries: dict[int, SnapshotEntry] = {}
         with translated(f"writing {self._folder}"):
             changed: dict[int, int] = {}
@@ -299,20 +310,6 @@ class StateDirectory:
 def _require(expected: object, found: object) -> None:
     if found != expected:
         raise CorruptInputError("snapshot", expected=str(expected), found=str(found))
-
-
-def _entangled(state: TierState) -> set[int]:
-    """Return the metadata partitions that share a user partition: only both together have its state.
-
-    They exist after the number of metadata partitions was changed. What they had before stays in their
-    snapshots; the events since are read by each run.
-    """
-    found: set[int] = set()
-    for number, table in state.tables.items():
-        for owner in np.flatnonzero(table.partitions["is_foreign"]).tolist():
-            part = state.partitions[table.topic_id_partition(owner).key]
-            found |= {number, part.metadata_partition}
-    return found
 
 
 def require_private(folder: Path) -> None:
@@ -367,7 +364,7 @@ def require_own_state(folder: Path, topic_id: str | None) -> None:
     """
     require_usable(folder)
     try:
-        manifest = Manifest.loads(_read_own(folder / MANIFEST))
+        manifest = Manifest.loads(_read_own(folder / MANIFEST), str(folder / MANIFEST))
     except FileNotFoundError:
         return
     except CorruptInputError as e:

@@ -22,6 +22,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tierctl.model.checked_values import require_no_newer
 from tierctl.model.events import Dialect, dialect_of
 from tierctl.state.fold_kernels import FOREIGN, IGNORED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
@@ -216,11 +217,15 @@ def _batch(names: list[str], lengths: list[int], data: bytes | npt.NDArray[np.ui
     return pa.RecordBatch.from_arrays([pa.array(names, pa.string()), column], schema=_SCHEMA)
 
 
-def read_snapshot(data: bytes | pa.Buffer) -> TierState:
-    """Return the state in a snapshot; raise UnsupportedFormatError for another version, CorruptInputError."""
+def read_snapshot(data: bytes | pa.Buffer, source: str = "folded state") -> TierState:
+    """Return the state in a snapshot; raise CorruptInputError.
+
+    Raise UnsupportedFormatError for an older version, and SafetyRefusal, with `source`, for a newer one.
+    """
     try:
         with pa.ipc.open_stream(data) as reader:
             facts = json.loads((reader.schema.metadata or {})[_META])
+            require_no_newer(source, facts["version"], SNAPSHOT_VERSION)
             if facts["version"] != SNAPSHOT_VERSION:
                 raise UnsupportedFormatError(
                     "folded state",

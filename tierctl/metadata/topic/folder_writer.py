@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
 from tierctl.files import (
-    BACKUP_SUFFIX,
     PLAIN,
     TEMP_SUFFIX,
     FileBytes,
     FileSystem,
+    backup_of,
+    backups,
     broker_kept_out,
     exclusive,
     open_itself,
@@ -224,7 +224,7 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
     # A broker that crashed may have indexed the bytes that are truncated here.
     drop_indexes(path, fs=fs)
     if rest:
-        names = _backups(path, f"{path.name}.{size_bytes}")
+        names = backups(path.with_name(f"{path.name}.{size_bytes}"))
         kept = next(each for each in names if not os.path.lexists(each) or _has_bytes(each, rest))
         write_durably(kept, [rest], like=path, fs=fs)
     fd = _open(path)
@@ -233,12 +233,6 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
         fs.sync(fd, path)
     finally:
         os.close(fd)
-
-
-def _backups(path: Path, name: str) -> Iterator[Path]:
-    """Yield the `.bak` files beside `path` that bytes of it may get, so that none replaces an earlier one."""
-    yield path.with_name(name + BACKUP_SUFFIX)
-    yield from (path.with_name(f"{name}.{number}{BACKUP_SUFFIX}") for number in count(2))
 
 
 def _has_bytes(path: Path, data: bytes) -> bool:
@@ -259,8 +253,7 @@ def _set_aside(log: PartitionLog, *, fs: FileSystem) -> None:
         path = log.path(base)
         if base > limit.segment_base:
             drop_indexes(path, fs=fs)
-            names = _backups(path, path.name)
-            fs.rename(path, next(each for each in names if not os.path.lexists(each)))
+            fs.rename(path, backup_of(path))
             fs.sync_folder(path.parent)
         elif base == limit.segment_base:
             _cut_off(path, limit.position, fs=fs)
