@@ -344,7 +344,8 @@ def _write_files(folder: Path) -> None:
     for name, content in contents.items():
         file = folder / name
         if not file.is_file() or why_distrusted(file) is not None or file.read_bytes() != content:
-            write_durably(file, [content], mode=0o666)
+            # The printed line runs the files later, under whatever umask they were written.
+            write_durably(file, [content], mode=0o644)
 
 
 def _become(words: Sequence[str], log_settings: Path | None) -> Never:

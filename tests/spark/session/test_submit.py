@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tierctl import files
 from tierctl.errors import UsageError
 from tierctl.spark.session.jvm import SparkSettings, is_credential
 
@@ -38,6 +39,12 @@ def test_a_command_that_always_runs_on_spark(tmp_path: Path) -> None:
     where = ("--metadata", "/data/metadata", "--warehouse", "/data/tables")
     line = line_of(tmp_path, "--master", "yarn", "--", "pipeline", "run", *where)
     assert line[-6:] == ["pipeline", "run", *where]
+
+
+def test_nobody_else_may_write_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_umask", lambda: 0)
+    line_of(tmp_path, "--master", "yarn", "--", "segments", "--metadata", "/data/metadata")
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o644] * 3
 
 
 def test_the_folder_may_have_log_settings_of_spark(tmp_path: Path) -> None:
