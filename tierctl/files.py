@@ -682,10 +682,19 @@ def _has_access_list(path: Path | int) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return whether nobody but this user and root is in a group; a group without an entry is unknown."""
+    """Return whether only this user and root are in a group, as far as its entry shows; False without one.
+
+    A directory service may hide members. Therefore the entry must list them, or be that of the group that was
+    made for this user or root: the primary one, with the same name.
+    """
     try:
-        names = set(grp.getgrgid(gid).gr_mem)
+        group = grp.getgrgid(gid)
     except KeyError:
         return False
-    names |= {user.pw_name for user in pwd.getpwall() if user.pw_gid == gid}
-    return names <= {user_name(os.geteuid()), user_name(_ROOT)}
+    owners = []
+    for uid in {os.geteuid(), _ROOT}:
+        with suppress(KeyError):
+            owners.append(pwd.getpwuid(uid))
+    is_made_for_one = any((user.pw_gid, user.pw_name) == (gid, group.gr_name) for user in owners)
+    found = {*group.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == gid)}
+    return bool(group.gr_mem or is_made_for_one) and found <= {user.pw_name for user in owners}

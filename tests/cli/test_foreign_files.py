@@ -1,7 +1,9 @@
 """Files that somebody else can write: settings, and the options that come from none of them."""
 
+import grp
 import json
 import os
+import pwd
 import stat
 import time
 from collections.abc import Callable
@@ -18,6 +20,11 @@ from tests.cli.shell import environment, tierctl
 
 OTHER = 12345
 """A user, and a group, without a name."""
+PRIMARY = {user.pw_gid for user in pwd.getpwall()}
+WITHOUT_MEMBERS = next(
+    (each.gr_gid for each in grp.getgrall() if not each.gr_mem and each.gr_gid not in PRIMARY), OTHER
+)
+"""A group with an entry that lists nobody, as every group of a directory service may look."""
 HARMFUL = {
     *("log-start-offset", "max-deletes", "max-fraction", "no-lease", "yes", "allow-live-brokers"),
     *("allow-missing-objects", "adopt-tier", "i-know-it-is-deleted", "off-lineage", "unreferenced-epochs"),
@@ -42,6 +49,7 @@ CHANGES: list[Change] = [
     ("file", None, (OTHER, 0), f"belongs to user {OTHER}"),
     ("folder", 0o777, None, "can be written by every user (mode 0777)"),
     ("folder", 0o1777, None, "can be written by every user (mode 1777)"),
+    ("file", 0o664, (0, WITHOUT_MEMBERS), "can be written by its group (mode 0664)"),
     ("folder", 0o775, (0, OTHER), "can be written by its group (mode 0775)"),
     ("folder", None, (OTHER, 0), f"belongs to user {OTHER}"),
     ("link", 0o666, None, "can be written by every user (mode 0666)"),
@@ -101,6 +109,37 @@ def test_settings_that_others_can_change_are_not_used(case: Change, folder: Path
             assert "tierctl.toml is not read: " in ran.err
             assert why in ran.err
             assert "/planted" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "user", "is_trusted"),
+    [
+        ("kafka", (), "kafka", True),
+        ("users", (), "kafka", False),
+        ("users", (), None, False),
+        ("ops", ("kafka", "root"), None, True),
+        ("ops", ("kafka", "anna"), None, False),
+        ("kafka", ("anna",), "kafka", False),
+    ],
+)
+def test_a_group_is_trusted_if_it_is_known_who_is_in_it(
+    name: str,
+    members: tuple[str, ...],
+    user: str | None,
+    *,
+    is_trusted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group has `members`, and is the primary one of `user`; this user is kafka."""
+    monkeypatch.setattr(os, "geteuid", lambda: 77)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((name, "", gid, list(members))))
+    users = {
+        uid: pwd.struct_passwd((each, "", uid, OTHER if each == user else uid, "", "", ""))
+        for uid, each in ((0, "root"), (77, "kafka"))
+    }
+    monkeypatch.setattr(pwd, "getpwuid", users.__getitem__)
+    monkeypatch.setattr(pwd, "getpwall", lambda: list(users.values()))
+    assert files._is_own_group(OTHER) is is_trusted
 
 
 @as_root
