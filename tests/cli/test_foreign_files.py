@@ -382,6 +382,35 @@ def test_a_state_directory_that_others_can_write_is_refused(
 
 
 @as_root
+@pytest.mark.parametrize("case", [*PLAN_CHANGES, ("pipe", None, None, "it is no plain file")])
+def test_settings_of_topics_that_others_can_change_decide_nothing(
+    case: Change, tier: list[str], folder: Path
+) -> None:
+    """A run that only shows a plan reads the file."""
+    *change, why = case
+    file = folder / "topics.properties"
+    file.write_text("orders.retention.ms=1\norders.remote.storage.enable=true\n")
+    words = ("sweep", *tier, *_logs(tier), "--topic-configs", file)
+    if change[0] == "pipe":
+        _pipe(file)
+    else:
+        changed(file, *change)
+        assert tierctl(*words).code == 0
+    for command in ("sweep", "verify"):
+        ran = tierctl(command, *words[1:], "--plan-out", folder.parent / f"{command}.json")
+        if why is None:
+            assert ran.code in {0, 3}, ran.err
+        else:
+            assert (ran.code, ran.out) == (2 if change[0] == "pipe" else 4, "")
+            assert why in ran.err
+        assert (folder.parent / f"{command}.json").exists() is (why is None)
+    node = folder.parent
+    ran = tierctl("restore", "into", node, "--log-dir", node, *tier[2:], "--topics-file", file, "--apply")
+    assert why is None or why in ran.err
+    assert (ran.code == 4) is (why is not None and change[0] != "pipe")
+
+
+@as_root
 @pytest.mark.parametrize("case", PLAN_CHANGES[:-1])
 @pytest.mark.parametrize("name", [LOG_STARTS_FILE, MANIFEST, "_tierctl_state-*[0-9]"])
 def test_a_file_of_the_state_that_others_can_change_is_not_read(

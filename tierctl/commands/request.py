@@ -472,6 +472,11 @@ class Request:
         return False
 
     @property
+    def is_binding(self) -> bool:
+        """Whether this run carries out or saves what it decides."""
+        return False
+
+    @property
     def cluster_servers(self) -> str | None:
         """The cluster that has the topics: `bootstrap_server`, else a kafka:// `metadata`, else None."""
         if self.bootstrap_server is None and (self.metadata or "").startswith("kafka:"):
@@ -595,6 +600,11 @@ class MutationRequest(Request):
     def is_mutating(self) -> bool:
         """Whether the use case may change a tier or the metadata topic."""
         return True
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether this run carries out or saves what it decides."""
+        return self.apply or self.plan_out is not None
 
     @property
     def target(self) -> Self:

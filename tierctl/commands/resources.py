@@ -519,7 +519,8 @@ class Resources:
         """
         if self.request.topic_configs is None:
             return {}
-        found = read_topic_configs(self.request.topic_configs, self.broker_defaults())
+        file, trusted = self.request.topic_configs, self.request.is_binding
+        found = read_topic_configs(file, self.broker_defaults(), trusted=trusted)
         for name, config in found.items() if self.request.is_mutating else ():
             values = config.stated.items()
             stated = StatedSettings(

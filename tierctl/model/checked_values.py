@@ -29,6 +29,8 @@ NUMBER_MAX = (1 << 63) - 1
 PORT_MAX = (1 << 16) - 1
 _PIPE_BYTES_MAX = 64 << 20
 _PIPE_WAIT_S = 60.0
+_OF_SHELL = (Path("/dev/fd"), Path("/proc/self/fd"))
+_OWN = "give the file and its folder to this user or root, and take the right to write from all others"
 
 
 def require_types(raw: Mapping[str, Any], types: Mapping[str, Types], where: str = "") -> None:
@@ -155,26 +157,29 @@ def absolute_path(text: str) -> str:
     return str(Path(text).absolute())
 
 
-def read_named(path: Path, size_bytes: int = -1) -> bytes:
+def read_named(path: Path, size_bytes: int = -1, *, trusted: bool = False) -> bytes:
     """Return the content of a file that an option names, or with `size_bytes` only its beginning.
 
     It is a regular file, or a pipe, such as that of <(...) in a shell; raise OSError for any other kind, and
     for a pipe that is silent for a minute, ends without a byte or does not end after 64 MiB. A pipe is empty
-    if it is read twice.
+    if it is read twice. If it must be `trusted`, because what is changed depends on it, raise SafetyRefusal
+    as `read_trusted`, and OSError for a pipe that is not the shell's.
     """
+    if trusted and path.parent not in _OF_SHELL:
+        return read_trusted(path, hint=_OWN, sticky_folder=True)
     if path.is_fifo():
         return _read_pipe(path)
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read(size_bytes)
 
 
-def read_trusted(path: Path, *, hint: str) -> bytes:
+def read_trusted(path: Path, *, hint: str, sticky_folder: bool = False) -> bytes:
     """Return the content of a regular file; raise SafetyRefusal, with `hint`, if somebody else may change it.
 
     The open file is judged, as `why_distrusted` does. Raise OSError as `open_regular`.
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        why = why_distrusted(path, fd=file.fileno())
+        why = why_distrusted(path, sticky_folder=sticky_folder, fd=file.fileno())
         if why is not None:
             raise SafetyRefusal(f"{path} is not read: {why}", hint=hint)
         return file.read()

@@ -262,12 +262,12 @@ _WRONG_VALUE = (
 )
 
 
-def read_saved_topics(path: str | None) -> SavedTopics:
-    """Return the topics in the `backup-config` file at `path`; none if `path` is None."""
+def read_saved_topics(path: str | None, *, trusted: bool = False) -> SavedTopics:
+    """Return the topics in the `backup-config` file at `path`, read as by `read_named`; none for None."""
     if path is None:
         return SavedTopics(topics={})
     try:
-        data = read_named(Path(path))
+        data = read_named(Path(path), trusted=trusted)
     except OSError as e:
         hint = "name the file that backup-config wrote"
         raise UsageError(f"--topics-file {path}: {e.strerror}", hint=hint) from e
@@ -377,7 +377,7 @@ class Restore(Change[RestoreIntoRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         run, request = self.run, self.request
-        self._saved_topics = read_saved_topics(request.topics_file).topics
+        self._saved_topics = read_saved_topics(request.topics_file, trusted=request.is_binding).topics
         self._configs = run.resources.topic_configs()
         for folder in request.log_dir:
             ensure_stopped(Path(folder))

@@ -160,6 +160,11 @@ class VerifyRequest(Request):
             required("--remote", self.remote)
 
     @property
+    def is_binding(self) -> bool:
+        """Implement `Request.is_binding`."""
+        return self.plan_out is not None
+
+    @property
     def is_sample(self) -> bool:
         """Whether the bytes of only some segments are read; raise UsageError for a seed without a sample."""
         asks = self.sample_percent is not None or self.budget_bytes is not None

@@ -69,14 +69,14 @@ def _properties(text: str, on_malformed: Callable[[MalformedLine], None]) -> Ite
             begin = end
 
 
-def read_properties(path: Path, source: SettingSource) -> StatedSettings:
+def read_properties(path: Path, source: SettingSource, *, trusted: bool = False) -> StatedSettings:
     """Return the settings in a .properties file with their lines; `source` is the kind of the file.
 
     Raise UsageError if the file is unreadable, malformed, or of another kind. The message omits the text of a
-    malformed line, which may contain a password.
+    malformed line, which may contain a password. Raise SafetyRefusal as `read_named` if it must be `trusted`.
     """
     try:
-        found = parse_properties(read_named(path))
+        found = parse_properties(read_named(path, trusted=trusted))
     except OSError as e:
         hint = "name a properties file that this user may read"
         raise UsageError(f"{path} can't be read: {e.strerror}", hint=hint) from e
@@ -206,14 +206,16 @@ _SIMILAR = 0.8
 """Names of at least this similarity count as typing errors of each other."""
 
 
-def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
+def read_topic_configs(
+    path: Path, brokers: BrokerDefaults | None = None, *, trusted: bool = False
+) -> dict[str, TopicConfig]:
     """Return the settings of each topic in the file, by topic name, as `brokers` understand them.
 
     A topic's name may hold dots, so the setting is the longest known one that ends the key:
     `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
-    setting, an illegal topic name or an invalid value.
+    setting, an illegal topic name or an invalid value, and the errors of `read_properties`.
     """
-    stated = read_properties(path, SettingSource.FILE)
+    stated = read_properties(path, SettingSource.FILE, trusted=trusted)
     topics: dict[str, dict[str, str]] = {}
     for key in stated:
         name, setting = topic.split_key(key)
