@@ -231,7 +231,7 @@ class TestAppending:
         folder.mkdir()
         own.touch()
         os.chown(folder, 12345, 12346)
-        monkeypatch.setattr(Path, "mkdir", lambda path: path.symlink_to(own))
+        monkeypatch.setattr(Path, "mkdir", lambda path, *_mode: path.symlink_to(own))
         PLAIN.make_folder(folder / "made", like=folder)
         assert own.stat().st_uid == 0
         assert (folder / "made").lstat().st_uid == 12345
