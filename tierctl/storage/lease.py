@@ -266,8 +266,14 @@ class ObjectLease:
             self.renew()
 
     def _acquire(self) -> None:
-        if self._write(None):
-            return
+        if not self._write(None):
+            self._take_over()
+        if self._store.put_if(self._key, self._body(), None) is not None:
+            raise ConditionsRefused(
+                "it ignores them: it made an object with If-None-Match that it had already"
+            )
+
+    def _take_over(self) -> None:
         found = self._store.get_tagged(self._key)
         holder = {} if found is None else _facts(found.body)
         if found is not None and found.age_s < TAKE_OVER_S and not has_ended(holder):
@@ -281,6 +287,9 @@ class ObjectLease:
                 f"another tierctl took {self._key} just now", hint="wait for it to end, then run again"
             )
 
+    def _body(self) -> bytes:
+        return json.dumps({**self.holder, "count": self._count, "lease_s": LEASE_S}).encode()
+
     def _write(self, tag: str | None) -> bool:
         """Create the lease (`tag` None) or replace the lease with `tag`; return False if another run has it.
 
@@ -289,7 +298,7 @@ class ObjectLease:
         """
         sent_s = self._clock_s()
         self._count += 1
-        body = json.dumps({**self.holder, "count": self._count, "lease_s": LEASE_S}).encode()
+        body = self._body()
         written = self._store.put_if(self._key, body, tag)
         if written is None:
             found = self._store.get_tagged(self._key)

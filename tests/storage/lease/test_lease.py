@@ -324,6 +324,16 @@ class TestWithoutALease:
         assert "--no-lease" in str(refused.value.hint)
         assert open_lease(tier, is_optional=True) is None
 
+    def test_a_store_that_ignores_conditions_is_refused(self) -> None:
+        class Ignoring(UnsureStore):
+            def put_if(self, key: str, body: bytes, _tag_of_caller: str | None) -> str | None:
+                return super().put_if(key, body, str(self._tag) if key in self.objects else None)
+
+        with pytest.raises(SafetyRefusal, match="it ignores them"), ObjectLease(Ignoring(), "lease"):
+            pass
+        with ObjectLease(Ignoring(), "lease", is_optional=True) as lease:
+            assert lease.why_without is not None
+
     def test_stores_of_pyarrow_have_none(self) -> None:
         """pyarrow.fs does not offer their conditional writes."""
         assert not isinstance(arrow.ArrowStore(None), ConditionalStore)
