@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
+from botocore.hooks import HierarchicalEmitter
 from tierctl.errors import (
     AuthenticationError,
     NotFoundError,
@@ -150,6 +151,24 @@ def test_a_refused_repetition_leaves_the_first_request_unknown(
     sides.proxy.faults = [Fault("reset before", "PUT"), Fault(later, "PUT", nth=1)]
     with pytest.raises(StoreWriteUnknown, match="repeated"):
         repeating.put_all({sides.keys()[0]: b"late"})
+
+
+@pytest.mark.parametrize("first", [ConnectionClosedError, EndpointConnectionError])
+def test_a_server_that_goes_away_after_a_write_leaves_it_unknown(first: type[Exception]) -> None:
+    events, request = HierarchicalEmitter(), {"context": {}}
+    client.wait_when_throttled(events)
+    refused = EndpointConnectionError(endpoint_url="http://s3")
+    for attempts, caught in enumerate((first(endpoint_url="http://s3"), refused)):
+        events.emit(
+            "needs-retry.s3.PutObject",
+            response=None,
+            attempts=attempts,
+            request_dict=request,
+            caught_exception=caught,
+        )
+    with pytest.raises(RemoteStorageError) as raised, client.translated("storing a/b", writing=True):
+        raise refused
+    assert isinstance(raised.value, StoreWriteUnknown) is (first is ConnectionClosedError)
 
 
 def test_a_repetition_that_finds_the_first_write_is_a_success(sides: Sides, repeating: S3Store) -> None:

@@ -26,6 +26,7 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
     EndpointConnectionError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -94,6 +95,8 @@ With such a code the request may have taken effect in part of the server.
 
 MAY_BE_DONE = "tierctl-may-be-done"
 """The field of a response's metadata which states that an earlier attempt may have taken effect."""
+_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError)
+"""The errors of an attempt that did not reach the server; they get MAY_BE_DONE if an earlier one may have."""
 
 
 def wait_when_throttled(events: Any) -> None:
@@ -102,7 +105,14 @@ def wait_when_throttled(events: Any) -> None:
     events.register_first("needs-retry.s3.HeadBucket", _end_redirects)
 
 
-def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_event: object) -> float | None:
+def _delay_s(
+    *,
+    response: Any,
+    attempts: int,
+    request_dict: dict[str, Any],
+    caught_exception: Exception | None = None,
+    **_event: object,
+) -> float | None:
     """Return the time to wait before a throttled request is repeated; None leaves the decision to botocore.
 
     The context of the request is the same for all of its attempts.
@@ -113,7 +123,9 @@ def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_e
     is_untried = parsed.get("Error", {}).get("Code") in _CODES
     if context.get(MAY_BE_DONE):
         parsed.setdefault("ResponseMetadata", {})[MAY_BE_DONE] = True
-    if (not status or status >= 500) and not is_untried:
+        if isinstance(caught_exception, _NOT_SENT):
+            vars(caught_exception)[MAY_BE_DONE] = True
+    if (not status or status >= 500) and not is_untried and not isinstance(caught_exception, _NOT_SENT):
         context[MAY_BE_DONE] = True
     is_busy = is_untried or status in _BUSY
     if not is_busy or now_s >= context.setdefault("tierctl-wait-until", now_s + WAIT_MAX_S):
@@ -235,7 +247,8 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
             hint=CREDENTIALS_HINT,
         ) from e
     except EndpointConnectionError as e:
-        raise RemoteStorageError(
+        is_unknown = writing and MAY_BE_DONE in vars(e)
+        raise (StoreWriteUnknown if is_unknown else RemoteStorageError)(
             f"{doing}: {e}",
             hint="check that the endpoint (AWS_ENDPOINT_URL_S3) is right and reachable from here",
         ) from e
