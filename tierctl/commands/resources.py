@@ -473,10 +473,7 @@ class Resources:
         report: Callable[[TierctlError], None] | None = None,
         leader: ClusterLog | None = None,
     ) -> ReadableLog:
-        """Return a partition's readable records; `log_start_offset` and `leader` are as in `ReadableLog.of`.
-
-        `report` receives errors of its indexes; default: they become problems.
-        """
+        """Return a partition's readable records, as `ReadableLog.of`; `report` defaults to problems."""
         from tierctl.read.readable_log import ReadableLog
 
         return ReadableLog.of(

@@ -27,6 +27,7 @@ from tierctl.errors import (
 )
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import (
+    ChecksumUse,
     Endpoint,
     FolderListing,
     LifecycleRule,
@@ -50,15 +51,14 @@ from tierctl.storage.stores.s3.client import (
     FileRange,
     ResponseBody,
     checksum_mode,
-    checksum_settings,
     code_of,
-    crc_field,
     encoded_crc,
     endpoint_setting,
     file_range,
     names_checksums,
     remote_objects,
     s3_client,
+    sends_checksums,
     settings_understood,
     suppressed,
     translated,
@@ -254,7 +254,7 @@ class S3Store:
         host = urlsplit(meta.endpoint_url).hostname or ""
         # The URLs of AWS's own endpoints depend on the bucket, so another process must derive them again.
         aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-        return Endpoint(None if aws else meta.endpoint_url, meta.region_name, *checksum_settings(self._s3))
+        return Endpoint(None if aws else meta.endpoint_url, meta.region_name, *_checksum_settings(self._s3))
 
     @property
     def delete_batch(self) -> int:
@@ -618,7 +618,7 @@ class S3Store:
                 Bucket=self._bucket,
                 Key=self._prefix + key,
                 Body=cast("BinaryIO", body),
-                **crc_field(self._s3, crc),
+                **_crc_field(self._s3, crc),
                 **condition,  # type: ignore[arg-type]
             )
 
@@ -641,3 +641,14 @@ def open_store(address: StoreAddress) -> S3Store:
     client = s3_client(address.endpoint)
     _require_endpoint(client.meta.endpoint_url)
     return S3Store(client, address.authority, address.folder, throttle=address.throttle)
+
+
+def _checksum_settings(s3: S3Client) -> tuple[ChecksumUse, ChecksumUse]:
+    """Return the settings of requests and responses, for a client of another process."""
+    config: Any = s3.meta.config
+    return config.request_checksum_calculation, config.response_checksum_validation
+
+
+def _crc_field(s3: S3Client, crc: int) -> dict[str, Any]:
+    """Return the field of a request with the CRC-32C of its body."""
+    return {"ChecksumCRC32C": encoded_crc(crc)} if sends_checksums(s3) else {}
