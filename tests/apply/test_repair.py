@@ -195,16 +195,26 @@ def test_what_a_deleted_topic_left_is_deleted_with_the_evidence(tier: Spoilt) ->
     assert (problems(again), steps(plan)) == ([], []), again.out + again.err
 
 
-def test_the_topics_of_another_cluster_in_the_same_place_are_left(tier: Spoilt) -> None:
+@pytest.mark.parametrize("more", [(), ("--partition", 0)], ids=["all", "not the busy one"])
+def test_the_topics_of_another_cluster_in_the_same_place_are_left(
+    more: tuple[object, ...], tier: Spoilt
+) -> None:
     """Its brokers go on to write there; one of its topics got no segment for days."""
     idle = _left_by_a_deleted_topic(tier)
-    busy = shutil.copytree(idle, idle.with_name(idle.name.replace(GONE, f"H{GONE[1:]}")))
+    busy = shutil.copytree(idle, idle.with_name(f"busy-1-H{GONE[1:]}"))
     age(list(busy.iterdir()), days=2)
-    plan, found = planned(tier, "--all-log-dirs")
+    plan, found = planned(tier, "--all-log-dirs", *more)
     assert (steps(plan), "another cluster may have its tier here" in found.err) == ([], True), found.err
     age(list(busy.iterdir()))
-    plan, found = planned(tier, "--all-log-dirs")
-    assert len(steps(plan)) == 2, found.err
+    plan, found = planned(tier, "--all-log-dirs", *more)
+    assert len(steps(plan)) == 2 - len(more) // 2, found.err
+    age(list(busy.iterdir()), days=2)
+    ran = tierctl("apply", plan, *where(tier), "--all-log-dirs", "--apply", "-o", "json")
+    assert (ran.code, ran.json["outcomes"]) == (ExitCode.REFUSED, []), ran.err
+    shutil.rmtree(busy)
+    busy.symlink_to(idle.with_name("elsewhere"))
+    plan, found = planned(tier, "--all-log-dirs", *more)
+    assert (steps(plan), f"{busy.name}, which can't be read (" in found.err) == ([], True), found.err
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["no evidence", "a folder"])

@@ -54,14 +54,14 @@ class OrphanRule:
     """The rule for orphans: older than `age_ms`, and seen at least a day before `now_ms`.
 
     `first_seen_ms` has the time of the first sighting by segment id; None without a state directory, which
-    keeps the sightings. `unknown_ms` is the time of the last write to a topic that is unknown to the metadata
-    and the cluster; None without one. UsageError if `age_ms` is less than 24 hours.
+    keeps the sightings. `foreign` has the time of the last write to a topic that is unknown to the metadata
+    and the cluster, and the object; None without one. UsageError if `age_ms` is less than 24 hours.
     """
 
     now_ms: int
     age_ms: int = ORPHAN_AGE_MS
     first_seen_ms: Mapping[Uuid, int] | None = field(default_factory=dict)
-    unknown_ms: int | None = None
+    foreign: tuple[int, str] | None = None
 
     def __post_init__(self) -> None:
         if self.age_ms < ORPHAN_AGE_MS_MIN:
@@ -91,11 +91,11 @@ class OrphanRule:
 
         Brokers publish an event about each segment before they store it; nobody writes to a deleted topic.
         """
-        if self.unknown_ms is None or self.now_ms - self.unknown_ms > self.age_ms:
+        if self.foreign is None or self.now_ms - self.foreign[0] > self.age_ms:
             return None
         return (
-            "orphan: the metadata never had its topic, and objects of such topics were last written at "
-            f"{iso_utc(self.unknown_ms)}: another cluster may have its tier here"
+            f"orphan: the metadata never had its topic, nor that of {self.foreign[1]}: another cluster may "
+            "have its tier here; make sure that none has, and that this user can read the whole tier"
         )
 
     def why_young(self, listed: ListedSet, age_ms: int) -> str | None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +51,7 @@ from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX, ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
+from tierctl.model.times import iso_utc
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.partition_choice import decide_partition
 from tierctl.plan.preconditions import CurrentTopics, check_limits, why_unknown
@@ -68,7 +70,9 @@ from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder
+from tierctl.storage.layouts.kafka import owner_of_folder
 from tierctl.storage.object_sets import by_partition
+from tierctl.storage.stores.base import RemoteObject
 
 _S = RemoteLogSegmentState
 
@@ -255,12 +259,12 @@ class Repair(Change[RepairRequest]):
         unexamined = unknown | _unexamined(run, deciding, partitions)
         judged = {each for each in partitions if each.key not in unexamined}
         examined = {each.inputs.partition.key: each for each in self._examine(judged, chosen)}
-        unknown_ms = _last_write_to_unknown(state, listed, live)
+        existing = {each.topic_id for each in live if each.key not in unknown}
         now_ms, alive = run.resources.now_ms, () if run.cluster is None else run.cluster.cluster.broker_ids()
         inputs = RepairInputs(
             topics=_topics(run, state),
             dangling=Dangling(now_ms=now_ms, alive=alive),
-            orphans=self._orphan_rule(_sightings(run, state, chosen), unknown_ms),
+            orphans=self._orphan_rule(_sightings(run, state, chosen), judged, existing),
             examined=examined,
             unexamined=unexamined,
             # A segment with objects at two offsets is only reported, because it is unknown which objects
@@ -281,13 +285,20 @@ class Repair(Change[RepairRequest]):
         )
         return replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan)))
 
-    def _orphan_rule(self, first_seen_ms: Mapping[Uuid, int] | None, unknown_ms: int | None) -> OrphanRule:
+    def _orphan_rule(
+        self,
+        first_seen_ms: Mapping[Uuid, int] | None,
+        judged: Iterable[TopicIdPartition],
+        existing: Collection[Uuid],
+    ) -> OrphanRule:
+        topic_ids = {part.topic_id_partition.topic_id for part in self._state} | set(existing)
+        is_known = topic_ids.issuperset(each.topic_id for each in judged)
         asked = self.request.orphan_age_ms
         return OrphanRule(
             now_ms=self.run.resources.now_ms,
             age_ms=ORPHAN_AGE_MS if asked is None else asked,
             first_seen_ms=first_seen_ms,
-            unknown_ms=unknown_ms,
+            foreign=None if is_known else _last_write_beside(self.run, topic_ids),
         )
 
     def _examine(
@@ -475,13 +486,28 @@ def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> 
     return run.journal.record_sightings(seen, run.request.clock_ms())
 
 
-def _last_write_to_unknown(
-    state: TierState, listed: Iterable[ListedSet], live: Iterable[TopicIdPartition]
-) -> int | None:
-    """Return when an object of a topic that neither the metadata nor the cluster has was last written."""
-    known = {part.topic_id_partition.topic_id for part in state} | {each.topic_id for each in live}
-    times = (each.modified_ms for each in listed if each.partition.topic_id not in known)
-    return max((at for at in times if at is not None), default=None)
+def _last_write_beside(run: Mutation, topic_ids: Collection[Uuid]) -> tuple[int, str] | None:
+    """Return when an object of a topic other than `topic_ids` was last written, and which object shows it.
+
+    All folders of such topics are listed: an idle topic of another cluster looks like a deleted one, and its
+    busy topics may not be selected. What has no time, or can't be read, counts as written now.
+    """
+
+    def is_other(folder: str) -> bool:
+        owner = owner_of_folder(folder)
+        return owner is not None and owner[0] not in topic_ids
+
+    def written(each: RemoteObject) -> tuple[int, str]:
+        if each.problem is not None:
+            return run.resources.now_ms, f"{each.key}, which can't be read ({each.problem})"
+        if each.modified_ms is None:
+            return run.resources.now_ms, f"{each.key}, whose time the store does not say"
+        return each.modified_ms, f"{each.key}, last written at {iso_utc(each.modified_ms)}"
+
+    root = run.remote.list_folder()
+    inside = chain.from_iterable(map(run.remote.list_objects, filter(is_other, root.folders)))
+    beside = (each for each in root.objects if is_other(f"{each.key}/"))
+    return max(map(written, chain(beside, inside)), default=None)
 
 
 def _orphans_without_logs(
