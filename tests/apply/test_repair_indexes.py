@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
-from tests.apply.repairs import REPAIRABLE
+from tests.apply.repairs import REPAIRABLE, copy_objects
 from tests.apply.test_repair import planned, problems, steps, where
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import manager_at
 from tests.support.faults import flip_bit
-from tests.verify.cases import CLICKS, LEDGER
+from tests.verify.cases import CLICKS, LEDGER, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
 I = IndexType  # noqa: E741
@@ -215,10 +216,29 @@ def _newer_snapshot(tier: Spoilt) -> None:
     snapshot.write_bytes(b"\0\x02" + snapshot.read_bytes()[2:])
 
 
+def _one_of_two(suffix: str) -> Callable[[Spoilt], None]:
+    """Make a world with two finished segments before another; that one and one of them lack an index."""
+
+    def damage(tier: Spoilt) -> None:
+        second = copy_objects(tier, 1)
+        begun = replace(second, state=S.COPY_SEGMENT_STARTED)
+        tier.append(begun, update(begun, S.COPY_SEGMENT_FINISHED))
+        for segment in (second, tier.segments(CLICKS)[3]):
+            tier.object(segment, suffix).unlink()
+
+    return damage
+
+
 REFUSED = {
     "snapshot of a newer version": (_newer_snapshot, "one of its indexes is not understood", 0),
     "log damaged": (_log_damaged, "its log is damaged", 0),
     "snapshot before it gone": (_snapshots_gone, "the producers before offset", 1),
+    "one snapshot before it gone": (_one_of_two(".snapshot"), f"segment {OTHER} beside it can't be read", 1),
+    "one lineage before it gone": (
+        _one_of_two(".leader_epoch_checkpoint"),
+        f"segment {OTHER} beside it can't be read",
+        1,
+    ),
 }
 
 

@@ -4,10 +4,11 @@ An index that verifies is never written again. Nothing is written unless the log
 verifies with the derived indexes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import STOPPED, Outcome, RunContext, Status, effect
@@ -116,12 +117,27 @@ class _Follower:
                 yield head._replace(position=head.position + window.position)
 
 
-def _index(remote: SegmentReader, segment: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes | None:
-    try:
-        with remote.fetch_index(segment, index_type) as stream:
-            return stream.read()
-    except (RemoteResourceNotFound, CorruptInputError):
-        return None
+_T = TypeVar("_T")
+
+
+def _of_each(
+    segments: Sequence[RemoteLogSegmentMetadata],
+    remote: SegmentReader,
+    kind: IndexType,
+    decode: Callable[[RemoteLogSegmentMetadata, bytes], _T],
+) -> list[_T] | str:
+    """Return the decoded index of each of `segments`, or why one, which may differ, can't be read."""
+    found = []
+    for each in segments:
+        try:
+            with remote.fetch_index(each, kind) as stream:
+                found.append(decode(each, stream.read()))
+        except (RemoteResourceNotFound, CorruptInputError) as e:
+            return (
+                f"the {kind.value} index of segment {each.segment_id} beside it can't be read: {e.message}; "
+                "repair that one first, verify --deep says how"
+            )
+    return found
 
 
 def _producers_at_start(
@@ -130,17 +146,15 @@ def _producers_at_start(
     """Return the producers before the first batch, or the reason why they are unknown."""
     if segment.start_offset == 0:
         return []
-    found: set[tuple[ProducerEntry, ...]] = set()
-    for each in beside.before:
-        data = _index(remote, each, IndexType.PRODUCER_SNAPSHOT)
-        try:
-            found |= set() if data is None else {decode_producer_snapshot(data)}
-        except CorruptInputError:
-            continue
-    if len(found) == 1:
-        return found.pop()
-    many = "no segment" if not found else "several segments with different producer snapshots"
-    return f"the producers before offset {segment.start_offset} are not known: {many} before it"
+    kind = IndexType.PRODUCER_SNAPSHOT
+    read = _of_each(beside.before, remote, kind, lambda _, data: decode_producer_snapshot(data))
+    if not isinstance(read, str):
+        found = set(read)
+        if len(found) == 1:
+            return found.pop()
+        many = "no segment" if not found else "several segments with different producer snapshots"
+        read = f"{many} before it"
+    return f"the producers before offset {segment.start_offset} are not known: {read}"
 
 
 def _leader_epochs(
@@ -150,9 +164,12 @@ def _leader_epochs(
     own = [EpochEntry(epoch, start) for epoch, start in sorted(dict(segment.segment_leader_epochs).items())]
     if segment.start_offset == 0:
         return write_leader_epoch_checkpoint(own)
+    unknown = f"the leader epochs before offset {segment.start_offset} are not known"
+    read = _of_each(beside.before or beside.after, remote, IndexType.LEADER_EPOCH, _lineage_of)
+    if isinstance(read, str):
+        return f"{unknown}: {read}"
     found = set()
-    for each in beside.before or beside.after:
-        entries = _lineage_of(each, remote)
+    for entries in read:
         earlier = [entry for entry in entries if entry.start_offset < segment.start_offset]
         if not earlier:
             continue
@@ -163,22 +180,16 @@ def _leader_epochs(
     if len(found) == 1:
         return found.pop()
     many = "several different ones" if found else "none"
-    return (
-        f"the leader epochs before offset {segment.start_offset} are not known: of the leader-epoch indexes "
-        f"beside the segment, {many} agree with its metadata"
-    )
+    return f"{unknown}: of the leader-epoch indexes beside the segment, {many} agree with its metadata"
 
 
-def _lineage_of(segment: RemoteLogSegmentMetadata, remote: SegmentReader) -> Sequence[EpochEntry]:
-    """Return the entries of a leader-epoch index that agrees with its segment's metadata; else none."""
-    data = _index(remote, segment, IndexType.LEADER_EPOCH)
-    try:
-        lineage = Lineage(read_leader_epoch_checkpoint(data or b""))
-    except CorruptInputError:
-        return ()
+def _lineage_of(segment: RemoteLogSegmentMetadata, data: bytes) -> Sequence[EpochEntry]:
+    """Return the entries of a leader-epoch index; CorruptInputError if its segment's metadata differ."""
+    lineage = Lineage(read_leader_epoch_checkpoint(data))
     own = tuple(lineage.entries_in_range(segment.start_offset, segment.end_offset + 1))
-    is_its = own == tuple(sorted(dict(segment.segment_leader_epochs).items()))
-    return lineage.entries if is_its else ()
+    if own != tuple(sorted(dict(segment.segment_leader_epochs).items())):
+        raise CorruptInputError("its leader epochs", expected="those of its metadata", found="others")
+    return lineage.entries
 
 
 Indexes = Mapping[IndexType, bytes | None]
