@@ -28,14 +28,14 @@ def ago_ms(days: float) -> int:
     return time.time_ns() // 1_000_000 - int(days * DAY_MS)
 
 
-def a_day_passes(state_dir: Path) -> None:
+def a_day_passes(state_dir: Path, hours: int = 25) -> None:
     """Let the sightings of orphans in a state directory have been made 25 hours earlier."""
     file = state_dir / ORPHAN_SIGHTINGS
     if file.exists():
         content = json.loads(file.read_text())
         for partition in content["partitions"]:
             seen_ms = partition["first_seen_ms"]
-            partition["first_seen_ms"] = {each: at_ms - 25 * HOUR_MS for each, at_ms in seen_ms.items()}
+            partition["first_seen_ms"] = {each: at_ms - hours * HOUR_MS for each, at_ms in seen_ms.items()}
         file.write_text(json.dumps(content))
 
 

@@ -15,6 +15,7 @@ from tierctl.wire.metadata.values import decode
 
 from tests.apply.repairs import (
     CLICKS,
+    OLD_DAYS,
     OTHER,
     REPAIRABLE,
     UNREPAIRED,
@@ -120,6 +121,18 @@ def test_an_orphan_is_deleted_when_it_was_seen_twice(tier: Spoilt) -> None:
     planned(tier, "--now", ago_ms(25 / 24), seen_before=False)
     plan, found = planned(tier, seen_before=False)
     assert (steps(plan), "first seen at" in found.err) == ([], True), "nothing was seen as of --now"
+
+
+def test_a_sighting_before_the_orphan_was_written_is_none(tier: Spoilt) -> None:
+    """The clock of the first run was wrong, as after a start without network."""
+    copy_objects(tier)
+    planned(tier, seen_before=False)
+    a_day_passes(tier.remote.parent / "state", hours=(OLD_DAYS + 1) * 24)
+    plan, found = planned(tier, seen_before=False)
+    assert (steps(plan), "first seen at" in found.err) == ([], True), found.err
+    a_day_passes(tier.remote.parent / "state")
+    plan, found = planned(tier, seen_before=False)
+    assert len(steps(plan)) == 1, found.err
 
 
 def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt) -> None:

@@ -651,18 +651,19 @@ class Journal:
             hint="delete the file: orphans must then be seen twice again before they are deleted",
         )
 
-    def record_sightings(self, seen: Mapping[_Key, Collection[Uuid]], now_ms: int) -> dict[Uuid, int]:
+    def record_sightings(self, seen: Mapping[_Key, Mapping[Uuid, int]], now_ms: int) -> dict[Uuid, int]:
         """Record the orphans of each partition in `seen` at `now_ms`; return when each was first seen.
 
-        The sightings of other orphans of these partitions are forgotten; durable on return.
+        `seen` has the time of the last write to each, 0 if unknown: a sighting before it, of other objects
+        or by a wrong clock, is replaced. The sightings of other orphans of these partitions are
+        forgotten; durable on return.
         """
         before = self.orphan_sightings()
         after = dict(before)
-        for key, ids in seen.items():
+        for key, written_ms in seen.items():
             known = before.get(key, {})
-            after[key] = {
-                segment_id: min(known.get(segment_id, now_ms), now_ms) for segment_id in sorted(ids)
-            }
+            times = ((each, known.get(each, now_ms)) for each in sorted(written_ms))
+            after[key] = {each: at if written_ms[each] <= at <= now_ms else now_ms for each, at in times}
         after = {key: times for key, times in after.items() if times}
         if after != before:
             partitions = [

@@ -476,12 +476,12 @@ def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> 
     """Record a sighting of the sets without metadata; return each one's first sighting, None if unknown."""
     if run.journal is None:
         return None
-    seen: dict[_Key, set[Uuid]] = {}
+    seen: dict[_Key, dict[Uuid, int]] = {}
     for each in listed:
         part = state.partition(each.partition)
-        ids = seen.setdefault(each.partition.key, set())
+        written_ms = seen.setdefault(each.partition.key, {})
         if part is None or part.get(each.segment_id) is None:
-            ids.add(each.segment_id)
+            written_ms[each.segment_id] = max(each.modified_ms or 0, written_ms.get(each.segment_id, 0))
     # --now is no sighting at that time.
     return run.journal.record_sightings(seen, run.request.clock_ms())
 
