@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tierctl.metadata.cache_files import SNAPSHOT_NAME
 from tierctl.metadata.state_dir import LOCK
+from tierctl.wire.files.flatfile import write_snapshot
 
 from tests.cli.shell import environment, tierctl
 from tests.support.faults import BOUND_BY_MODES
@@ -142,6 +144,31 @@ def test_a_missing_right_ends_with_one_code(
     assert ran.code == 11, ran.err
     assert "may not" in ran.err or "Permission denied" in ran.err
     assert "\nhint: " in ran.err
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("line", ["offsets check", "offsets repair --apply", "cache verify"])
+def test_a_partition_whose_cache_cannot_be_looked_for(
+    line: str, is_link: bool, tmp_path: Path, bound: Zygote
+) -> None:
+    """It may be behind the others, so that no offset is known to be safe; lost+found is root's alone."""
+    offsets = tmp_path / "_rlmm_committed_offsets"
+    offsets.write_text("0\n1\n2 35\n")
+    for number, held in enumerate((34, 30)):
+        (tmp_path / f"orders-{number}").mkdir()
+        (tmp_path / f"orders-{number}" / SNAPSHOT_NAME).write_bytes(write_snapshot(2, held, []))
+    closed = tmp_path / "orders-1"
+    (tmp_path / "lost+found").mkdir(mode=0)
+    if is_link:
+        closed.rename(tmp_path / "disk")
+        closed.symlink_to(tmp_path / "not-mounted")
+    else:
+        closed.chmod(0)
+    ran = bound(*line.split(), "--log-dir", tmp_path)
+    assert (ran.code, ran.out) == (5 if is_link else 11, ""), ran.err
+    why = "it is a symbolic link to nothing" if is_link else "Permission denied"
+    assert f"error: {closed}: {why}" in ran.err
+    assert offsets.read_text() == "0\n1\n2 35\n"
 
 
 NO_KEYS = {

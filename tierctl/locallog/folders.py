@@ -217,6 +217,21 @@ def is_file_for_brokers(path: Path) -> bool:
         return False
 
 
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder; none if there is no folder of this name.
+
+    Raise OSError for a folder that can't be read, which Path.glob takes for an empty one, and for a link that
+    leads nowhere, as to a disk that is not mounted.
+    """
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
+    except (FileNotFoundError, NotADirectoryError):
+        if folder.is_symlink() and not folder.exists():
+            why = "it is a symbolic link to nothing: mount the disk that it leads to"
+            raise OSError(errno.EINVAL, why, str(folder)) from None
+        return []
+
+
 def left_out_folders(
     dirs: Sequence[Path], select: Callable[[TopicPartition], bool] | None = None
 ) -> list[LeftOutFolder]:

@@ -10,7 +10,7 @@ from typing import Self
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK, read_decoded
-from tierctl.locallog.folders import distinct_dirs, list_log_files, opened
+from tierctl.locallog.folders import distinct_dirs, list_log_files, names_in, opened
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
 from tierctl.wire.batches.batch_head import Record
@@ -183,7 +183,9 @@ def _signs_of_a_start(folder: Path) -> Iterator[Path]:
     for name in (BROKER_LOCK, ".kafka_cleanshutdown", f"{CLUSTER_METADATA}/quorum-state"):
         if (folder / name).exists():
             yield folder / name
-    yield from (log for log in sorted((folder / CLUSTER_METADATA).glob("*.log")) if log.stat().st_size)
+    kept = folder / CLUSTER_METADATA
+    logs = (kept / name for name in sorted(names_in(kept)) if name.endswith(".log"))
+    yield from (log for log in logs if log.stat().st_size)
 
 
 def _bootstrap(folder: Path) -> tuple[Path, BootstrapFile]:

@@ -4,6 +4,7 @@ An entry is found by the offset that it serves, or by its position. As in the KI
 few segments that can serve the offset are kept in memory, each with its position in the file.
 """
 
+import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.files import FileBytes, read_regular
+from tierctl.locallog.folders import names_in, parse_partition_folder
 from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     TopicIdPartition,
@@ -187,16 +189,39 @@ class CacheFile:
 
 
 def cache_files(folder: Path) -> list[Path]:
-    """Return the flat files and snapshots in a folder of flat files, or in a broker's log directory."""
+    """Return the flat files and snapshots in a folder of flat files, or in a broker's log directory.
+
+    Raise OSError as for `_named`.
+    """
     return sorted(
-        [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/{SNAPSHOT_NAME}"), *folder.glob(SNAPSHOT_NAME)]
+        path
+        for path in _named(folder, f"*{SUFFIX}", SNAPSHOT_NAME)
+        if path.parent == folder or path.name == SNAPSHOT_NAME
     )
 
 
 def remote_index_files(folder: Path) -> list[Path]:
-    """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder."""
-    pattern = f"*{flatfile.REMOTE_INDEX_SUFFIX}"
-    return sorted([*folder.glob(f"*/{pattern}"), *folder.glob(pattern)])
+    """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder.
+
+    Raise OSError as for `_named`.
+    """
+    return sorted(_named(folder, f"*{flatfile.REMOTE_INDEX_SUFFIX}"))
+
+
+def _named(folder: Path, *patterns: str) -> Iterator[Path]:
+    """Yield the entries of `folder`, and of the folders in it, with a name of one of `patterns`.
+
+    Raise OSError if `folder` or a partition's folder can't be read: it may have a cache. Other folders are
+    passed over then, such as lost+found, which only root can read.
+    """
+    for each in (folder, *(folder / name for name in names_in(folder))):
+        try:
+            names = names_in(each)
+        except OSError:
+            if each == folder or parse_partition_folder(each.name) is not None:
+                raise
+            continue
+        yield from (each / name for pattern in patterns for name in fnmatch.filter(names, pattern))
 
 
 _HEAD_BYTES = 1 << 17
@@ -351,8 +376,8 @@ def checked_entries(file: CacheFile) -> Iterable[Entry]:
 
 def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
     """Yield an error if the file has offsets of the partition's next `.remoteindex` file."""
-    names = (path.name for path in file.path.parent.glob(f"*{flatfile.REMOTE_INDEX_SUFFIX}"))
-    bases = sorted(base for base in map(flatfile.parse_remote_index_name, names) if base is not None)
+    named = map(flatfile.parse_remote_index_name, names_in(file.path.parent))
+    bases = sorted(base for base in named if base is not None)
     starts = [
         (e.position, e.record.start_offset) for e in file.entries if isinstance(e.record, RemoteIndexEntry)
     ]

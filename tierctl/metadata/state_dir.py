@@ -33,6 +33,7 @@ from tierctl.files import (
 )
 from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
+from tierctl.locallog.folders import names_in
 from tierctl.metadata.parallel_fold import entangled, other_record
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
@@ -345,7 +346,9 @@ def require_own_folder(folder: Path) -> None:
 
     Brokers before Kafka 3.6 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
     """
-    has_metadata = (folder / PARTITION_METADATA_FILE).exists() or any(folder.glob(f"{METADATA_TOPIC}-*"))
+    has_metadata = (folder / PARTITION_METADATA_FILE).exists() or any(
+        name.startswith(f"{METADATA_TOPIC}-") for name in names_in(folder)
+    )
     if has_metadata or (
         folder.is_dir() and ((folder / META_PROPERTIES).exists() or list_partitions([folder]))
     ):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, UsageError
 from tierctl.files import FileSystem, exclusive, read_decoded, write_durably
+from tierctl.locallog.folders import names_in
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
     FIRST_SEGMENT,
@@ -393,4 +394,5 @@ def is_unfinished(folder: Path, found: Sequence[int]) -> bool:
 
 
 def _is_empty(partition: Path) -> bool:
-    return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in partition.glob("*.log*"))
+    logs = (partition / name for name in names_in(partition) if ".log" in name)
+    return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in logs)
