@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tierctl.commands.restore.new_logs import NewFolder, former_folder, remove_left
 from tierctl.files import FileSystem
-from tierctl.model import TopicIdPartition
+from tierctl.model import TopicIdPartition, TopicPartition
 from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import encode_batch
 
@@ -341,6 +341,20 @@ def test_nothing_is_written_through_a_link(
     restore(log_dir, *where, "--as-id", new_id("x"), "--apply").ok()
     assert {each.name for each in planted} == {"tierctl-materialise", "raw"}
     assert own.read_bytes() == b"of this user"
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("not-mounted"), Path.touch])
+def test_a_replica_that_is_no_folder(
+    make: Callable[[Path], None], capture: Capture, tmp_path: Path, log_dir: Path
+) -> None:
+    """A link to a disk that is not mounted may lead to the log of another replica, which has records."""
+    made = write_log(log_dir, [], partition=TopicPartition("new", 0))
+    other = tmp_path / "other"
+    make_log_dir(other, 2, cluster_id="other")
+    make(other / made.name)
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "payments")
+    ran = restore(log_dir, "--log-dir", other, *remote, "--partition", 0, "--as", "new", "--apply")
+    ended(ran, 4, f"{other / made.name} is no folder")
 
 
 SEGMENTS = [[[0, 1, 2], [3]], [[4, 5], [7, 9, 10]], [[11, 12, 13, 14]]]

@@ -33,7 +33,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import DerivedMetadata, TierSets
 from tierctl.commands.restore.new_logs import target_folders
 from tierctl.commands.restore.to_log import Until, require_known, until_offset
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
@@ -367,7 +367,7 @@ class _Run:
         for name in sorted({Naming(None, self.request.as_topic).name_of(source) for source in sources}):
             try:
                 folders = target_folders(self.request.log_dir, name)
-            except CorruptInputError as e:
+            except (CorruptInputError, SafetyRefusal) as e:
                 self.examination.add(prevented(_C.LEADER_EPOCHS, str(name), e))
                 yield name, None
                 continue

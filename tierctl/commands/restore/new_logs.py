@@ -129,7 +129,17 @@ class TargetFolder:
 
 
 def target_folders(log_dirs: Iterable[Path], name: TopicPartition) -> list[TargetFolder]:
-    """Return the folders of partition `name`; raise CorruptInputError, with the path, for a damaged file."""
+    """Return the folders of partition `name`; raise CorruptInputError, with the path, for a damaged file.
+
+    Raise SafetyRefusal if one of `log_dirs` has something else of this name, which may be a log.
+    """
+    log_dirs = list(log_dirs)
+    for path in (log_dir / str(name) for log_dir in log_dirs):
+        if os.path.lexists(path) and not path.is_dir():
+            raise SafetyRefusal(
+                f"{path} is no folder: expected the log of {name}, or nothing",
+                hint="if it is a link, mount the disk that it leads to; move anything else away",
+            )
     folders = ((each, former_folder(each, str(name))) for each in log_dirs)
     return [_target_folder(log_dir, name, folder) for log_dir, folder in folders if folder.is_dir()]
 
