@@ -157,6 +157,14 @@ def test_a_kept_plan_is_carried_out(cluster: World, target: World, has_topic: bo
             "same tier",
         ),
         (
+            ("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/n", "--remote", "/a/b"),
+            "one is in the other",
+        ),
+        (
+            ("--from-remote", "s3://a/b", "--metadata", "/m", "--to-metadata", "/n", "--remote", "s3://a"),
+            "one is in the other",
+        ),
+        (
             ("--from-remote", "/a", "--to-metadata", "/n", "--remote", "/b", "--log-dir", "/l"),
             "exclude each other",
         ),

@@ -11,6 +11,7 @@ from tierctl.cli.app import leaves
 from tierctl.errors import UsageError
 
 from tests.cli.shell import environment, tierctl
+from tests.support.cluster_metadata import make_log_dir
 
 SECRET = "wJalrXUtnFEMI"
 URIS = (
@@ -239,20 +240,38 @@ def test_a_broker_id_has_32_bits(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("folder", ["{tier}", "{tier}/kafka-tiered-storage", "{aiven}"])
 @pytest.mark.parametrize(
-    "words", ["segments --metadata {root} --state-dir", "cache build --metadata {root} --out"]
+    ("folder", "why"),
+    [
+        ("{tier}", "is a remote tier"),
+        ("{tier}/kafka-tiered-storage", "is a remote tier"),
+        ("{aiven}", "is a remote tier"),
+        ("{tier}/kafka-tiered-storage/new", "is in a remote tier"),
+        ("{aiven}/new/deeper", "is in a remote tier"),
+        ("{logs}/new", "a broker's log directory"),
+        ("{logs}/orders-0/new", "a broker's log directory"),
+    ],
 )
-def test_a_tier_is_no_folder_for_files_of_tierctl(
-    words: str, folder: str, capture: Callable[[str], Path]
+@pytest.mark.parametrize(
+    "words",
+    [
+        "segments --metadata {root} --state-dir",
+        "cache build --metadata {root} --out",
+        "pipeline run --metadata {root} --warehouse",
+    ],
+)
+def test_a_tier_or_a_log_directory_is_no_folder_for_files_of_tierctl(
+    words: str, folder: str, why: str, capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    """A broker does not load a log directory with a folder that has no partition's name."""
     root, aiven = capture("tiered-cluster"), capture("aiven-plain") / "bucket" / "tier"
-    tier = Path(folder.format(tier=root / "before-remote", aiven=aiven))
-    before = sorted(tier.rglob("*"))
+    named = Path(folder.format(tier=root / "before-remote", aiven=aiven, logs=tmp_path / "logs"))
+    make_log_dir(tmp_path / "logs", 1)
+    before = sorted([*root.rglob("*"), *aiven.rglob("*"), *tmp_path.rglob("*")])
     *given, option = words.format(root=root / "before").split()
-    ran = tierctl(*given, option, tier)
-    assert (ran.code, f"{option} {tier} is a remote tier" in ran.err) == (2, True), ran.err
-    assert sorted(tier.rglob("*")) == before
+    ran = tierctl(*given, option, named)
+    assert (ran.code, f"{option} {named} is " in ran.err, why in ran.err) == (2, True, True), ran.err
+    assert sorted([*root.rglob("*"), *aiven.rglob("*"), *tmp_path.rglob("*")]) == before
 
 
 FOREIGN = {

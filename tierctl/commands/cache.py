@@ -13,6 +13,7 @@ from tierctl.commands.histories import Histories
 from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.locallog.folders import require_no_log_dir_above
 from tierctl.metadata.cache_building import (
     Rewrite,
     plan_compaction,
@@ -128,6 +129,7 @@ class BuildCacheRequest(Request):
         if self.state_dir is not None and out.resolve() == self.state_dir.resolve():
             raise UsageError(f"--out {out} is the folder of --state-dir", hint="name another folder")
         require_no_tier("--out", out)
+        require_no_log_dir_above("--out", out)
 
 
 class EntryRow(TypedDict):

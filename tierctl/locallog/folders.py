@@ -289,6 +289,19 @@ def is_log_dir(directory: Path) -> bool:
     return (directory / META_PROPERTIES).exists() or any(not is_file_for_brokers(path) for path in named)
 
 
+def require_no_log_dir_above(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that `option` names is in a log directory.
+
+    A broker does not load a log directory with a folder of another name than a partition's (LogManager).
+    """
+    for above in folder.resolve().parents:
+        if (above / META_PROPERTIES).exists():
+            raise UsageError(
+                f"{option} {folder} is in {above}, a broker's log directory",
+                hint="name a folder elsewhere: a broker loads no log directory with a folder that is no log",
+            )
+
+
 def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:
     """Return the directories in their order, without repeated ones, also through links."""
     found: dict[Path, Path] = {}

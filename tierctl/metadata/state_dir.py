@@ -33,7 +33,7 @@ from tierctl.files import (
 )
 from tierctl.in_order import in_order
 from tierctl.locallog import list_partitions
-from tierctl.locallog.folders import names_in
+from tierctl.locallog.folders import names_in, require_no_log_dir_above
 from tierctl.metadata.parallel_fold import entangled, other_record
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
@@ -329,34 +329,30 @@ def require_private(folder: Path) -> None:
 def require_usable(folder: Path) -> None:
     """Raise the errors of `require_own_folder` and `require_private`, and MetadataError; none if missing."""
     with translated(f"opening {folder}"):
-        require_own_folder(folder)
+        require_own_folder("--state-dir", folder)
         require_private(folder)
 
 
 def make_own_folder(folder: Path, fs: FileSystem = PLAIN) -> None:
     """Make the folder of a state directory if it is missing; raise as `require_usable`, and OSError."""
-    require_own_folder(folder)
+    require_own_folder("--state-dir", folder)
     fs.make_folder(folder, mode=0o755)
     # Not before: somebody else may make it meanwhile.
     require_private(folder)
 
 
-def require_own_folder(folder: Path) -> None:
-    """Raise UsageError if a folder is a broker's log directory, or a remote tier on local disk.
+def require_own_folder(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that `option` names is a broker's log directory or a tier, or in one.
 
     Brokers before Kafka 3.6 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
     """
-    has_metadata = (folder / PARTITION_METADATA_FILE).exists() or any(
-        name.startswith(f"{METADATA_TOPIC}-") for name in names_in(folder)
-    )
-    if has_metadata or (
-        folder.is_dir() and ((folder / META_PROPERTIES).exists() or list_partitions([folder]))
-    ):
-        raise UsageError(
-            f"--state-dir {folder} is a broker's log directory",
-            hint="give the state of tierctl a directory of its own",
-        )
-    require_no_tier("--state-dir", folder)
+    names = names_in(folder)
+    is_log_dir = any(name in {META_PROPERTIES, PARTITION_METADATA_FILE} for name in names)
+    has_metadata = any(name.startswith(f"{METADATA_TOPIC}-") for name in names)
+    if is_log_dir or has_metadata or (names and list_partitions([folder])):
+        raise UsageError(f"{option} {folder} is a broker's log directory", hint="name a folder of its own")
+    require_no_log_dir_above(option, folder)
+    require_no_tier(option, folder)
 
 
 def require_own_state(folder: Path, topic_id: str | None) -> None:

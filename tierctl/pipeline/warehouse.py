@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, exclusive
+from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import require_no_file
 from tierctl.model.location import path_in_uri, require_no_credentials, split_uri
@@ -192,10 +193,14 @@ class Warehouse:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Exclude other runs during the block; raise LockedError if another run holds the warehouse."""
+        """Exclude other runs during the block.
+
+        Raise LockedError if another run holds the warehouse, and UsageError for a place of something else.
+        """
         root = self._root
         if root is not None:
             require_no_file("--warehouse", root)
+            require_own_folder("--warehouse", root)
             with translated(f"opening {root}"):
                 PLAIN.make_folder(root)
             with exclusive(root, LOCK):

@@ -59,13 +59,20 @@ def detect_layouts(store: ObjectStore) -> dict[DetectedLayout, str]:
 
 
 def require_no_tier(option: str, folder: Path) -> None:
-    """Raise UsageError if the folder that `option` names is a tier on local disk, with segments.
+    """Raise UsageError if the folder that `option` names is a tier on local disk, with segments, or in one.
 
     Files of tierctl in it would be unknown objects of the tier.
     """
     has_kafka = folder.absolute().name == ROOT_FOLDER or (folder / ROOT_FOLDER).is_dir()
     if has_kafka or any(folder.glob(f"*/*/*{MANIFEST}")):
         raise UsageError(f"{option} {folder} is a remote tier", hint="name a folder of its own")
+    for above in folder.resolve().parents:
+        # Folders above may have any entries, also mounts that don't answer: only a topic's partition 0 is
+        # looked for, by its topic's name and id.
+        if above.name == ROOT_FOLDER or any(above.glob(f"*-{'?' * 22}/0/*{MANIFEST}")):
+            raise UsageError(
+                f"{option} {folder} is in a remote tier, {above}", hint="name a folder elsewhere"
+            )
 
 
 def _layout_of(key: str) -> DetectedLayout | None:

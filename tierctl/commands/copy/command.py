@@ -469,10 +469,18 @@ class TierToTierRequest(MutationRequest):
         if metadata == canonical_uri("--to-metadata", self.to_metadata):
             raise UsageError("--metadata and --to-metadata are the same topic", hint="name another one")
         remote = None if self.remote is None else canonical_uri("--remote", self.remote)
-        if remote == canonical_uri("--from-remote", self.from_remote) and self.from_layout == self.layout:
+        source = canonical_uri("--from-remote", self.from_remote)
+        if remote == source and self.from_layout == self.layout:
             raise UsageError(
                 "--from-remote and --remote are the same tier", hint="name another tier, or another layout"
             )
+        if remote is not None and remote != source:
+            outer, inner = sorted((f"{remote.rstrip('/')}/", f"{source.rstrip('/')}/"), key=len)
+            if inner.startswith(outer):
+                raise UsageError(
+                    f"--remote {remote} and --from-remote {source}: one is in the other",
+                    hint="name a place outside: the copies would be unknown objects of the other tier",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
