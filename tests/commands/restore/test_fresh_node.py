@@ -2,9 +2,11 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from tierctl.commands.restore import backup_config
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
-from tierctl.model.local import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics, TopicFacts
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.batches.batch_head import Record
@@ -547,3 +549,35 @@ def test_another_content_is_refused(written: dict[str, SavedTopic], monkeypatch:
     monkeypatch.setattr(backup_config, "write_topics_file", lambda _: other)
     with pytest.raises(CorruptInputError, match="others instead of orders"):
         backup_config.file_of(SAVED, Path("topics.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("before", "orders", "why"),
+    [
+        (None, "hidden", None),
+        (b"", "hidden", None),
+        (write_topics_file(SAVED), "listed", None),
+        (write_topics_file(SAVED), "deleted", None),
+        (write_topics_file(SAVED), "hidden", "list for this user lacks: orders"),
+        (write_topics_file(SAVED)[:-20], "listed", "would lack is unknown"),
+    ],
+    ids=["no file", "empty", "listed", "deleted", "hidden", "damaged"],
+)
+def test_a_list_that_acls_cut_replaces_no_backup(
+    before: bytes | None, orders: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "topics.yaml"
+    if before is not None:
+        file.write_bytes(before)
+    facts = TopicFacts(topic="orders", topic_id=ORDERS.topic_id, partitions=(), is_internal=False)
+    cluster = SimpleNamespace(
+        topics=lambda: {"orders": facts} if orders == "listed" else {},
+        leaders=SimpleNamespace(unknown_topic_ids=lambda ids: ids if orders == "deleted" else ()),
+        own_topic_settings=dict,
+        cluster_id=lambda: "abc",
+    )
+    monkeypatch.setattr(backup_config.Resources, "cluster", cluster)
+    request = commands.BackupConfigRequest(bootstrap_server="b:9092", output_file=file)
+    with nullcontext() if why is None else pytest.raises(SafetyRefusal, match=why):
+        commands.backup_config(request)
+    assert why is None or file.read_bytes() == before

@@ -1,25 +1,29 @@
 """`backup-config`: save the topic properties of a running cluster that are not in the tier's objects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.errors import CorruptInputError
-from tierctl.files import write_output
+from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
+from tierctl.files import read_decoded, write_output
 from tierctl.model.checked_values import require_output
 from tierctl.model.events import INTERNAL_TOPICS
-from tierctl.model.local import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics, TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import names_text
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.wire.files.topics_file import begins_backup, read_topics_file, write_topics_file
+
+if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
 
     Internal topics are left out, since brokers create them. Raise NotFoundError if a selected topic does not
     exist, AuthenticationError if a right is missing, MetadataError if no broker answers, SafetyRefusal if the
-    file has content that is no such backup, and UsageError if it can't be written.
+    file has content that is no such backup, or topics of which the cluster's list lacks some, and UsageError
+    if it can't be written.
     """
     required("--bootstrap-server", request.cluster_servers)
     _require_replaceable(request.output_file)
@@ -88,9 +93,11 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
         cluster = resources.cluster
         if cluster is None:
             raise ValueError("a request with a bootstrap server has a cluster")
+        listed = cluster.topics()
+        _require_none_hidden(request.output_file, listed, cluster)
         known = {
             name: facts
-            for name, facts in cluster.topics().items()
+            for name, facts in listed.items()
             if name not in INTERNAL_TOPICS and not facts.is_internal
         }
         selection = resources.resolve_selection(*(facts.topic_id_partitions for facts in known.values()))
@@ -121,6 +128,30 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
 
 def _require_replaceable(file: Path) -> None:
     require_output("--output-file", file, "backup", begins_backup)
+
+
+def _require_none_hidden(file: Path, listed: Mapping[str, TopicFacts], cluster: "Cluster") -> None:
+    """Raise SafetyRefusal unless each topic of an earlier backup is in the cluster's list or was deleted.
+
+    Brokers leave topics that this user may not describe out of the list, without an error (KafkaApis); they
+    tell that they know their ids.
+    """
+    try:
+        before = read_decoded(file, lambda data: read_topics_file(data, str(file)) if data else None)
+    except UsageError as e:
+        why = f"--output-file: {e.message}; what a new backup would lack is unknown"
+        raise SafetyRefusal(why, hint="mend the file, move it away, or name another") from e
+    missing = {} if before is None else {topic.topic_id: name for name, topic in before.topics.items()}
+    for facts in listed.values():
+        missing.pop(facts.topic_id, None)
+    unknown = cluster.leaders.unknown_topic_ids(missing) if missing else ()
+    hidden = [name for topic_id, name in missing.items() if topic_id not in unknown]
+    if hidden:
+        raise SafetyRefusal(
+            f"--output-file {file} has topics which exist, and which the cluster's list for this user lacks: "
+            f"{names_text(hidden)}",
+            hint="give this user the right Describe on all topics (kafka-acls), or name another file",
+        )
 
 
 def file_of(saved: SavedTopics, path: Path) -> bytes:
