@@ -326,7 +326,7 @@ class TestSiblings:
             place.run()
             for at in (1, 2):
                 Journal(place.state).raise_log_starts({TopicIdPartition(TOPIC_ID, "orders", 0): at})
-                Journal(place.state).record_sightings({(TOPIC_ID, 0): [TOPIC_ID]}, NOW_MS)
+                Journal(place.state).record_sightings({(TOPIC_ID, 0): {TOPIC_ID: 0}}, NOW_MS)
         finally:
             os.umask(before)
         for path in (place.state, *place.state.iterdir()):

@@ -274,7 +274,7 @@ EMPTY = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        (f"{BASE}.log.swap", Path.touch),
+        (f"{BASE}.log.cleaned", Path.touch),
         (f"{BASE}.log.58.bak", Path.touch),
         ("notes.gz", Path.touch),
         ("keep", Path.mkdir),
@@ -325,8 +325,8 @@ def test_nothing_is_written_through_a_link(
         path.symlink_to(own)
         planted.append(path)
 
-    def made(self: FileSystem, path: Path, *, like: Path | None = None) -> None:
-        make_folder(self, path, like=like)
+    def made(self: FileSystem, path: Path, *, like: Path | None = None, **mode: int) -> None:
+        make_folder(self, path, like=like, **mode)
         if like is not None and path.name.endswith("-delete"):
             plant(path / "tierctl-materialise")
 
