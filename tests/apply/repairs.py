@@ -21,6 +21,7 @@ from tests.verify.tiers import Spoilt
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 OLD_DAYS = 9
+METRICS = "metrics"
 Damage = Callable[[Spoilt], object]
 
 
@@ -159,8 +160,9 @@ def _objects_of_a_deleted(tier: Spoilt) -> None:
 
 
 def _partition_delete(tier: Spoilt) -> None:
-    segment = tier.segments(CLICKS, 1)[0]
-    shutil.rmtree(tier.metadata / f"{CLICKS}-1")
+    # The only partition: a topic of which a folder is left is not deleted.
+    segment = tier.segments(METRICS)[0]
+    shutil.rmtree(tier.metadata / f"{METRICS}-0")
     states = (
         RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
         RemotePartitionDeleteState.DELETE_PARTITION_STARTED,

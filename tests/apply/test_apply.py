@@ -1,6 +1,7 @@
 """Saved plans: which are refused, and which of their steps are still decided from the current state."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,8 @@ def test_a_plan_of_every_command_is_carried_out(
         refused = tierctl("apply", marked, *tiered.where, "--apply")
         assert (refused.code, "not known to be deleted" in refused.err) == (4, True), "evidence is not saved"
         assert tierctl("apply", marked, *tiered.where, *known, "--apply").code == 0
+        shutil.rmtree(tiered.logs / "bills-0")
+        (tiered.logs / "meta.properties").write_text("version=1\n")
     planned = tierctl(*command(world, "--plan-out", kept)).json["steps"]
     assert planned
     for again in (False, True):

@@ -18,7 +18,7 @@ from tierctl.commands.delete import DeleteRequest, delete_repeatedly
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
 from tests.apply import runs
-from tests.apply.commands import OTHER_ID, delete, files
+from tests.apply.commands import OTHER_ID, delete, files, marking
 from tests.apply.faults import Meddling
 from tests.apply.runs import NOW_MS, opened, statuses
 from tests.apply.test_faults import mark
@@ -110,6 +110,27 @@ def test_marking_needs_evidence(tiered: World, tmp_path: Path) -> None:
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
     # The topic is marked already, so no evidence is needed.
     assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).code == 0
+
+
+def test_a_marked_topic_of_which_a_log_directory_has_a_folder_is_not_deleted(
+    tiered: World, tmp_path: Path
+) -> None:
+    """Its mark may be a mistake, which --i-know-it-is-deleted allows."""
+    tierctl(*delete(tiered, *marking(tiered.metadata, "bills"), "--log-dir", tiered.logs, "--apply")).ok()
+    gone, unmounted = (_without_topic(tiered, tmp_path / name) for name in ("gone", "unmounted"))
+    (unmounted / "bills-0").symlink_to(tmp_path / "disk" / "bills-0")
+    (_without_topic(tiered, tmp_path / "bad") / "meta.properties").write_bytes(b"cluster.id=\\u00")
+    before = files(tiered)
+    for folder, said in (
+        (tiered.logs, "still has the folder bills-0"),
+        (unmounted, "unmounted/bills-0 can't be read"),
+        (tmp_path / "bad", "bad can't be read: meta.properties"),
+    ):
+        ran = tierctl(*delete(tiered, "--log-dir", gone, "--log-dir", folder, "--apply"))
+        assert (ran.code, said in ran.err, "delete the topic first" in ran.err) == (4, True, True), ran.err
+    assert files(tiered) == before
+    tierctl(*delete(tiered, "--log-dir", gone, "--apply")).ok()
+    assert tiered.segments() == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted, MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog import read_log_dir_facts
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -183,12 +182,16 @@ class Delete(Change[DeleteRequest]):
         return run.narrowed(_plan_mark(run, request, state) if request.mark else plan_removal(state))
 
     def check(self, plan: Plan) -> None:
-        """Implement `Change.check`: the cluster must not have the topics."""
+        """Implement `Change.check`: the cluster and the log directories must not have the topics."""
         self.fence({step.topic_id_partition for step in plan.steps})
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: objects of a deleted topic may be deleted beside running brokers."""
-        self.run.check_deleted(partitions)
+        if not self.request.mark:
+            self.run.check_deleted(partitions)
+        elif self.run.cluster is not None:
+            # What a log directory shows of a topic to mark is part of the evidence, which can be overridden.
+            self.run.cluster.check_deleted(partitions)
 
     def acts(self) -> Acts:
         """Implement `Change.acts`."""
@@ -348,8 +351,7 @@ def deletion_evidence(
     `all_log_dirs` and `i_know_it_is_deleted` are the options of these names. UsageError if there are no log
     directories, or for a text that is no topic id.
     """
-    log_dirs = dict.fromkeys(run.request.log_dir)
-    if all_log_dirs and not log_dirs:
+    if all_log_dirs and not run.request.log_dir:
         raise UsageError(
             "--all-log-dirs: no --log-dir is given", hint="name each log directory of each broker"
         )
@@ -359,7 +361,7 @@ def deletion_evidence(
         known.add(identity.metadata_topic_id)
     return DeletionEvidence(
         cluster=None if cluster is None else cluster.answer_about(topic_ids, run.metadata.state),
-        log_dirs=[read_log_dir_facts(log_dir) for log_dir in log_dirs],
+        log_dirs=run.log_dirs,
         all_log_dirs=all_log_dirs,
         cluster_id=identity.cluster_id,
         known_topic_ids=frozenset(known),

@@ -15,19 +15,28 @@ from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.files import broker_kept_out
-from tierctl.locallog import is_locked
+from tierctl.locallog import is_locked, read_log_dir_facts
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import Journal
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
-from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    LogDirFacts,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text
 from tierctl.plan.copy import why_not_enabled
+from tierctl.plan.partition_deletes import require_in_none
 from tierctl.plan.preconditions import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.saved import PlanPlace
@@ -158,12 +167,19 @@ class Mutation:
             check_running_brokers(running_brokers(self.request.log_dir))
 
     def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`.
+        """Raise SafetyRefusal if the cluster or a log directory still has the topic of one of `partitions`.
 
         The objects of a deleted topic may be deleted beside running brokers: no broker does it.
         """
         if self.cluster is not None and partitions:
             self.cluster.check_deleted(partitions)
+        if partitions:
+            require_in_none(self.log_dirs, partitions)
+
+    @cached_property
+    def log_dirs(self) -> Sequence[LogDirFacts]:
+        """The topics that have a folder in each log directory, at first use."""
+        return [read_log_dir_facts(log_dir) for log_dir in dict.fromkeys(self.request.log_dir)]
 
     def check_plan_fence(
         self,

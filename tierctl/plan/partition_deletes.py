@@ -3,7 +3,7 @@
 Partitions are identified by topic id and number, since a recreated topic has the same name.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +21,32 @@ _HINT = (
     "--log-dir and --all-log-dirs; --i-know-it-is-deleted TOPIC_ID overrides this check for one topic"
 )
 _EXISTS_HINT = "delete the topic first; no option overrides this check"
+_FOLDER_HINT = (
+    "delete the topic first; if only this folder is left of it, remove the folder, or leave the directory "
+    "out; no option overrides this check"
+)
+
+
+def why_in(log_dir: LogDirFacts, topic_id: Uuid, topic: str) -> str | None:
+    """Return why a log directory has a folder of the topic, or may have one; None if it has none."""
+    if topic_id in log_dir.topic_ids:
+        return f"{log_dir.path} still has the folder {log_dir.topic_ids[topic_id]}"
+    if log_dir.why_unreadable is not None:
+        return f"{log_dir.path} can't be read: {log_dir.why_unreadable}"
+    if topic in log_dir.unreadable_topics:
+        return f"the topic id of {log_dir.path / log_dir.unreadable_topics[topic]} can't be read"
+    return None
+
+
+def require_in_none(log_dirs: Collection[LogDirFacts], partitions: Iterable[TopicIdPartition]) -> None:
+    """Raise SafetyRefusal if one of the log directories may have the topic of one of `partitions`."""
+    for topic_id, topic in sorted({(each.topic_id, each.topic) for each in partitions}):
+        for log_dir in log_dirs:
+            reason = why_in(log_dir, topic_id, topic)
+            if reason is not None:
+                raise SafetyRefusal(
+                    f"topic {topic} of id {topic_id} is marked as deleted, but {reason}", hint=_FOLDER_HINT
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +110,11 @@ class DeletionEvidence:
             return None
         for log_dir in self.log_dirs:
             if topic_id in log_dir.topic_ids:
-                return f"{log_dir.path} still has the folder {log_dir.topic_ids[topic_id]}"
+                return why_in(log_dir, topic_id, topic)
         if self.cluster is not None and self.cluster.is_own:
             return None
         if self.all_log_dirs and self.log_dirs:
-            return next(self._why_incomplete(topic), None)
+            return next(self._why_incomplete(topic_id, topic), None)
         if self.cluster is not None:
             return (
                 f"cluster {self.cluster.cluster_id} knows none of the topics in the metadata, and nothing "
@@ -96,15 +122,13 @@ class DeletionEvidence:
             )
         return "no cluster was asked, and no log directories of all replicas were given"
 
-    def _why_incomplete(self, topic: str) -> Iterator[str]:
+    def _why_incomplete(self, topic_id: Uuid, topic: str) -> Iterator[str]:
         """Yield why the log directories don't show that no replica has a folder of `topic`."""
         expected = self._expected_cluster_id()
         for log_dir in self.log_dirs:
-            if log_dir.why_unreadable is not None:
-                yield f"{log_dir.path} can't be read: {log_dir.why_unreadable}"
-            elif topic in log_dir.unreadable_topics:
-                folder = log_dir.unreadable_topics[topic]
-                yield f"the topic id of {log_dir.path / folder} can't be read"
+            reason = why_in(log_dir, topic_id, topic)
+            if reason is not None:
+                yield reason
             elif expected is not None and log_dir.cluster_id not in {None, expected}:
                 yield f"{log_dir.path} belongs to cluster {log_dir.cluster_id}, the tier to {expected}"
             elif not log_dir.has_partitions and (log_dir.cluster_id is None or expected is None):

@@ -29,7 +29,7 @@ from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog import ensure_stopped, list_partitions, read_log_dir_facts, require_own_log_dirs
+from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
@@ -643,8 +643,7 @@ def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[To
         reasons = {partition: current.why_not_current(partition) for partition in partitions}
     elif run.request.log_dir:
         there = {partition.topic_id for partition in list_partitions(run.request.log_dir)}
-        facts = [read_log_dir_facts(log_dir) for log_dir in run.request.log_dir]
-        unreadable = {topic: name for each in facts for topic, name in each.unreadable_topics.items()}
+        unreadable = {topic: name for each in run.log_dirs for topic, name in each.unreadable_topics.items()}
         reasons = {
             partition: _why_left_out(unreadable.get(partition.topic))
             for partition in partitions
