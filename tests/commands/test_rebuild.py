@@ -1,6 +1,7 @@
 """`rebuild` of captured tiers into a new metadata topic publishes the same events as the brokers."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,23 @@ def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, rebuild
     assert "shortlived" not in {step["topic"] for step in plan["steps"]}
     reasons = {skip["topic"]: skip["reason"] for skip in plan["skipped"] if not skip["segment_id"]}
     assert "it was deleted" in reasons["shortlived"]
+
+
+@pytest.mark.parametrize("more", [(), ("--log-dir",), ("--log-start", "tier", "--log-dir")], ids=len)
+def test_a_segment_that_the_metadata_have_as_deleted_is_not_published_again(
+    capture: Capture, writable: Writable, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """Its objects are back, from a copy or as older versions; no log start is put back for them."""
+    logs, remote = writable("tiered-cluster/after"), capture("tiered-cluster") / "before-remote"
+    metadata = logs if more else tmp_path / "alone"
+    for folder in () if more else logs.glob("__remote_log_metadata-*"):
+        shutil.copytree(folder, metadata / folder.name)
+    where = ("--metadata", metadata, "--remote", remote, "--metadata-partitions", 5)
+    ran = tierctl("rebuild", *where, *more, *((logs,) if more else ()), "--output", "json").ok()
+    assert ran.json["steps"] == []
+    told = [skip["topic"] for skip in ran.json["skipped"] if "DELETE_SEGMENT_FINISHED" in skip["reason"]]
+    gone = {"clicks": 2, "metrics": 3, "orders": 2} | ({} if more else {"shortlived": 4})
+    assert Counter(told) == gone
 
 
 def test_a_topic_whose_folder_can_not_be_read_may_exist(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tierctl.errors import AuthenticationError, MetadataError, RemoteResourceNotFound
 from tierctl.kernel import expect, is_compiled
+from tierctl.metadata.daily_changes import deleted_segments
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
     Kept,
@@ -82,6 +83,10 @@ class RemoteLogMetadataManager(Protocol):
 
     def identity(self) -> ClusterIdentity:
         """Return the ids of the metadata topic and of its cluster, as far as they are known."""
+        ...
+
+    def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments that were deleted up to now, in their last state; all events are read."""
         ...
 
     def close(self) -> None:
@@ -294,6 +299,10 @@ class TopicBasedRemoteLogMetadataManager:
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`."""
         return self._topic.identity()
+
+    def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Implement `RemoteLogMetadataManager.deleted_segments`."""
+        return deleted_segments(self._topic, self._topic.end_offsets())
 
     def has_lost_events(self) -> bool:
         """Return whether the topic no longer has its oldest events; none are read for that."""

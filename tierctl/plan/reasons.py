@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeGuard
 
-from tierctl.model import TopicPartition
+from tierctl.model import RemoteLogSegmentState, TopicPartition
 from tierctl.model.events import writer_text
 from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
@@ -138,6 +138,13 @@ def _log_start_damaged(facts: Mapping[str, Any]) -> str:
         f"a broker that knew no segments raised the log start to {raised}; it is put back to {offset}: those "
         f"of the {raised - offset} offsets between that DeleteRecords removed before are served again"
     )
+
+
+def _already_known(facts: Mapping[str, Any]) -> str:
+    text = f"the metadata have it as {facts['state']}"
+    if facts["state"] != RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+        return text
+    return f"{text}; verify --plan-out deletes its objects, rebuild to a new metadata folder reads them"
 
 
 def cleaned_text(broker_id: int | None) -> str:
@@ -492,9 +499,7 @@ _ROWS: dict[ReasonKind, _Row] = {
         ),
     ),
     _K.NO_CHAIN: _Row(rule=_OF_LINEAGE, text=_format("no complete set serves this log; this one: {detail}")),
-    _K.ALREADY_KNOWN: _Row(
-        rule="RemoteLogMetadataCache: states only rise", text=_format("the metadata have it as {state}")
-    ),
+    _K.ALREADY_KNOWN: _Row(rule="RemoteLogMetadataCache: states only rise", text=_already_known),
     _K.LOG_START_DAMAGED: _Row(
         rule="RLMCopyTask: the log start follows the segments that the metadata have",
         text=_log_start_damaged,

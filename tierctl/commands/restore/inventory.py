@@ -6,9 +6,10 @@ A command reads the sets (`TierSets`), and the logs by which they are judged (`D
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.tier_check import tier_name
@@ -350,6 +351,41 @@ def known_sets(
     return [ObjectSet(listed=each, segment=segment) for each, segment in zip(listed, found, strict=True)]
 
 
+SegmentsOf = Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]
+"""Returns the segments of a partition."""
+
+
+def deleted_of(read: Callable[[], Iterable[RemoteLogSegmentMetadata]]) -> SegmentsOf:
+    """Return the segments that `read` returns by partition; it is called at the first call."""
+
+    @cache
+    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
+        for segment in read():
+            found[segment.topic_id_partition].append(segment)
+        return found
+
+    return lambda partition: by_partition().get(partition, ())
+
+
+def with_deleted(known: SegmentsOf, listed: Iterable[ListedSet], deleted: SegmentsOf) -> SegmentsOf:
+    """Return `known`, the segments in the metadata, with those deleted ones of which a set is `listed`.
+
+    Their objects were left, or put back from a copy or an older version: they are not published again.
+    `deleted` is called for partitions that have a set of no known segment.
+    """
+    ids: dict[TopicIdPartition, set[Uuid]] = defaultdict(set)
+    for each in listed:
+        ids[each.partition].add(each.segment_id)
+
+    def segments_of(partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+        found = list(known(partition))
+        lost = ids[partition].difference(each.segment_id for each in found)
+        return [*(each for each in (deleted(partition) if lost else ()) if each.segment_id in lost), *found]
+
+    return segments_of
+
+
 _NO_LEADER = "it has no leader now, so its log start is unknown: wait until it has one"
 _NO_DIRECTORY = (
     "no log directory has this partition, but others of its topic: name the log directories of all replicas"
@@ -610,6 +646,10 @@ class DerivedMetadata:
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
+
+    def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield nothing: objects do not show which segments were deleted."""
+        return iter(())
 
     def close(self) -> None:
         """Implement `RemoteLogMetadataManager.close`."""

@@ -3,7 +3,7 @@
 `require_objects_are_safe` proves that its broker can't delete the only copy of the objects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +24,7 @@ from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSett
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
-from tierctl.model import ClusterIdentity, MetadataEvent, Uuid
+from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.location import canonical_uri
 from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
@@ -195,6 +195,10 @@ class NewNodeMetadata:
             self._manager, self._is_writable = self._opened(writable=True), True
             self._manager.refresh()
         self._manager.publish(events, before_append=before_append)
+
+    def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield nothing: no segment is deleted before the node starts."""
+        return iter(())
 
     def _opened(self, *, writable: bool) -> RemoteLogMetadataManager:
         location = topic_location("--log-dir", str(self._folder.absolute()))

@@ -1,7 +1,7 @@
 """`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -20,10 +20,13 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
 from tierctl.commands.restore.inventory import (
     DecidingLogs,
+    SegmentsOf,
     TierSets,
+    deleted_of,
     inputs_of,
     known_sets,
     require_read_logs,
+    with_deleted,
 )
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
@@ -326,6 +329,7 @@ def require_lasting_events(cluster: RunningCluster, progress: Progress) -> None:
 
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,7 +485,7 @@ class RebuildSources:
 
     def to_decide(
         self, wanted: Collection[TopicIdPartition], settled: Settled
-    ) -> tuple[list[ListedSet], Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]]:
+    ) -> tuple[list[ListedSet], SegmentsOf]:
         """Return the sets of the partitions in `wanted`, and the function that returns their segments.
 
         If executors have the segments, settled partitions are left out.
@@ -550,10 +554,11 @@ class Rebuild(Change[RebuildRequest]):
         asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
         settled = Settled(deciding, asked, after_hole=request.after_hole)
         listed, known = sources.to_decide(wanted, settled)
-        finished = (each for whose in wanted for each in known(whose) if each.state is _FINISHED)
+        known = with_deleted(known, listed, deleted_of(run.metadata.deleted_segments))
+        unread = {_DELETED, _FINISHED} if deciding.leaders else {_DELETED}
         sets = tier.derived(
             listed,
-            finished=finished if deciding.leaders else (),
+            finished=(each for whose in wanted for each in known(whose) if each.state in unread),
             with_lineages=True,
             is_part=not {each.key for each in wanted} <= {each.partition.key for each in listed},
         )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from secrets import randbelow
@@ -30,20 +30,21 @@ from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, PlanOut, Request, Threads
 from tierctl.commands.resources import Resources, required
+from tierctl.commands.restore.inventory import deleted_of
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
-    deleted_of,
     partition_text,
     unsafe_offsets,
 )
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
-from tierctl.metadata.daily_changes import deleted_segment_ids
+from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
+    RemoteLogSegmentMetadata,
     Selection,
     TopicConfig,
     TopicIdPartition,
@@ -450,7 +451,7 @@ def _findings(
         verification = Verification(
             refresh=lambda: next(states),
             deleted_among=_deleted_among(resources),
-            deleted_of=deleted_of(resources),
+            deleted_of=deleted_of(partial(_deleted, resources)),
             selection=selection,
             now_ms=resources.now_ms,
             copy_limit_ms=request.copy_limit_ms,
@@ -547,6 +548,12 @@ def _deleted_among(resources: Resources) -> DeletedAmong:
         return {each for each in ids if found.find(each.bytes) >= 0}
 
     return among
+
+
+def _deleted(resources: Resources) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the deleted segments; the whole metadata topic is read for them."""
+    topic = resources.metadata_topic()
+    return deleted_segments(topic, topic.end_offsets())
 
 
 def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | None:

@@ -4,10 +4,9 @@ Repairs are of sets of objects without metadata, unfinished copies and deletions
 and unsafe committed offsets in the log directories of brokers before Kafka 3.6.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -26,8 +25,7 @@ from tierctl.commands.offsets import (
     repair_offsets,
 )
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.commands.resources import Resources
-from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of
+from tierctl.commands.restore.inventory import DecidingLogs, TierSets, deleted_of, inputs_of
 from tierctl.commands.verify.act import lower_offsets, repaired_indexes, store_indexes
 from tierctl.errors import (
     AuthenticationError,
@@ -36,7 +34,6 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
-from tierctl.metadata.daily_changes import deleted_segments
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     ListedSet,
@@ -75,20 +72,6 @@ from tierctl.storage.object_sets import by_partition
 from tierctl.storage.stores.base import RemoteObject
 
 _S = RemoteLogSegmentState
-
-
-def deleted_of(resources: Resources) -> DeletedOf:
-    """Return the deleted segments by partition; the metadata topic is read for them at the first call."""
-
-    @cache
-    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
-        topic = resources.metadata_topic()
-        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
-        for segment in deleted_segments(topic, topic.end_offsets()):
-            found[segment.topic_id_partition].append(segment)
-        return found
-
-    return lambda partition: by_partition().get(partition, ())
 
 
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:
@@ -369,7 +352,7 @@ class Repair(Change[RepairRequest]):
 
     @cached_property
     def _deleted_of(self) -> DeletedOf:
-        return deleted_of(self.run.resources)
+        return deleted_of(self.run.metadata.deleted_segments)
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
