@@ -12,6 +12,7 @@ from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, TopicFacts
+from tierctl.plan.partition_deletes import DeletionEvidence
 from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.values import metadata_partition
 
@@ -164,3 +165,40 @@ def test_what_a_cluster_says_of_topics(
     answer = beside.answer_about([TOPIC_ID], state)
     existing = frozenset({TOPIC_ID} if exists else set())
     assert (answer.cluster_id, answer.existing, answer.is_own) == ("id", existing, is_own)
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "age_ms", "own_ids", "is_doubted"),
+    [
+        (77, 0, {-1}, True),
+        (77, DAY_MS, {-1}, True),
+        (77, -DAY_MS, {-1}, True),
+        (77, DAY_MS + 1, {-1}, False),
+        (77, 0, {-1, 77}, False),
+        (2, 0, {-1}, False),
+        (-1, 0, {-1}, False),
+    ],
+)
+def test_a_topic_of_another_cluster_with_the_same_metadata_topic(
+    broker_id: int, age_ms: int, own_ids: set[int], is_doubted: bool
+) -> None:
+    """Brokers of this cluster tier and have other topics of the metadata, but did not copy this one."""
+    clock = Clock(now_ms=10 * DAY_MS)
+    beside = live(MixedCluster(known={OTHER_ID}), clock)
+    beside.own_broker_ids = own_ids
+    state = TierState(read={0: 0})
+    for each in (ORDERS, BILLS):
+        advance(state, replace(each, broker_id=broker_id, event_timestamp_ms=clock.now_ms - age_ms))
+    evidence = DeletionEvidence(cluster=beside.answer_about([TOPIC_ID], state))
+    assert evidence.cluster is not None
+    assert evidence.cluster.is_own
+    if not is_doubted:
+        evidence.require_deleted({TOPIC_ID: "orders"})
+        return
+    with pytest.raises(
+        SafetyRefusal, match=r"broker 77, which cluster id does not have, wrote about it at 19"
+    ):
+        evidence.require_deleted({TOPIC_ID: "orders"})

@@ -98,8 +98,9 @@ KEPT = {Uuid("4G-5AxEXSqeJpRo9lpSDYQ"): "kept-0"}
 OURS, FOREIGN = "yDRBVCh3QKmOs6aFeYUCUQ", "v8MbZZiORAuO-vkcIHhoow"
 
 
-def answer(*existing: Uuid, is_own: bool = True) -> ClusterAnswer:
-    return ClusterAnswer(cluster_id=OURS, existing=frozenset(existing), is_own=is_own)
+def answer(*existing: Uuid, is_own: bool = True, doubt: str = "") -> ClusterAnswer:
+    doubts = {TOPIC_ID: doubt} if doubt else {}
+    return ClusterAnswer(cluster_id=OURS, existing=frozenset(existing), is_own=is_own, doubts=doubts)
 
 
 def log_dir(name: str = "a", topic_ids: Mapping[Uuid, str] = KEPT, **more: Any) -> LogDirFacts:
@@ -116,6 +117,8 @@ EVIDENCE: list[tuple[str, dict[str, Any], str | None]] = [
     ("the cluster does not know it", {"cluster": answer()}, None),
     ("the cluster has it", {"cluster": answer(TOPIC_ID)}, "the cluster still has topic orders"),
     ("the cluster has another one", {"cluster": answer(OTHER_ID)}, None),
+    ("a cluster that may not have had it, and all log directories",
+     declared(log_dir(), log_dir("b"), cluster=answer(doubt="broker 77")), None),
     ("a cluster that may be another one", {"cluster": answer(is_own=False)}, "knows none of the topics"),
     ("not all log directories", {"log_dirs": [log_dir()]}, "no cluster was asked"),
     ("all log directories, but none is given", declared(), "no cluster was asked"),

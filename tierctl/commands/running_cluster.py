@@ -8,7 +8,7 @@ from typing import Self
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
-from tierctl.metadata.daily_changes import others, recent_writers
+from tierctl.metadata.daily_changes import DAY_MS, others, recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import (
     EpochEntry,
@@ -19,6 +19,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
+from tierctl.model.times import iso_utc
 from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import (
     TASK_INTERVALS,
@@ -317,7 +318,23 @@ class RunningCluster:
             cluster_id=self.cluster.cluster_id(),
             existing=frozenset(topic_ids) - unknown,
             is_own=is_own,
+            doubts=self._doubts(unknown.intersection(topic_ids), state),
         )
+
+    def _doubts(self, topic_ids: Collection[Uuid], state: TierState) -> dict[Uuid, str]:
+        """Return which of these topics a broker that this cluster does not have wrote about within a day."""
+        keys = {
+            part.topic_id_partition.key for part in state if part.topic_id_partition.topic_id in topic_ids
+        }
+        question = partial(_written_since, self.now_ms() - DAY_MS, keys)
+        written = sorted(set(state.map_parts(question, keys))) if keys else []
+        own_ids = {*self.own_broker_ids, *self.cluster.broker_ids()} if written else set()
+        return {
+            topic_id: f"broker {broker_id}, which cluster {self.cluster.cluster_id()} does not have, wrote "
+            f"about it at {iso_utc(at_ms)}: another cluster may have it; wait until that is a day ago"
+            for topic_id, at_ms, broker_id in written
+            if broker_id not in own_ids
+        }
 
     def _has_metadata_topic(self) -> bool:
         """Return whether the metadata topic that was read is on this cluster."""
@@ -381,6 +398,16 @@ class RunningCluster:
         for partition, at in starts.items():
             if reached.get(partition.topic_partition, -1) < at:
                 raise MetadataError(f"{partition} still starts below {at} after DeleteRecords")
+
+
+def _written_since(
+    since_ms: int, keys: Collection[_Key], state: TierState
+) -> Iterator[tuple[Uuid, int, int]]:
+    """Yield topic id, time and broker id of the last events about the segments of these partitions."""
+    for key in state.partitions.keys() & keys:
+        for each in state.partitions[key].segments:
+            if each.event_timestamp_ms >= since_ms and each.broker_id is not None:
+                yield key[0], each.event_timestamp_ms, each.broker_id
 
 
 def _written_by_others(own_ids: Collection[int], state: TierState) -> Iterator[bool]:

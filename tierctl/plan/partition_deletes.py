@@ -4,7 +4,7 @@ Partitions are identified by topic id and number, since a recreated topic has th
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
@@ -54,12 +54,14 @@ class ClusterAnswer:
     """A running cluster's answer about topic ids.
 
     `existing` are the requested ids that the cluster has. `is_own` states whether it is known to be the
-    cluster of this tier: a wrong cluster does not have the topics of another one.
+    cluster of this tier: a wrong cluster does not have the topics of another one. `doubts` are the reasons
+    why another cluster may have an id, although this one `is_own`: two clusters may share a metadata topic.
     """
 
     cluster_id: str
     existing: frozenset[Uuid]
     is_own: bool
+    doubts: Mapping[Uuid, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +113,18 @@ class DeletionEvidence:
         for log_dir in self.log_dirs:
             if topic_id in log_dir.topic_ids:
                 return why_in(log_dir, topic_id, topic)
-        if self.cluster is not None and self.cluster.is_own:
+        cluster = self.cluster
+        if cluster is not None and cluster.is_own and topic_id not in cluster.doubts:
             return None
         if self.all_log_dirs and self.log_dirs:
             return next(self._why_incomplete(topic_id, topic), None)
-        if self.cluster is not None:
-            return (
-                f"cluster {self.cluster.cluster_id} knows none of the topics in the metadata, and nothing "
-                "else shows that it is the cluster whose tier this is"
-            )
-        return "no cluster was asked, and no log directories of all replicas were given"
+        if cluster is None:
+            return "no cluster was asked, and no log directories of all replicas were given"
+        foreign = (
+            f"cluster {cluster.cluster_id} knows none of the topics in the metadata, and nothing else shows "
+            "that it is the cluster whose tier this is"
+        )
+        return cluster.doubts[topic_id] if cluster.is_own else foreign
 
     def _why_incomplete(self, topic_id: Uuid, topic: str) -> Iterator[str]:
         """Yield why the log directories don't show that no replica has a folder of `topic`."""
