@@ -1,6 +1,6 @@
 """Which brokers are checked before a wave, and what is refused, with a fake cluster."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from tierctl.commands import running_cluster
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.plan.partition_deletes import DeletionEvidence
 from tierctl.state.tier_state import TierState
@@ -34,6 +34,8 @@ class MixedCluster(FakeCluster):
     tiering: Collection[int] | None = (1,)
     asked: list[set[int] | None] = field(default_factory=list)
     known: set[Uuid] = field(default_factory=set)
+    known_by_all: set[Uuid] = field(default_factory=set)
+    raised: list[Mapping[TopicPartition, int]] = field(default_factory=list)
 
     def cluster_id(self) -> str:
         return "id"
@@ -41,8 +43,12 @@ class MixedCluster(FakeCluster):
     def broker_ids(self) -> tuple[int, ...]:
         return (0, 1, 2)
 
-    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-        return frozenset(topic_ids) - self.known
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
+        return frozenset(topic_ids) - (self.known_by_all if by_any else self.known)
+
+    def delete_records(self, before_offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.raised.append(before_offsets)
+        return before_offsets
 
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
         self.asked.append(None if ids is None else set(ids))
@@ -101,6 +107,18 @@ def test_nothing_of_an_existing_topic_is_deleted() -> None:
     beside.check_deleted([gone])
     with pytest.raises(SafetyRefusal, match="the cluster still has topic orders"):
         beside.check_deleted([gone, FREE])
+
+
+def test_a_log_start_is_raised_only_of_a_topic_that_every_broker_knows() -> None:
+    """The broker that answers may lag behind the one that leads the topic which was created again."""
+    cluster = MixedCluster(known_by_all={TOPIC_ID})
+    live(cluster, Clock()).raise_log_starts({FREE: 7})
+    assert cluster.raised == [{FREE.topic_partition: 7}]
+    for partition, known in ((FREE, set[Uuid]()), (replace(FREE, topic_id=OTHER_ID), {TOPIC_ID, OTHER_ID})):
+        cluster = MixedCluster(known_by_all=known)
+        with pytest.raises(SafetyRefusal, match="orders-0 was deleted or created again"):
+            live(cluster, Clock()).raise_log_starts({partition: 7})
+        assert cluster.raised == []
 
 
 @pytest.mark.parametrize(("broker_id", "own_ids", "is_open"), [

@@ -115,6 +115,7 @@ class TestFacts:
         tiered.delete_topic(name)
         new = tiered.create_topic(name)
         assert cluster.leaders.unknown_topic_ids([old, new]) == {old}
+        assert cluster.leaders.unknown_topic_ids([old, new], by_any=True) == {old}
         assert cluster.leaders.unknown_topic_ids([]) == frozenset()
         with pytest.raises(NotFoundError, match=f"of id {old}"):
             cluster.logs([TopicIdPartition(old, name, 0)])

@@ -97,7 +97,8 @@ class ModelCluster:
     def leaders(self) -> Self:
         return self
 
-    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
+        del by_any
         self._step("unknown topic ids")
         return frozenset(topic_ids) - {topic_id for topic_id, _ in self.partitions}
 

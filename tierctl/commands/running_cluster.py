@@ -386,11 +386,14 @@ class RunningCluster:
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
         """Raise log start offsets with DeleteRecords; MetadataError if a log then still starts lower."""
+        if not starts:
+            return
         topics = self.topics(p.topic for p in starts)
+        # The broker that answers may lag behind the one that leads a topic created again.
+        gone = self.cluster.leaders.unknown_topic_ids({p.topic_id for p in starts}, by_any=True)
         for partition in starts:
-            topic = topics.get(partition.topic)
             # DeleteRecords names topics, not ids: it would delete records of a topic created again.
-            if topic is None or topic.topic_id != partition.topic_id:
+            if not is_known(topics, partition) or partition.topic_id in gone:
                 raise SafetyRefusal(
                     f"{partition} was deleted or created again since the plan was made", hint="plan again"
                 )

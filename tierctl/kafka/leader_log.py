@@ -428,13 +428,14 @@ class LeaderLogs:
         )
         return next((str(each.transactional_id) for found in answers.values() for each in found), None)
 
-    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-        """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
+        """Return the ids that every broker, or any broker, answers with UNKNOWN_TOPIC_ID (Metadata by id).
 
         Their topics were deleted or never existed. A topic which this client may not describe is known by its
-        id, but missing in a list of names. One which a broker does not know yet does not count as deleted.
+        id, but missing in a list of names. One which a broker does not know yet does not count as deleted,
+        unless `by_any`.
         """
-        return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids))
+        return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids, by_any))
 
     def log_bytes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the size of each partition's segments on the given broker, None if it is unknown."""
@@ -507,16 +508,17 @@ def _ends(client: Any, partition: TopicPartition) -> dict[int, tuple[int, int]]:
     return ends
 
 
-def _unknown(client: Any, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+def _unknown(client: Any, topic_ids: Collection[Uuid], by_any: bool) -> frozenset[Uuid]:
 
     brokers = [broker.node_id for broker in client._manager.cluster.brokers()]  # noqa: SLF001
     if not brokers:
         raise sdk.kafka_errors.MetadataEmptyBrokerList
-    unknown = frozenset(topic_ids)
+    asked = frozenset(topic_ids)
     for broker in brokers:
-        if unknown:
-            unknown &= client._manager.run(_unknown_ids, client, broker, unknown)  # noqa: SLF001
-    return unknown
+        if asked:
+            unknown = client._manager.run(_unknown_ids, client, broker, asked)  # noqa: SLF001
+            asked = asked - unknown if by_any else asked & unknown
+    return frozenset(topic_ids) - asked if by_any else asked
 
 
 def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
