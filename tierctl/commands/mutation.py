@@ -10,7 +10,7 @@ from pathlib import Path
 from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import UnreadLogs, read_local_logs
-from tierctl.commands.metadata_folder import counted, folder_of
+from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
@@ -174,18 +174,12 @@ class Mutation:
         if self.cluster is not None and partitions:
             self.cluster.check_deleted(partitions)
         if partitions:
-            require_in_none([*self.log_dirs, *self._metadata_dir], partitions)
+            require_in_none(self.log_dirs, partitions)
 
     @cached_property
     def log_dirs(self) -> Sequence[LogDirFacts]:
         """The topics that have a folder in each log directory, at first use."""
         return [read_log_dir_facts(log_dir) for log_dir in dict.fromkeys(self.request.log_dir)]
-
-    @cached_property
-    def _metadata_dir(self) -> Sequence[LogDirFacts]:
-        """The folder of the metadata topic, which may be a broker's log directory; empty without one."""
-        folder = folder_of(self.request.metadata)
-        return [] if folder is None or not folder.is_dir() else [read_log_dir_facts(folder)]
 
     def check_plan_fence(
         self,
