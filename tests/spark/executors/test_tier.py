@@ -86,7 +86,7 @@ def test_damage(place: str, damage: dict[str, Any], writable: Callable[[str], Pa
     (notes.parent / "link").symlink_to(notes)
     found = both(remote)
     assert sum(each.segment is None for each in found.sets) == min(len(damage), len(victims))
-    others = {Path(each.key).name for each in found.others if not each.key.endswith(".zst")}
+    others = {Path(each.key).name for each in found.others if not each.key.endswith((".zst", ".tmp"))}
     assert others == {"notes.txt", "also-mine", "link"}
 
 
