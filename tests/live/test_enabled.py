@@ -131,6 +131,9 @@ def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) 
 def test_beside_a_broker_that_tiers(broker: Broker) -> None:
     broker.create_topic(NOT_STATED)
     broker.create_topic(COPY_OFF, tiered=True, remote_log_copy_disable="true", local_retention_bytes="-2")
+    broker.wait_for(
+        "the metadata topic", lambda: METADATA_TOPIC in broker.admin.list_topics(timeout=5).topics
+    )
     with pytest.raises(KafkaException, match="INVALID_CONFIG"):
         broker.create_topic(COMPACTED, tiered=True, cleanup_policy="compact,delete")
     copy = ("copy", *where(broker), "--log-dir", broker.log_dir, "-o", "json")
