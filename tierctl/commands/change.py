@@ -1,6 +1,5 @@
 """The one protocol of commands that change something: decide a plan, check it, act, measure; saved plans."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,14 +31,14 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.files import open_regular, why_distrusted, write_output
+from tierctl.files import write_output
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicConfig, TopicIdPartition
-from tierctl.model.checked_values import require_output, require_types
+from tierctl.model.checked_values import read_trusted, require_output, require_types
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised
@@ -451,11 +450,7 @@ def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
     may write, that was edited, that has another version, or whose digest is not `digest`.
     """
     try:
-        with os.fdopen(open_regular(file), encoding="utf-8", newline="") as opened:
-            distrusted = why_distrusted(file, sticky_folder=True, fd=opened.fileno())
-            if distrusted is not None:
-                raise SafetyRefusal(f"plan {file} is not read: {distrusted}", hint=_OWN_PLAN)
-            text = opened.read()
+        text = read_trusted(file, hint=_OWN_PLAN, sticky_folder=True, kind="plan ").decode()
     except OSError as e:
         raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
     except UnicodeDecodeError as e:

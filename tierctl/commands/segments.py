@@ -420,8 +420,7 @@ def _deleted(resources: Resources) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the deleted segments of the selected partitions."""
     from tierctl.metadata.daily_changes import deleted_segments
 
-    topic, selection = resources.metadata_topic(), resources.selection
-    found = deleted_segments(topic, topic.end_offsets())
+    found, selection = deleted_segments(resources.metadata_topic()), resources.selection
     return (segment for segment in found if segment.topic_id_partition in selection)
 
 

@@ -34,15 +34,13 @@ from tierctl.wire.metadata.decode import (
 )
 
 
-def deleted_segments(
-    topic: MetadataTopic, end_offsets: Mapping[int, int]
-) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield every segment whose last state is DELETE_SEGMENT_FINISHED in the events before `end_offsets`.
+def deleted_segments(topic: MetadataTopic) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield every segment whose last state is DELETE_SEGMENT_FINISHED in the events up to now.
 
     Reads the whole topic even if a state directory exists, and skips records that cannot be read.
     """
     state = TierState(keep_deleted=True)
-    for chunk in record_chunks(topic, end_offsets):
+    for chunk in record_chunks(topic, topic.end_offsets()):
         fold(
             decode_values(chunk.slices),
             state,

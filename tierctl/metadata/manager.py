@@ -302,7 +302,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Implement `RemoteLogMetadataManager.deleted_segments`."""
-        return deleted_segments(self._topic, self._topic.end_offsets())
+        return deleted_segments(self._topic)
 
     def has_lost_events(self) -> bool:
         """Return whether the topic no longer has its oldest events; none are read for that."""

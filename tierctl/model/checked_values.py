@@ -173,15 +173,16 @@ def read_named(path: Path, size_bytes: int = -1, *, trusted: bool = False) -> by
         return file.read(size_bytes)
 
 
-def read_trusted(path: Path, *, hint: str, sticky_folder: bool = False) -> bytes:
+def read_trusted(path: Path, *, hint: str, sticky_folder: bool = False, kind: str = "") -> bytes:
     """Return the content of a regular file; raise SafetyRefusal, with `hint`, if somebody else may change it.
 
-    The open file is judged, as `why_distrusted` does. Raise OSError as `open_regular`.
+    Its text begins with `kind`, such as "plan ". The open file is judged, as `why_distrusted` does. Raise
+    OSError as `open_regular`.
     """
     with os.fdopen(open_regular(path), "rb") as file:
         why = why_distrusted(path, sticky_folder=sticky_folder, fd=file.fileno())
         if why is not None:
-            raise SafetyRefusal(f"{path} is not read: {why}", hint=hint)
+            raise SafetyRefusal(f"{kind}{path} is not read: {why}", hint=hint)
         return file.read()
 
 

@@ -70,6 +70,8 @@ NUMBER_KEY: Final = "tierctl.commit"
 """The key of the pipeline's commit number in the history of a table."""
 
 KEPT_HOURS: Final = 24
+"""How long old files and versions of a table stay readable."""
+
 _WRITER_VERSION_MAX = 7
 _FEATURES = {
     "appendOnly",
@@ -80,7 +82,6 @@ _FEATURES = {
     "timestampNtz",
 }
 """Writer features of Delta under which a file that no version has is unused."""
-"""How long old files and versions of a table stay readable."""
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 _NOT_WRITABLE: Final = (

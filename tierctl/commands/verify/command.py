@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from secrets import randbelow
@@ -44,7 +44,6 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
-    RemoteLogSegmentMetadata,
     Selection,
     TopicConfig,
     TopicIdPartition,
@@ -451,7 +450,7 @@ def _findings(
         verification = Verification(
             refresh=lambda: next(states),
             deleted_among=_deleted_among(resources),
-            deleted_of=deleted_of(partial(_deleted, resources)),
+            deleted_of=deleted_of(lambda: deleted_segments(resources.metadata_topic())),
             selection=selection,
             now_ms=resources.now_ms,
             copy_limit_ms=request.copy_limit_ms,
@@ -548,12 +547,6 @@ def _deleted_among(resources: Resources) -> DeletedAmong:
         return {each for each in ids if found.find(each.bytes) >= 0}
 
     return among
-
-
-def _deleted(resources: Resources) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the deleted segments; the whole metadata topic is read for them."""
-    topic = resources.metadata_topic()
-    return deleted_segments(topic, topic.end_offsets())
 
 
 def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | None:

@@ -32,6 +32,7 @@ from tierctl.wire.batches.segment_file import (
     LogBytes,
     Mark,
     RecordChunk,
+    Window,
     chunk_of,
     empty_chunk,
     first_offset_at,
@@ -280,6 +281,14 @@ class Tail:
         return self.next_offset + (self.damage is not None)
 
 
+def _windows(
+    file: LogBytes, base: int, position: int, expected: int, window_bytes: int = WINDOW_BYTES
+) -> Iterator[Window]:
+    """Yield the windows of the segment with base offset `base`, as `scan_windows`."""
+    highest = highest_offset_of(base)
+    return scan_windows(file, position, expected, highest_offset=highest, window_bytes=window_bytes)
+
+
 class PartitionLog:
     """Read one metadata partition; keep positions of batches for the next call.
 
@@ -372,9 +381,7 @@ class PartitionLog:
     def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
         tail = Tail(known.segment_base, known.position, known.next_offset)
         base = known.segment_base
-        for window in scan_windows(
-            file, known.position, known.next_offset, highest_offset=highest_offset_of(base)
-        ):
+        for window in _windows(file, base, known.position, known.next_offset):
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
@@ -406,7 +413,7 @@ class PartitionLog:
                 return tail, True
             tail = Tail(base, 0, base)
             with closing(self._files.open(self.path(base))) as file:
-                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
+                for window in _windows(file, base, 0, base):
                     position, next_offset, is_damaged = sound_end(window)
                     tail = Tail(base, position, next_offset, torn_bytes=file.size_bytes - position)
                     if is_damaged:
@@ -416,7 +423,7 @@ class PartitionLog:
     def _require_known_formats(self) -> None:
         for base in self.segments():
             with closing(self._files.open(self.path(base))) as file:
-                for window in scan_windows(file, 0, base, highest_offset=highest_offset_of(base)):
+                for window in _windows(file, base, 0, base):
                     newer = newer_batch(window)
                     if newer is not None:
                         raise SafetyRefusal(
@@ -461,7 +468,7 @@ class PartitionLog:
             return start_offset
         with closing(opened) as file:
             position, expected = self._seek(file, base, start_offset)
-            for window in scan_windows(file, position, expected, highest_offset=highest_offset_of(base)):
+            for window in _windows(file, base, position, expected):
                 heads = window.heads
                 is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
                 found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
@@ -514,9 +521,7 @@ class PartitionLog:
             # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             span = _WINDOW_OF_FEW_BYTES if end_offset - start_offset <= _FEW else WINDOW_BYTES
-            for window in scan_windows(
-                file, position, expected, window_bytes=span, highest_offset=highest_offset_of(base)
-            ):
+            for window in _windows(file, base, position, expected, span):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset

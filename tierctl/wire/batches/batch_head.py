@@ -29,6 +29,8 @@ MAGIC_AT = 16
 CRC_AT = 17
 CRC_FROM = 21
 MAGIC = 2
+OFFSET_DELTA_MAX = (1 << 31) - 1
+"""The highest distance of an offset from the base offset of its batch, which a field of 32 bits holds."""
 MESSAGE_LENGTH_MIN = 14
 """The lowest length of a message of magic 0 or 1."""
 _LENGTH = struct.Struct(">i")

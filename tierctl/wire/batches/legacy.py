@@ -22,6 +22,7 @@ from tierctl.wire.batches.batch_head import (
     MESSAGE_LENGTH_MIN,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    OFFSET_DELTA_MAX,
     BatchHead,
     Buffer,
     CompressionType,
@@ -38,7 +39,6 @@ _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LENGTH_MIN_OF_1 = 22
 _CHUNK = 1 << 20
-_DELTA_MAX = (1 << 31) - 1
 # An offset below 2^56, a length that is positive, a magic of 0 or 1 and attributes up to 15.
 _CANDIDATE = re.compile(rb"(?s)\x00(?=.{7}(?!\x00{4})[\x00-\x7f].{3}.{4}[\x00\x01][\x00-\x0f])")
 
@@ -193,7 +193,7 @@ def _offsets(head: BatchHead, data: bytes) -> list[int]:
     shift = head.base_offset - found[-1] if head.magic else 0
     offsets = [offset + shift for offset in found]
     rising = all(low < high for low, high in pairwise(offsets))
-    is_within = 0 <= offsets[0] <= offsets[-1] <= head.base_offset <= offsets[0] + _DELTA_MAX
+    is_within = 0 <= offsets[0] <= offsets[-1] <= head.base_offset <= offsets[0] + OFFSET_DELTA_MAX
     if not rising or not is_within:
         what = f"offsets that rise from 0 on up to {head.base_offset} in a wrapper"
         raise _wrong(None, what, f"{offsets[0]} to {offsets[-1]}")

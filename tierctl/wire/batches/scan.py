@@ -30,6 +30,7 @@ from tierctl.wire.batches.batch_head import (
     LENGTH_END,
     MAGIC,
     MAGIC_AT,
+    OFFSET_DELTA_MAX,
     BatchHead,
     Buffer,
     CompressionType,
@@ -39,7 +40,6 @@ from tierctl.wire.primitives import crc32c, int32_at, int64_at
 
 _LENGTH = struct.Struct(">i")
 OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
-_DELTA_MAX = (1 << 31) - 1
 _CODEC_MAX = CompressionType.ZSTD.value
 # The search for the next good batch checks CRCs of at most this many times the searched bytes.
 _SEARCH_COST_MAX = 8
@@ -226,7 +226,7 @@ def _implausible(head: BatchHead, available: int, bounds: OffsetBounds) -> Corru
         (8, "a length", head.length, HEAD_SIZE - LENGTH_END, available - LENGTH_END),
         (0, "a base offset", head.base_offset, lowest, highest),
         (CRC_FROM, "a compression type", codec, 0, CompressionType.ZSTD.value),
-        (23, "a last offset delta", head.last_offset_delta, 0, _DELTA_MAX),
+        (23, "a last offset delta", head.last_offset_delta, 0, OFFSET_DELTA_MAX),
         (23, "a last offset", head.last_offset, head.base_offset, highest),
         (57, "a record count", head.record_count, 0, records_max),
     )

@@ -294,7 +294,7 @@ def highest_offset_of(segment_base: int) -> int:
 
     Source: LogSegment.canConvertToRelativeOffset.
     """
-    return min(segment_base + RELATIVE_OFFSET_MAX, OFFSET_MAX)
+    return segment_base + RELATIVE_OFFSET_MAX
 
 
 def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> str | None:
