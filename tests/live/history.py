@@ -86,6 +86,13 @@ def lose_metadata(broker: Broker) -> None:
                 path.unlink()
 
 
+def run_until_damaged(broker: Broker, starts: dict[tuple[str, int], int]) -> None:
+    """Start a broker that lost its metadata, and stop it when it has done what `await_damage` waits for."""
+    broker.start()
+    await_damage(broker, starts)
+    broker.stop()
+
+
 def await_damage(broker: Broker, starts: dict[tuple[str, int], int]) -> None:
     """Wait until leaders without metadata raised every one of the log starts, and copied what they had."""
 

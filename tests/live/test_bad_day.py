@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import BAD_DAY
-from tests.live.history import Records, await_damage, lose_metadata, served_from, set_back
+from tests.live.history import Records, lose_metadata, run_until_damaged, served_from, set_back
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -107,9 +107,7 @@ class Story:
 
     def run_without_metadata(self) -> None:
         self.lose_metadata()
-        self.broker.start()
-        await_damage(self.broker, self.starts)
-        self.broker.stop()
+        run_until_damaged(self.broker, self.starts)
 
     def start(self) -> None:
         self.broker.start()

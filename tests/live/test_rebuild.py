@@ -28,6 +28,7 @@ from tests.live.history import (
     disable_copying,
     enable_copying,
     lose_metadata,
+    run_until_damaged,
     tier,
 )
 from tests.support.broker import METADATA_PARTITIONS, Broker
@@ -81,9 +82,7 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     """The broker raised the log starts, cut the leader epochs, and copied its local segments again."""
     before = tier(twin)
     lose_metadata(twin)
-    twin.start()
-    await_damage(twin, cluster.starts)
-    twin.stop()
+    run_until_damaged(twin, cluster.starts)
     preview = tierctl(*offline(twin))
     assert preview.code == 0
     assert "--apply would refuse this: plain-0: the log start is" in preview.err
@@ -175,9 +174,7 @@ def test_a9_only_the_older_events_were_lost(cluster: Cluster, twin: Broker) -> N
     """The leader took the first segment that it knew for the start of the log."""
     before = tier(twin)
     lose_older(twin)
-    twin.start()
-    await_damage(twin, cluster.starts)
-    twin.stop()
+    run_until_damaged(twin, cluster.starts)
     said = refused(*offline(twin))
     assert all(f"{topic}-{number}: the log start is" in said for topic, number in PARTITIONS), said
     assert "a broker that knew no segments may have raised it" in said
@@ -192,9 +189,7 @@ def test_a7_one_of_the_two_files_was_put_back(cluster: Cluster, twin: Broker) ->
     whole = {path: path.read_bytes() for path in checkpoints(twin)}
     before = tier(twin)
     lose_metadata(twin)
-    twin.start()
-    await_damage(twin, cluster.starts)
-    twin.stop()
+    run_until_damaged(twin, cluster.starts)
     damaged = {path: path.read_bytes() for path in checkpoints(twin)}
     copied = tier(twin)
     for put_back, reason in (
