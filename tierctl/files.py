@@ -20,14 +20,14 @@ from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.errors import AuthenticationError, CorruptInputError, LockedError, SafetyRefusal, output_error
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
 BROKER_LOCK = ".lock"
 OWN_LOCK = ".tierctl.lock"
 _LOCK_POLL_S = 0.05
-_HEAD_BYTES = 4096
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class FileSystem:
 
         They have the `mode`, less the umask, and the last one, if root makes it, the owner of `like`.
         """
-        if path.is_dir():
+        if is_dir(path):
             return
         self.make_folder(path.parent, mode=mode)
         self._observe("mkdir", path)
@@ -80,7 +80,7 @@ class FileSystem:
 
     def create(self, path: Path) -> int:
         """Create a file that only this user can read, open for writing; replace a file of that name."""
-        if path.is_symlink() or path.exists():
+        if exists(path, follow_symlinks=False):
             self.unlink(path)
         self._observe("create", path)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -136,6 +136,40 @@ class FileSystem:
             os.ftruncate(fd, size_bytes)
 
 
+def exists(path: Path, *, follow_symlinks: bool = True) -> bool:
+    """Return whether `path` exists, or what it leads to as a link; raise OSError if that can't be known.
+
+    The methods of Path are not asked: since Python 3.14 they return False for a path that may not be read.
+    """
+    return _mode_of(path, follow_symlinks=follow_symlinks) is not None
+
+
+def is_dir(path: Path) -> bool:
+    """Return whether `path` is a folder or a link to one; raise OSError if that can't be known."""
+    return stat.S_ISDIR(_mode_of(path) or 0)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether `path` is a regular file or a link to one; raise OSError if that can't be known."""
+    return stat.S_ISREG(_mode_of(path) or 0)
+
+
+def is_link(path: Path) -> bool:
+    """Return whether `path` is a link; raise OSError if that can't be known."""
+    return stat.S_ISLNK(_mode_of(path, follow_symlinks=False) or 0)
+
+
+def _mode_of(path: Path, *, follow_symlinks: bool = True) -> int | None:
+    try:
+        return path.stat(follow_symlinks=follow_symlinks).st_mode
+    except ValueError:  # A byte 0 is in no name.
+        return None
+    except OSError as e:
+        if e.errno in _ABSENT:
+            return None
+        raise
+
+
 def open_regular(path: Path, *, follows_links: bool = True) -> int:
     """Open a regular file for reading and return its descriptor; raise OSError for any other kind of file.
 
@@ -147,13 +181,13 @@ def open_regular(path: Path, *, follows_links: bool = True) -> int:
     try:
         fd = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
     except FileNotFoundError:
-        if path.is_symlink():
+        if is_link(path):
             # Not "there is none": what a checkpoint on a disk that is not mounted states is unknown.
             raise OSError(errno.EINVAL, "it is a symbolic link to nothing", str(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        if path.is_dir():
+        if is_dir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         raise OSError(errno.EINVAL, "it is no plain file", str(path))
     return fd
@@ -309,54 +343,16 @@ def require_plain(path: Path) -> None:
     A link is replaced, also one to a folder.
     """
     try:
-        is_link = path.is_symlink()
-        is_of_process = is_link and path.readlink().is_relative_to("/proc")
+        is_linked = is_link(path)
+        is_of_process = is_linked and path.readlink().is_relative_to("/proc")
         mode = path.stat().st_mode
     except FileNotFoundError:
         return
-    if stat.S_ISDIR(mode) and not is_link:
+    if stat.S_ISDIR(mode) and not is_linked:
         # The rename would refuse it, too, with the name of the temporary file, when all is written.
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_of_process or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
-
-
-def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[bytes], bool]) -> None:
-    """Raise SafetyRefusal if the file that `option` names has content that is not of the kind to be written.
-
-    A missing file, an empty one and an earlier one of that `kind` may be replaced: `is_own` tells the kind by
-    the first bytes of a file. Raise the errors of `output_error` for what is no regular file, or can't be
-    read.
-    """
-    try:
-        require_plain(path)
-        with FileBytes(path) as file:
-            head = file.read(0, _HEAD_BYTES)
-    except FileNotFoundError:
-        return
-    except PermissionError as e:
-        why = f"{option} {path}: {e.strerror}: it is not known to be a {kind}"
-        raise AuthenticationError(why, hint="name another file, or remove this one") from e
-    except OSError as e:
-        raise output_error(f"{option} {path}", e) from e
-    if head and not is_own(head):
-        raise not_replaced(option, path, f"is no {kind} of tierctl")
-
-
-def write_output(option: str, path: Path, chunks: Iterable[bytes], *, mode: int) -> None:
-    """Write the file that `option` names, as `write_durably`; raise the errors of `output_error`."""
-    try:
-        write_durably(path.absolute(), chunks, mode=mode)
-    except OSError as e:
-        raise output_error(f"{option} {path}", e) from e
-
-
-def not_replaced(option: str, path: Path, why: str) -> SafetyRefusal:
-    """Return the error for a file that `option` names and that `why` is not to be replaced."""
-    return SafetyRefusal(
-        f"{option} {path}: the file {why}, and is not replaced",
-        hint="name another file, or move this one away first",
-    )
 
 
 def replace_durably(
@@ -373,7 +369,7 @@ def replace_durably(
     The `.bak` file has the mode and owner of the old one. `private` and `mode` as there. Raise SafetyRefusal
     if the file to keep is a symbolic link, and OSError.
     """
-    if backup and path.exists():
+    if backup and exists(path):
         with open_itself(path) as old:
             kept = path.with_name(path.name + BACKUP_SUFFIX)
             write_durably(kept, old.chunks(), fs=fs, like=path, private=private)
@@ -389,7 +385,7 @@ def backups(path: Path) -> Iterator[Path]:
 
 def backup_of(path: Path) -> Path:
     """Return the first of `backups` that is free."""
-    return next(each for each in backups(path) if not os.path.lexists(each))
+    return next(each for each in backups(path) if not exists(each, follow_symlinks=False))
 
 
 def open_itself(path: Path) -> FileBytes:
@@ -633,7 +629,7 @@ def why_below_others(folder: Path) -> str | None:
     """
     if os.geteuid() != _ROOT:
         return None
-    above = (each for each in (folder, *folder.absolute().resolve().parents) if each.exists())
+    above = (each for each in (folder, *folder.absolute().resolve().parents) if exists(each))
     found = ((each, _of_owner(each.stat())) for each in above)
     return next((f"{each} {reason}" for each, reason in found if reason is not None), None)
 

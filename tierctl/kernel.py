@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from zipfile import ZipFile
 from zlib import crc32
 
-from tierctl.files import why_below_others, why_folder_distrusted
+from tierctl.files import is_dir, is_file, why_below_others, why_folder_distrusted
 
 LARGE: Final = 8_000
 """From this number of events or records on, a run is faster with compiled kernels."""
@@ -241,10 +241,10 @@ def _digest() -> str:
 
     It is the same in both forms, and after changes of other modules.
     """
-    archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
+    archive = next((each for each in _PACKAGE.parents if is_file(each)), None)
     if archive is None:
         named = [_PACKAGE / each for each in _WITH_KERNELS]
-        files = [path for each in named for path in (each.rglob("*.py") if each.is_dir() else [each])]
+        files = [path for each in named for path in (each.rglob("*.py") if is_dir(each) else [each])]
         found = [(path.relative_to(_PACKAGE).as_posix(), crc32(path.read_bytes())) for path in files]
     else:
         with ZipFile(archive) as opened:

@@ -19,10 +19,13 @@ from tierctl.files import (
     PLAIN,
     FileSystem,
     exclusive_replacement,
-    require_replaceable,
+    exists,
+    is_dir,
+    is_file,
+    is_link,
 )
 from tierctl.model import checked_values
-from tierctl.model.checked_values import read_named
+from tierctl.model.checked_values import read_named, require_replaceable
 from tierctl.model.local import SavedTopics
 from tierctl.wire.files.topics_file import begins_backup, write_topics_file
 
@@ -228,6 +231,23 @@ def test_a_longer_file_is_not_replaced_by_its_beginning(cluster: Path, tmp_path:
         (tmp_path / "file").write_bytes(other)
         assert run(words).code == 4
         assert (tmp_path / "file").read_bytes() == other
+
+
+@pytest.mark.parametrize("ask", [exists, is_dir, is_file, is_link])
+def test_what_may_not_be_read_is_not_absent(
+    ask: Callable[[Path], bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("none", "file/none", "loop/none", "\0"):
+        assert not ask(tmp_path / name)
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(PermissionError):
+        ask(tmp_path / "file")
 
 
 def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:

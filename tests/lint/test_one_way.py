@@ -129,6 +129,20 @@ def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
     assert beside <= docs | {"console_consumer/__init__.py", "kernel.py"}
 
 
+def test_files_alone_says_what_is_absent() -> None:
+    """The methods of Path say False for what may not be read since Python 3.14; os.DirEntry raises."""
+    no_paths = {"entry", "item", "self", "self._admin"}
+    methods = {"exists", "is_dir", "is_file", "is_symlink", "is_mount"}
+    asked = [
+        f"{within_package(file)}:{node.lineno}"
+        for file in FILES
+        for node in nodes(file)
+        if isinstance(node, ast.Attribute) and node.attr in methods
+        if ast.unparse(node.value) not in no_paths
+    ]
+    assert asked == []
+
+
 def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
     """A third class with the methods of `MetadataTopic` would be a second way to read the topic."""
     assert implementations("beginning_offsets") == {"FolderTopic", "ClusterTopic"}

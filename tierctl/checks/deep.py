@@ -20,7 +20,7 @@ from tierctl.errors import (
     SafetyRefusal,
     TierctlError,
 )
-from tierctl.files import FileBytes
+from tierctl.files import FileBytes, exists
 from tierctl.model import (
     IndexType,
     LocalLog,
@@ -247,7 +247,7 @@ def _first_difference(files: SegmentFiles, local: LocalSegment) -> int | None:
 
     None if no block differs, or if a broker has deleted the local segment meanwhile.
     """
-    if not local.log.exists():
+    if not exists(local.log):
         return None
     with files.log.open("rb") as remote, local.log.open("rb") as own:
         position = 0

@@ -20,7 +20,7 @@ from tierctl.checks.check import Result, fault, not_checked, ok, prevented
 from tierctl.checks.registry import DoctorCheck
 from tierctl.checks.settings import some_of
 from tierctl.errors import AuthenticationError, TierctlError
-from tierctl.files import user_name, why_distrusted, why_folder_distrusted
+from tierctl.files import exists, is_dir, is_file, user_name, why_distrusted, why_folder_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import is_file_for_brokers, list_log_files, parse_partition_folder
@@ -299,10 +299,10 @@ _FILES_MIN = 1000
 def check_state_dir_access(folder: Path) -> Iterator[Result]:
     """Yield the results about owner, mode and files of the directory."""
     subject = str(folder)
-    if not folder.exists():
+    if not exists(folder):
         yield from _missing(folder)
         return
-    if not folder.is_dir():
+    if not is_dir(folder):
         yield fault(
             DoctorCheck.STATE_DIR_ACCESS, subject, "is no folder", fix="name a folder, or remove the file"
         )
@@ -319,7 +319,7 @@ def check_state_dir_access(folder: Path) -> Iterator[Result]:
 
 
 def _missing(folder: Path) -> Iterator[Result]:
-    above = next(each for each in folder.absolute().parents if each.exists())
+    above = next(each for each in folder.absolute().parents if exists(each))
     if os.access(above, os.W_OK | os.X_OK):
         yield ok(DoctorCheck.STATE_DIR_ACCESS, str(folder), "does not exist; the first run makes it")
     else:
@@ -342,7 +342,7 @@ def _faults(folder: Path) -> Iterator[Result]:
     if why is not None:
         yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, f"others may change it, so it is not used: {why}")
     for file in sorted(folder.iterdir()):
-        if not file.is_file():
+        if not is_file(file):
             continue
         if not os.access(file, os.R_OK | os.W_OK):
             found = f"can't be read and written by this user; its owner is {user_name(file.stat().st_uid)}"
@@ -357,12 +357,12 @@ def _faults(folder: Path) -> Iterator[Result]:
 def check_state_dir_space(folder: Path) -> Iterator[Result]:
     """Yield the results about free space and free files of the disk with the directory."""
     subject = str(folder)
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if exists(each))
     disk = os.statvfs(there)
     if not os.access(there, os.R_OK | os.X_OK):
         yield not_checked(DoctorCheck.STATE_DIR_SPACE, subject, "its files can't be listed")
         return
-    used = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) if folder.is_dir() else 0
+    used = sum(file.stat().st_size for file in folder.iterdir() if is_file(file)) if is_dir(folder) else 0
     free, needed = disk.f_bavail * disk.f_frsize, used + SPARE_BYTES
     found = f"{bytes_text(free)} free; the directory has {bytes_text(used)}"
     if free < needed:
@@ -384,8 +384,8 @@ class _Seen:
 def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Iterator[Result]:
     """Yield the results about one log directory; `select` says which partitions matter."""
     subject = str(folder)
-    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
-        why = "can't be read by this user" if folder.is_dir() else "is no folder"
+    if not is_dir(folder) or not os.access(folder, os.R_OK | os.X_OK):
+        why = "can't be read by this user" if is_dir(folder) else "is no folder"
         yield fault(DoctorCheck.LOG_DIR_ACCESS, subject, why)
         yield not_checked(DoctorCheck.LOG_SNAPSHOTS, subject, why)
         return
@@ -399,7 +399,7 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         seen.partitions += 1
         if unreadable := _unreadable(partition):
             is_readable = False
-            why = "can't be read by this user" if unreadable.exists() else "is a link that leads nowhere"
+            why = "can't be read by this user" if exists(unreadable) else "is a link that leads nowhere"
             yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), why)
             continue
         for result in _without_snapshot(partition, seen):
@@ -427,9 +427,9 @@ def check_index_cache(folder: Path) -> Iterator[Result]:
 
 def _unreadable(partition: Path) -> Path | None:
     """Return the folder, or the first file in it, that can't be read; None if all can be."""
-    if not partition.is_dir() or not os.access(partition, os.R_OK | os.X_OK):
+    if not is_dir(partition) or not os.access(partition, os.R_OK | os.X_OK):
         return partition
-    files = (file for file in sorted(partition.iterdir()) if file.is_file())
+    files = (file for file in sorted(partition.iterdir()) if is_file(file))
     return next((file for file in files if not os.access(file, os.R_OK)), None)
 
 

@@ -23,7 +23,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.files import open_regular, read_regular, write_output
+from tierctl.files import is_file, open_regular, read_regular
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -38,7 +38,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.checked_values import require_output
+from tierctl.model.checked_values import require_output, write_output
 from tierctl.model.local import PartitionOffsets
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.partition_choice import PartitionDecision
@@ -363,7 +363,7 @@ def check_epoch_files(logs: Sequence[ExpectedLog], log_dirs: Sequence[Path]) -> 
     for each in logs:
         for log_dir in log_dirs:
             path = log_dir / str(each.name) / LEADER_EPOCHS_FILE
-            if path.is_file():
+            if is_file(path):
                 yield from _epochs_in(each, str(path), partial(_epochs_of_file, path))
 
 

@@ -22,6 +22,7 @@ from tierctl.errors import (
     StoreWriteFailed,
     TierctlError,
 )
+from tierctl.files import is_dir
 from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
 from tierctl.report.table import counted
@@ -121,7 +122,7 @@ def check_write_access(store: ObjectStore) -> Iterator[Result]:
     for check in (DoctorCheck.STORE_WRITE, DoctorCheck.STORE_DELETE):
         if not isinstance(store, LocalStore):
             yield not_checked(check, subject, _PROBE)
-        elif not store.root.is_dir():
+        elif not is_dir(store.root):
             yield not_checked(check, subject, "the folder does not exist; the first copy makes it")
         elif refused := _without(os.W_OK | os.X_OK, store.root):
             yield fault(
@@ -148,7 +149,7 @@ def _without(rights: int, root: Path) -> list[Path]:
 
 def _folders_in(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return [each.path for each in entries if each.is_dir()]
+        return [entry.path for entry in entries if entry.is_dir()]
 
 
 def check_lease(store: ObjectStore, *, is_probed: bool) -> Iterator[Result]:
@@ -189,7 +190,7 @@ def _beside(root: Path) -> Path | None:
     with suppress(OSError):
         device = root.stat().st_dev
         return next(
-            (each for each in sorted(root.iterdir()) if each.is_dir() and each.stat().st_dev == device), None
+            (each for each in sorted(root.iterdir()) if is_dir(each) and each.stat().st_dev == device), None
         )
     return None
 

@@ -24,6 +24,7 @@ from tierctl.commands.request import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.request import WHERE as PLACES
 from tierctl.commands.request_fields import annotation_of, declaring, info_of
 from tierctl.errors import UsageError
+from tierctl.files import is_dir
 from tierctl.model.choices import EngineName
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report.columns import Columns
@@ -62,7 +63,7 @@ def _once(receive: Callable[[RunSettings, Any], None]) -> Callable[[typer.Contex
 
 def _require_folder(option: str, file: Path, hint: str) -> None:
     folder = file.absolute().parent
-    if not folder.is_dir():
+    if not is_dir(folder):
         raise UsageError(f"{option} {file}: {folder} is not a folder", hint=hint)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierctl.errors import UsageError
-from tierctl.files import open_regular, why_distrusted
+from tierctl.files import is_file, open_regular, why_distrusted
 from tierctl.model.location import require_no_credentials
 from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean, is_secret
 from tierctl.model.settings.scopes import Origin, SettingSource
@@ -335,7 +335,7 @@ OWN_FILE_HINT = (
 def _is_file(path: Path) -> bool:
     """Return whether a file is there for this user; under sudo, HOME may be that of another one."""
     try:
-        return path.is_file()
+        return is_file(path)
     except PermissionError:
         return False
 

@@ -23,6 +23,7 @@ from tierctl.cli.display import Printer, Rows, console_of, summarize
 from tierctl.cli.options import METADATA_TOPIC, SPARK, NoCheck, is_typed, request_of
 from tierctl.cli.profiles import RunSettings
 from tierctl.errors import ExitCode, UsageError
+from tierctl.files import is_file
 from tierctl.model.choices import ONLY_SPARK, EngineName
 from tierctl.model.location import folder_of, is_uri
 from tierctl.report.render import OutputFormat
@@ -329,7 +330,7 @@ def _written(params: Mapping[str, Any]) -> list[str]:
     changes = any(params.get(name) for name in _CHANGING)
     names = (*_WRITTEN_FOLDERS, *(_CHANGED_FOLDERS if changes else ()))
     named = {_whole(path) for name in names for path in _local_paths(params.get(name))}
-    folders = {path.parent if path.is_file() else path for path in named}
+    folders = {path.parent if is_file(path) else path for path in named}
     files = {_whole(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
     parents = {path if path.parent == Path("/") else path.parent for path in files}
     return sorted(map(str, folders | parents))

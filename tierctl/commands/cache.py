@@ -13,6 +13,7 @@ from tierctl.commands.histories import Histories
 from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.files import exists, is_dir
 from tierctl.locallog.folders import require_no_log_dir_above
 from tierctl.metadata.cache_building import (
     Rewrite,
@@ -454,15 +455,15 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
 
     Raise NotFoundError for a folder among `files` that has no cache file of any kind.
     """
-    locallog.require_log_dirs(filter(Path.exists, request.log_dir))
+    locallog.require_log_dirs(filter(exists, request.log_dir))
     if not request.files and not request.log_dir:
         raise UsageError("no cache file is named", hint="name files, folders that have some, or --log-dir")
     for path in (*request.files, *request.log_dir):
-        if not path.exists():
+        if not exists(path):
             raise NotFoundError(f"{path}: no such file or folder", hint="check the path")
     found: list[Path] = []
     for named in (*request.files, *request.log_dir):
-        if not named.is_dir():
+        if not is_dir(named):
             found.append(named)
             continue
         found += (path for find in finders for path in find(named))

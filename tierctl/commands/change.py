@@ -31,14 +31,13 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.files import write_output
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicConfig, TopicIdPartition
-from tierctl.model.checked_values import read_trusted, require_output, require_types
+from tierctl.model.checked_values import read_trusted, require_output, require_types, write_output
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
 from tierctl.plan.preconditions import require_recognised

@@ -15,7 +15,7 @@ from typing import Final
 import typer
 
 from tierctl.errors import TierctlError
-from tierctl.files import open_regular
+from tierctl.files import is_dir, open_regular
 
 NAMES_MAX: Final = 5000
 """A file has at most this number of names."""
@@ -58,7 +58,7 @@ def _folder(environ: Mapping[str, str]) -> Path | None:
     """
     home, base = Path(environ.get("HOME", "")), Path(environ.get("XDG_CACHE_HOME", ""))
     if base == Path():
-        base = home / ".cache" if home.is_dir() else Path()
+        base = home / ".cache" if is_dir(home) else Path()
     return base / FOLDER if base.is_absolute() else None
 
 
@@ -85,7 +85,7 @@ def store_topics(profile: str, names: Iterable[str], environ: Mapping[str, str])
     legal = sorted({each for each in names if _NAME.fullmatch(each)})[:NAMES_MAX]
     if folder is None or not _NAME.fullmatch(profile) or not legal or legal == read_topics(profile, environ):
         return
-    existing = next(each for each in (folder, *folder.parents) if each.is_dir())
+    existing = next(each for each in (folder, *folder.parents) if is_dir(each))
     if existing.stat().st_uid != os.geteuid():
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

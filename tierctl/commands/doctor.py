@@ -66,7 +66,7 @@ from tierctl.checks.store import REFUSALS, examine_store, probe_store
 from tierctl.commands.request import DECIDE, Request
 from tierctl.commands.resources import Resources, cluster_location, stated_in_file, valid_in_file
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
-from tierctl.files import read_regular
+from tierctl.files import is_file, read_regular
 from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -139,7 +139,7 @@ def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
     if (request.remote or "").startswith("s3:"):
         named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
         file = Path(named).expanduser()
-        if file.is_file():
+        if is_file(file):
             yield SecretFile(file, "the keys of AWS clients")
 
 

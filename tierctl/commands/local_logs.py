@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tierctl.errors import TierctlError
+from tierctl.files import is_dir
 from tierctl.locallog import (
     FolderKind,
     LeftOutFolder,
@@ -92,7 +93,7 @@ def left_out_notes(dirs: Sequence[Path], select: Select) -> Iterator[str]:
         paths = names_text([str(folder.path) for folder in folders])
         yield f"left out {count} of kind -{kind} ({paths}): {_MEANINGS[kind]}"
     moving = {str(folder.partition) for folder in kinds.get(FolderKind.FUTURE, ())}
-    missing = [name for name in moving if not any((directory / name).is_dir() for directory in dirs)]
+    missing = [name for name in moving if not any(is_dir(directory / name) for directory in dirs)]
     if missing:
         names = names_text(missing)
         yield f"no --log-dir has the current log of {names}: name the directory that the broker moves it from"

@@ -10,7 +10,7 @@ from tierctl.apply.tier_check import read_identity
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import RemoteTierMissing, SafetyRefusal
-from tierctl.files import read_decoded
+from tierctl.files import exists, is_dir, is_file, read_decoded
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.locallog.folders import distinct_dirs
 from tierctl.metadata.server_properties import manager_settings
@@ -72,7 +72,7 @@ def folder_of(metadata: str | None) -> Path | None:
 
 def is_of_a_broker(folder: Path) -> bool:
     """Return whether `folder` is a broker's log directory; False for a metadata folder that tierctl made."""
-    return folder.is_dir() and ((folder / META_PROPERTIES).exists() or bool(list_partitions([folder])))
+    return is_dir(folder) and (exists(folder / META_PROPERTIES) or bool(list_partitions([folder])))
 
 
 def counted(
@@ -86,7 +86,7 @@ def counted(
     brokers that the command does not write to.
     """
     folder, progress = folder_of(request.metadata), resources.progress
-    if folder is None or folder.is_file():
+    if folder is None or is_file(folder):
         return settings
     with translated(f"reading {folder}"):
         base = FolderSettings() if settings is None else settings
@@ -156,7 +156,7 @@ class _Known:
     def of(
         cls, request: MutationRequest, folder: Path, base: FolderSettings, broker_settings: StatedSettings
     ) -> Self:
-        dirs = distinct_dirs([folder, *(each for each in base.replicas if each.is_dir())])
+        dirs = distinct_dirs([folder, *(each for each in base.replicas if is_dir(each))])
         found: dict[int, list[Path]] = {}
         for each in dirs:
             for number in partitions_in(each):
@@ -185,7 +185,7 @@ class _Known:
         if not self.found and not self._is_registered:
             return self.base if count is None else replace(self.base, partition_count=count)
         if count is None:
-            if (self.folder / META_PROPERTIES).exists() or self.base.remakes_lost:
+            if exists(self.folder / META_PROPERTIES) or self.base.remakes_lost:
                 raise SafetyRefusal(
                     f"nothing states how many partitions {METADATA_TOPIC} has; {self.folder} has "
                     f"{len(partitions_in(self.folder))}, and others may be lost",
@@ -213,7 +213,7 @@ class _Known:
 
     def _is_being_made(self) -> bool:
         """Return whether tierctl was stopped when it made the topic, before it had any event."""
-        is_recorded = (self.folder / META_PROPERTIES).exists() or recorded_count(self.folder) is not None
+        is_recorded = exists(self.folder / META_PROPERTIES) or recorded_count(self.folder) is not None
         return not is_recorded and is_unfinished(self.folder, list(self.found))
 
     def _topic_id(self) -> Uuid | None:
@@ -310,7 +310,7 @@ class _Known:
                     unnamed.setdefault(each, []).append(number)
         if topic_id is not None or not unnamed:
             return unnamed
-        if (self.folder / META_PROPERTIES).exists():
+        if exists(self.folder / META_PROPERTIES):
             raise SafetyRefusal(
                 f"nothing states the topic id of {METADATA_TOPIC}: no folder of a partition has "
                 f"{PARTITION_METADATA_FILE}",
@@ -416,7 +416,7 @@ def _with_record(stated: list[_Stated], folder: Path) -> list[_Stated]:
     A broker that uses the folder since may have got more partitions: then the others decide.
     """
     recorded = recorded_count(folder) if partitions_in(folder) else None
-    if recorded is None or (stated and (folder / META_PROPERTIES).exists()):
+    if recorded is None or (stated and exists(folder / META_PROPERTIES)):
         return stated
     return [*stated, _Stated(f"the record in {folder}", recorded)]
 

@@ -14,7 +14,7 @@ from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.files import broker_kept_out
+from tierctl.files import broker_kept_out, is_dir
 from tierctl.locallog import is_locked, read_log_dir_facts
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
@@ -329,7 +329,7 @@ def running_brokers(log_dirs: Iterable[Path]) -> tuple[RunningBroker, ...]:
     return tuple(
         RunningBroker(log_dir=log_dir, metadata_partitions=partitions_in(log_dir))
         for log_dir in log_dirs
-        if log_dir.is_dir() and is_locked(log_dir)
+        if is_dir(log_dir) and is_locked(log_dir)
     )
 
 

@@ -20,6 +20,7 @@ from tierctl.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from tierctl.files import exists
 from tierctl.locallog.folders import parse_left_out_folder
 from tierctl.metadata.cache_files import SNAPSHOT_NAME, SUFFIX, CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
@@ -422,17 +423,17 @@ def _path(request: OffsetsRequest) -> Path:
             hint=f"name a file of committed offsets: {FILE_NAME}",
         )
     for folder in folders:
-        if not folder.exists():
+        if not exists(folder):
             raise NotFoundError(f"{folder}: no such folder", hint="check the path")
     if path is None:
         if not folders:
             raise UsageError("no offsets are named", hint="name FILE or --log-dir")
         files = [folder / FILE_NAME for folder in folders]
-        existing = [file for file in files if file.exists()]
+        existing = [file for file in files if exists(file)]
         if len(existing) > 1:
             raise UsageError(f"{existing[0]} and {existing[1]}: name one of the files as FILE")
         path = next(iter(existing), files[0])
-    if not path.exists():
+    if not exists(path):
         raise NotFoundError(
             f"{path}: no such file",
             hint="name FILE, or a --log-dir that has one",

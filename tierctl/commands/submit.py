@@ -17,7 +17,7 @@ import typer
 from tierctl.commands.request import TYPED_ONLY, SparkConf
 from tierctl.commands.request_fields import fit_fields
 from tierctl.errors import UsageError
-from tierctl.files import why_below_others, why_distrusted, why_folder_distrusted, write_durably
+from tierctl.files import is_file, why_below_others, why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
 from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, conf_of, is_credential
 
@@ -180,7 +180,7 @@ class _Submission:
         self._require_used(master)
         self._require_readable()
         archive = request.python_archive
-        if archive is not None and not _SCHEME.match(archive) and not Path(archive).is_file():
+        if archive is not None and not _SCHEME.match(archive) and not is_file(Path(archive)):
             raise UsageError(f"--python-archive {archive}: no such file")
         if request.deploy_mode is DeployMode.CLUSTER:
             self._require_cluster_mode(master)
@@ -194,8 +194,8 @@ class _Submission:
             )
         for word in request.command:
             name, equals, value = word.partition("=")
-            is_file = name == "--aiven-private-key"
-            if is_credential("", word) or (equals and not is_file and is_credential(name, value)):
+            is_key_file = name == "--aiven-private-key"
+            if is_credential("", word) or (equals and not is_key_file and is_credential(name, value)):
                 raise UsageError(
                     f"{name if equals else 'an argument'}: a command line must not contain credentials",
                     hint="put them in a file, a profile, or the environment of the driver",
@@ -343,7 +343,7 @@ def _write_files(folder: Path) -> None:
     contents = {_SCRIPT: script, package.name: package.read_bytes(), _LOG_SETTINGS: QUIET_LOGS.encode()}
     for name, content in contents.items():
         file = folder / name
-        if not file.is_file() or why_distrusted(file) is not None or file.read_bytes() != content:
+        if not is_file(file) or why_distrusted(file) is not None or file.read_bytes() != content:
             # The printed line runs the files later, under whatever umask they were written.
             write_durably(file, [content], mode=0o644)
 

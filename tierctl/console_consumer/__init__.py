@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import NotFoundError
+from tierctl.files import is_file
 
 CLASS_NAME = "tierctl.formatter.RemoteLogMetadataFormatter"
 SOURCES = Path(__file__).parent
@@ -30,7 +31,7 @@ def find_jar() -> Path:
     url = urlsplit(stated.get("url", ""))
     if url.scheme == "file":
         candidates.append(Path(unquote(url.path)) / "tierctl" / SOURCES.name / JAR.name)
-    found = next(filter(Path.is_file, candidates), None)
+    found = next(filter(is_file, candidates), None)
     if found is None:
         raise NotFoundError(
             "the jar of the formatter was not built",

@@ -17,6 +17,7 @@ from pathlib import Path
 from tierctl import __version__
 from tierctl.console_consumer import JAR, SOURCES
 from tierctl.errors import NotFoundError, TierctlError, UsageError
+from tierctl.files import exists
 from tierctl.model.events import Dialect
 from tierctl.model.settings.scopes import KNOWN, LATEST
 from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
@@ -255,7 +256,7 @@ def fetch(folder: Path) -> Path:
     """Return the Kafka library in `folder`; download it from Maven Central if it is missing."""
     _, artifact, version = KAFKA_CLIENTS.split(":")
     jar = folder / f"{artifact}-{version}.jar"
-    if not jar.exists():
+    if not exists(jar):
         wanted = [f"-Dartifact={KAFKA_CLIENTS}", f"-DoutputDirectory={folder}"]
         _run(["mvn", "-q", "-B", "dependency:copy", *wanted])
     return jar

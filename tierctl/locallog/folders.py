@@ -15,7 +15,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
-from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_decoded, read_regular
+from tierctl.files import (
+    BROKER_LOCK,
+    exists,
+    holds_broker_lock,
+    is_dir,
+    is_link,
+    open_regular,
+    read_decoded,
+    read_regular,
+)
 from tierctl.model import LogDirFacts, Uuid
 from tierctl.model.events import (
     INTERNAL_TOPICS,
@@ -226,7 +235,7 @@ def names_in(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
     except (FileNotFoundError, NotADirectoryError):
-        if folder.is_symlink() and not folder.exists():
+        if is_link(folder) and not exists(folder):
             why = "it is a symbolic link to nothing: mount the disk that it leads to"
             raise OSError(errno.EINVAL, why, str(folder)) from None
         return []
@@ -238,7 +247,7 @@ def left_out_folders(
     """Return the folders of selected user partitions that `read_log_dirs` leaves out, by partition."""
     found = []
     for directory in distinct_dirs(dirs):
-        for path in directory.iterdir() if directory.is_dir() else ():
+        for path in directory.iterdir() if is_dir(directory) else ():
             folder = parse_left_out_folder(path)
             if folder is None or folder.partition.topic in INTERNAL_TOPICS:
                 continue
@@ -261,9 +270,9 @@ _LOG_DIR_HINT = "--log-dir takes a broker's log.dirs entry"
 
 def require_folder(directory: Path) -> None:
     """Raise NotFoundError if a log directory does not exist, and UsageError if it is no directory."""
-    if directory.is_dir():
+    if is_dir(directory):
         return
-    if directory.exists():
+    if exists(directory):
         raise UsageError(f"{directory} is no directory", hint=_LOG_DIR_HINT)
     raise NotFoundError(f"{directory}: no such folder", hint=_LOG_DIR_HINT)
 
@@ -286,7 +295,7 @@ def is_log_dir(directory: Path) -> bool:
         for path in directory.iterdir()
         if _LEFT_OUT.match(path.name) or parse_partition_folder(path.name) is not None
     )
-    return (directory / META_PROPERTIES).exists() or any(not is_file_for_brokers(path) for path in named)
+    return exists(directory / META_PROPERTIES) or any(not is_file_for_brokers(path) for path in named)
 
 
 def require_no_log_dir_above(option: str, folder: Path) -> None:
@@ -295,7 +304,7 @@ def require_no_log_dir_above(option: str, folder: Path) -> None:
     A broker does not load a log directory with a folder of another name than a partition's (LogManager).
     """
     for above in folder.resolve().parents:
-        if (above / META_PROPERTIES).exists():
+        if exists(above / META_PROPERTIES):
             raise UsageError(
                 f"{option} {folder} is in {above}, a broker's log directory",
                 hint="name a folder elsewhere: a broker loads no log directory with a folder that is no log",
@@ -329,7 +338,7 @@ def without_duplicates(
     for (partition, node), same in owned.items():
         if len(same) == 1:
             continue
-        there = [log for log in same if log.directory.is_dir()]
+        there = [log for log in same if is_dir(log.directory)]
         dropped += same if len(there) > 1 else [log for log in same if log not in there]
         if len(there) > 1:
             on_duplicates(there[0].directory, _duplicates_error(partition, node, there))
@@ -473,7 +482,7 @@ def read_checkpoints(directory: Path) -> Checkpoints:
         log_start=_offsets(directory / LOG_STARTS_FILE),
         high_watermark=_offsets(directory / HIGH_WATERMARKS_FILE),
         recovery_point=_offsets(directory / RECOVERY_POINTS_FILE),
-        is_whole=(directory / _CLEAN_SHUTDOWN).exists() or _is_running(directory),
+        is_whole=exists(directory / _CLEAN_SHUTDOWN) or _is_running(directory),
     )
 
 

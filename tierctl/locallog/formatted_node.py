@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
-from tierctl.files import BROKER_LOCK, read_decoded
+from tierctl.files import BROKER_LOCK, exists, is_dir, read_decoded
 from tierctl.locallog.folders import distinct_dirs, list_log_files, names_in, opened
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
@@ -181,7 +181,7 @@ def _require_never_started(folder: Path) -> None:
 
 def _signs_of_a_start(folder: Path) -> Iterator[Path]:
     for name in (BROKER_LOCK, ".kafka_cleanshutdown", f"{CLUSTER_METADATA}/quorum-state"):
-        if (folder / name).exists():
+        if exists(folder / name):
             yield folder / name
     kept = folder / CLUSTER_METADATA
     logs = (kept / name for name in sorted(names_in(kept)) if name.endswith(".log"))
@@ -230,7 +230,7 @@ def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
     Raises CorruptInputError for damaged or missing records, and OSError.
     """
     folder = log_dir / CLUSTER_METADATA
-    if not folder.is_dir():
+    if not is_dir(folder):
         return None
     found = TopicRegistration(topic)
     snapshots = sorted(path for path in folder.iterdir() if _SNAPSHOT.match(path.name))

@@ -6,7 +6,6 @@ file is changed.
 Index files are read by position: Kafka preallocates those of an active segment with zeros, 10 MiB by default.
 """
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tierctl.errors import CorruptInputError, TierctlError
-from tierctl.files import FileBytes, read_regular
+from tierctl.files import FileBytes, exists, read_regular
 from tierctl.locallog.folders import (
     NO_RECOVERY,
     Checkpoints,
@@ -488,7 +487,7 @@ def read_log_dirs(
                         logs.append(read_log(partition, folder, checkpoints))
                 except TierctlError as error:
                     # A topic may be deleted while it is read: a running broker has then renamed its folder.
-                    if os.path.lexists(folder):
+                    if exists(folder, follow_symlinks=False):
                         report(folder, error)
                 advance(1)
     return sorted(without_duplicates(logs, report), key=lambda log: log.topic_partition)

@@ -27,6 +27,8 @@ from tierctl.files import (
     FileSystem,
     backup_of,
     exclusive,
+    is_dir,
+    is_file,
     replace_durably,
     why_folder_distrusted,
     write_durably,
@@ -257,7 +259,7 @@ class StateDirectory:
     def _snapshots(self) -> Iterator[Path]:
         """Yield the files that are named as snapshots, unfinished ones as well."""
         for path in self._folder.glob(f"{_PREFIX}*"):
-            if _NAME.fullmatch(path.name) and path.is_file():
+            if _NAME.fullmatch(path.name) and is_file(path):
                 yield path
 
     def commit(self, state: TierState) -> None:
@@ -318,7 +320,7 @@ def require_private(folder: Path) -> None:
 
     The state has offsets and log start offsets, which decide what is deleted.
     """
-    why = why_folder_distrusted(folder) if folder.is_dir() else None
+    why = why_folder_distrusted(folder) if is_dir(folder) else None
     if why is not None:
         raise SafetyRefusal(
             f"--state-dir {folder} is not used: {why}",
@@ -432,7 +434,7 @@ def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
     Raises NotFoundError without the directory, which is not made; OSError, LockedError, and CorruptInputError
     for a file that another program wrote.
     """
-    if not state_dir.is_dir():
+    if not is_dir(state_dir):
         raise NotFoundError("the directory does not exist", hint="a run that reads metadata makes it")
     require_usable(state_dir)
     with exclusive(state_dir, _RUNS_LOCK, timeout_s=_RUNS_LOCK_TIMEOUT_S):

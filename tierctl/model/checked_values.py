@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from tierctl.errors import AuthenticationError, SafetyRefusal, UsageError, output_error
 from tierctl.files import (
     FileBytes,
-    not_replaced,
+    exists,
+    is_dir,
     open_regular,
     require_plain,
-    require_replaceable,
     why_distrusted,
+    write_durably,
 )
 
 Key = TypeVar("Key", bound=Hashable)
@@ -27,6 +28,7 @@ TEXT_OR_NULL = (str, type(None))
 NUMBER_MAX = (1 << 63) - 1
 """The largest number of Kafka's own files and records."""
 PORT_MAX = (1 << 16) - 1
+_HEAD_BYTES = 4096
 _PIPE_BYTES_MAX = 64 << 20
 _PIPE_WAIT_S = 60.0
 _OF_SHELL = (Path("/dev/fd"), Path("/proc/self/fd"))
@@ -88,8 +90,8 @@ def one_offset_each(pairs: Iterable[tuple[Key, int]], naming: str) -> Iterator[t
 
 def require_no_file(option: str, folder: Path) -> None:
     """Raise UsageError if the folder that `option` names, or a folder above it, is a file."""
-    there = next(filter(Path.exists, (folder, *folder.absolute().parents)))
-    if not there.is_dir():
+    there = next(filter(exists, (folder, *folder.absolute().parents)))
+    if not is_dir(there):
         raise UsageError(
             f"{option} {folder}: expected a folder, found the file {there}",
             hint=f"name a folder with {option}, or move the file away",
@@ -104,7 +106,7 @@ def require_output(option: str, path: Path, kind: str, is_own: Callable[[bytes],
     """
     folder = path.absolute().parent
     try:
-        is_folder = folder.is_dir()
+        is_folder = is_dir(folder)
     except OSError as e:
         raise output_error(f"{option} {path}", e) from e
     if not is_folder:
@@ -116,6 +118,44 @@ def require_output(option: str, path: Path, kind: str, is_own: Callable[[bytes],
             f"{option} {path}: this user may not write in {folder}",
             hint="the file is replaced by a rename, which needs the right to write in its folder",
         )
+
+
+def require_replaceable(option: str, path: Path, kind: str, is_own: Callable[[bytes], bool]) -> None:
+    """Raise SafetyRefusal if the file that `option` names has content that is not of the kind to be written.
+
+    A missing file, an empty one and an earlier one of that `kind` may be replaced: `is_own` tells the kind by
+    the first bytes of a file. Raise the errors of `output_error` for what is no regular file, or can't be
+    read.
+    """
+    try:
+        require_plain(path)
+        with FileBytes(path) as file:
+            head = file.read(0, _HEAD_BYTES)
+    except FileNotFoundError:
+        return
+    except PermissionError as e:
+        why = f"{option} {path}: {e.strerror}: it is not known to be a {kind}"
+        raise AuthenticationError(why, hint="name another file, or remove this one") from e
+    except OSError as e:
+        raise output_error(f"{option} {path}", e) from e
+    if head and not is_own(head):
+        raise not_replaced(option, path, f"is no {kind} of tierctl")
+
+
+def write_output(option: str, path: Path, chunks: Iterable[bytes], *, mode: int) -> None:
+    """Write the file that `option` names, as `write_durably`; raise the errors of `output_error`."""
+    try:
+        write_durably(path.absolute(), chunks, mode=mode)
+    except OSError as e:
+        raise output_error(f"{option} {path}", e) from e
+
+
+def not_replaced(option: str, path: Path, why: str) -> SafetyRefusal:
+    """Return the error for a file that `option` names and that `why` is not to be replaced."""
+    return SafetyRefusal(
+        f"{option} {path}: the file {why}, and is not replaced",
+        hint="name another file, or move this one away first",
+    )
 
 
 def must_be_written(option: str, path: Path, chunks: Iterable[bytes]) -> bool:

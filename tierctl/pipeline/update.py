@@ -9,7 +9,6 @@ Only the tasks read events and write files; their results are valid once the dri
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -36,6 +35,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.files import exists, is_dir, is_link
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.model import TopicIdPartition, Uuid
@@ -509,10 +509,10 @@ def _discard(checkpoint: Path) -> None:
 
     Raise SafetyRefusal, and delete nothing, if it is a link or has what Spark writes to no checkpoint.
     """
-    if not os.path.lexists(checkpoint):
+    if not exists(checkpoint, follow_symlinks=False):
         return
-    found = "a symbolic link" if checkpoint.is_symlink() else "a file"
-    if checkpoint.is_dir() and not checkpoint.is_symlink():
+    found = "a symbolic link" if is_link(checkpoint) else "a file"
+    if is_dir(checkpoint) and not is_link(checkpoint):
         # A file that Spark has not completed is named `.metadata.<id>.tmp`, a checksum `.metadata.crc`.
         names = sorted(each.name for each in checkpoint.iterdir())
         others = [each for each in names if each.lstrip(".").partition(".")[0] not in _OF_A_CHECKPOINT]
@@ -529,13 +529,13 @@ def _discard(checkpoint: Path) -> None:
 
 def _fits(checkpoint: Path, run: PipelineRun) -> bool:
     """Return whether a stream that goes on from the checkpoint begins where the tables end."""
-    if checkpoint.is_symlink():
+    if is_link(checkpoint):
         return False
     try:
         numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
         query, last = query_of(checkpoint), max(numbers)
         if not run.has_batch(Batch(query, last)):
-            if (checkpoint / "commits" / str(last)).exists():
+            if exists(checkpoint / "commits" / str(last)):
                 return False
             # A run was killed after Spark had planned the batch: it is repeated.
             last -= 1

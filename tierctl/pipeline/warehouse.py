@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, exclusive
+from tierctl.files import PLAIN, exclusive, is_dir
 from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import require_no_file
@@ -248,7 +248,7 @@ class Warehouse:
     def keys(self, prefix: str) -> Iterator[str]:
         """Yield every key that begins with `prefix`, without those of lock, lease and checkpoint."""
         root = self._root
-        if root is not None and not root.is_dir():
+        if root is not None and not is_dir(root):
             return
         for found in self.store.list_objects(prefix):
             if found.key not in {LOCK, LEASE} and not found.key.startswith(f"{CHECKPOINT}/"):

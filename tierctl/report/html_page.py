@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import UsageError, output_error
-from tierctl.files import exclusive_replacement, write_durably
+from tierctl.files import exclusive_replacement, is_dir, is_link, write_durably
 from tierctl.model.checked_values import require_output
 from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
@@ -488,9 +488,9 @@ def require_page_file(path: Path) -> None:
     It is called before the work, so that a typing error neither wastes a run nor replaces another file.
     """
     try:
-        if path.is_dir():
+        if is_dir(path):
             raise UsageError(f"--html {path} is a folder", hint=f"name a file in it, as {path / 'tier.html'}")
-        if path.is_symlink() and path.lstat().st_uid not in {os.geteuid(), 0}:
+        if is_link(path) and path.lstat().st_uid not in {os.geteuid(), 0}:
             raise UsageError(f"--html {path} is a link of another user", hint="name a file, or make the link")
     except OSError as e:
         raise output_error(f"--html {path}", e) from e

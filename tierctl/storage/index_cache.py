@@ -21,7 +21,7 @@ from tierctl.errors import (
     SafetyRefusal,
     SpoolError,
 )
-from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, exists, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.checked_values import read_trusted
 from tierctl.model.local import SegmentFiles
@@ -233,7 +233,7 @@ def cached_by_broker(log_dir: Path) -> Iterator[tuple[Path, str | None]]:
                 yield path, "its name is not that of an index"
                 continue
             files = {path.with_name(named["stem"] + INDEX_SUFFIXES[kind]): kind for kind in _OF_BROKERS}
-            if path in files and all(each.exists() for each in files):
+            if path in files and all(exists(each) for each in files):
                 with suppress(OSError):
                     yield path, _why_damaged(path, files[path], int(named["start"]))
 
@@ -305,7 +305,7 @@ def _locked_folder(base: Path, held: ExitStack) -> Path:
         with ExitStack() as own, suppress(LockedError, FileNotFoundError):
             own.callback(shutil.rmtree, folder, ignore_errors=True)
             own.enter_context(exclusive(folder, _LOCK))
-            if (folder / _LOCK).exists():
+            if exists(folder / _LOCK):
                 held.push(own.pop_all())
                 return folder
     raise LockedError(f"other runs deleted {_ATTEMPTS} new folders in {base}", hint="run again")
@@ -314,7 +314,7 @@ def _locked_folder(base: Path, held: ExitStack) -> Path:
 def _remove_abandoned(folder: Path) -> None:
     """Remove a spool folder of this user that no process has locked."""
     with suppress(OSError, LockedError):
-        if folder.lstat().st_uid != os.geteuid() or not (folder / _LOCK).exists():
+        if folder.lstat().st_uid != os.geteuid() or not exists(folder / _LOCK):
             return
         with exclusive(folder, _LOCK):
             shutil.rmtree(folder, ignore_errors=True)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from tierctl.errors import RemoteTierMissing, UsageError
-from tierctl.files import PLAIN, FileSystem
+from tierctl.files import PLAIN, FileSystem, is_dir
 from tierctl.model.location import Layout, require_no_credentials, split_uri
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import MANIFEST, AivenLayout, AivenSettings
@@ -63,7 +63,7 @@ def require_no_tier(option: str, folder: Path) -> None:
 
     Files of tierctl in it would be unknown objects of the tier.
     """
-    has_kafka = folder.absolute().name == ROOT_FOLDER or (folder / ROOT_FOLDER).is_dir()
+    has_kafka = folder.absolute().name == ROOT_FOLDER or is_dir(folder / ROOT_FOLDER)
     if has_kafka or any(folder.glob(f"*/*/*{MANIFEST}")):
         raise UsageError(f"{option} {folder} is a remote tier", hint="name a folder of its own")
     for above in folder.resolve().parents:
@@ -191,7 +191,7 @@ def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None
 def _has_root_folder(folder: Path) -> bool:
     """Return whether a folder has layout `kafka`'s own one; the store reports a folder that can't be read."""
     try:
-        return (folder / ROOT_FOLDER).is_dir()
+        return is_dir(folder / ROOT_FOLDER)
     except PermissionError:
         return False
 

@@ -10,8 +10,8 @@ import typer
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
-from tierctl.files import read_decoded, write_output
-from tierctl.model.checked_values import require_output
+from tierctl.files import read_decoded
+from tierctl.model.checked_values import require_output, write_output
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics, TopicFacts
 from tierctl.model.progress import Progress, SilentProgress

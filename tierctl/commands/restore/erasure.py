@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
-from tierctl.files import PLAIN, read_regular, require_replaceable, write_durably
+from tierctl.files import PLAIN, exists, is_dir, read_regular, write_durably
 from tierctl.locallog import list_partitions
 from tierctl.model import (
     ListedSet,
@@ -36,7 +36,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.checked_values import read_named
+from tierctl.model.checked_values import read_named, require_replaceable
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.read.record_rows import KEY_FORMS, parse_key
@@ -413,7 +413,7 @@ class WithoutKeys:
                 hint="--left-out DIR is the folder for the lists of the erased records, and --sign-with FILE "
                 "is the Ed25519 key that signs them",
             )
-        if Path(lists).exists() and not Path(lists).is_dir():
+        if exists(Path(lists)) and not is_dir(Path(lists)):
             raise UsageError(
                 f"--left-out {lists} is not a folder", hint="name a folder; tierctl makes it if it is missing"
             )

@@ -22,6 +22,9 @@ from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, Tierctl
 from tierctl.files import (
     PLAIN,
     exclusive_replacement,
+    exists,
+    is_dir,
+    is_file,
     make_like,
     read_decoded,
     read_regular,
@@ -135,13 +138,13 @@ def target_folders(log_dirs: Iterable[Path], name: TopicPartition) -> list[Targe
     """
     log_dirs = list(log_dirs)
     for path in (log_dir / str(name) for log_dir in log_dirs):
-        if os.path.lexists(path) and not path.is_dir():
+        if exists(path, follow_symlinks=False) and not is_dir(path):
             raise SafetyRefusal(
                 f"{path} is no folder: expected the log of {name}, or nothing",
                 hint="if it is a link, mount the disk that it leads to; move anything else away",
             )
     folders = ((each, former_folder(each, str(name))) for each in log_dirs)
-    return [_target_folder(log_dir, name, folder) for log_dir, folder in folders if folder.is_dir()]
+    return [_target_folder(log_dir, name, folder) for log_dir, folder in folders if is_dir(folder)]
 
 
 def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetFolder:
@@ -382,7 +385,7 @@ class NewFolder:
         Raise SpoolError if the staging folder is not there, as on an executor with another file system.
         """
         part = replace(self, files=f"part-{uuid.uuid4().hex}")
-        if not self.staging.is_dir():
+        if not is_dir(self.staging):
             raise SpoolError(
                 f"{self.staging} is not there",
                 hint="--engine spark needs log directories on a shared file system, under the same path on "
@@ -436,7 +439,7 @@ class NewFolder:
         Raise OSError; the partition's folder is then the old one, or the new one if only a sync failed.
         """
         try:
-            if self.target.exists():
+            if exists(self.target):
                 with effect("restore.old_folder.rename"):
                     PLAIN.rename(self.target, self.staging / _OLD)
                     PLAIN.sync_folder(self.staging)
@@ -473,15 +476,15 @@ def remove_left(log_dir: Path, name: str) -> None:
 def former_folder(log_dir: Path, name: str) -> Path:
     """Return the folder of partition `name`, also if a run was killed after it had set the folder aside."""
     folder = log_dir / name
-    aside = (left / _OLD for left in _left(log_dir, name) if (left / _OLD).is_dir())
-    return folder if folder.is_dir() else next(aside, folder)
+    aside = (left / _OLD for left in _left(log_dir, name) if is_dir(left / _OLD))
+    return folder if is_dir(folder) else next(aside, folder)
 
 
 def _left(log_dir: Path, name: str) -> Iterator[Path]:
     for left in log_dir.glob("*-delete"):
         mark = left / _MARK
         # Another program may have written it: whatever is in it, it is no name.
-        if mark.is_file() and read_regular(mark) == name.encode():
+        if is_file(mark) and read_regular(mark) == name.encode():
             yield left
 
 
@@ -507,7 +510,7 @@ def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 def replace_changed(path: Path, data: bytes) -> None:
     """Replace a file durably, and back up the old one, unless it has this content."""
     # A run that continues an interrupted one must not overwrite the backup that the first one made.
-    if not path.exists() or read_regular(path) != data:
+    if not exists(path) or read_regular(path) != data:
         replace_durably(path, data, backup=True)
 
 
@@ -565,7 +568,7 @@ def _write_folder(log_dir: Path, log: NewLog) -> None:
 
 def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Return whether the folder exists and has exactly these files with this content."""
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} != files.keys():
+    if not is_dir(folder) or {path.name for path in folder.iterdir()} != files.keys():
         return False
     return all(read_regular(folder / name) == data for name, data in files.items())
 

@@ -33,6 +33,7 @@ from tierctl.commands.restore.new_logs import (
 )
 from tierctl.commands.restore.written_logs import abort_markers_bytes, materialise_act
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.files import is_file
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     ObjectPart,
@@ -395,7 +396,7 @@ class RestoreLogRequest(MutationRequest):
         if self.as_topic is not None and not is_legal_topic_name(self.as_topic):
             raise UsageError(f"--as {self.as_topic!r} is not a valid topic name")
         for folder in self.log_dir:
-            if not (Path(folder) / META_PROPERTIES).is_file():
+            if not is_file(Path(folder) / META_PROPERTIES):
                 raise UsageError(
                     f"--log-dir {folder} has no {META_PROPERTIES}: it is not a log directory of a broker",
                     hint="format the broker first (kafka-storage format), and create the new topic",

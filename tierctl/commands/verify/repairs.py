@@ -34,6 +34,7 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.files import exists
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     ListedSet,
@@ -128,7 +129,7 @@ def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
     """Yield a finding for each unsafe committed offset, and for each damaged file of committed offsets."""
     for folder in request.log_dir:
         path = Path(folder) / FILE_NAME
-        if not path.exists():
+        if not exists(path):
             continue
         try:
             found = check_offsets(_asked(OffsetsRequest, request, path), progress).findings

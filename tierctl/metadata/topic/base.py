@@ -21,7 +21,7 @@ from tierctl.errors import (
     UsageError,
     hint_of,
 )
-from tierctl.files import FileBytes, read_regular
+from tierctl.files import FileBytes, exists, is_dir, is_file, read_regular
 from tierctl.locallog.folders import require_no_swap
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
 from tierctl.model.checked_values import natural_number
@@ -134,7 +134,7 @@ class LogFiles:
     def folders(self, folder: Path) -> list[str]:
         """Return the names of the folders in `folder`; an empty list if `folder` does not exist."""
         # An entry that is no folder, as a link to a disk that is not mounted, must not be missing here.
-        return os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are wanted, not paths
+        return os.listdir(folder) if is_dir(folder) else []  # noqa: PTH208 - names are wanted, not paths
 
     def names(self, folder: Path) -> list[str]:
         """Return the names of the files in `folder`."""
@@ -145,12 +145,12 @@ class LogFiles:
         try:
             return FileBytes(path)
         except OSError as e:
-            if path.is_file() or not path.exists():
+            if is_file(path) or not exists(path):
                 raise
             raise CorruptInputError(
                 "metadata log",
                 expected=f"the file {path.name}",
-                found="a folder" if path.is_dir() else "a pipe, a socket or a device",
+                found="a folder" if is_dir(path) else "a pipe, a socket or a device",
                 source=str(path),
                 hint="restore the file from a replica: tierctl deletes nothing that depends on this metadata "
                 "partition",
@@ -158,7 +158,7 @@ class LogFiles:
 
     def content(self, path: Path) -> bytes | None:
         """Return the whole content of a small file, None if the file does not exist."""
-        return read_regular(path) if path.is_file() else None
+        return read_regular(path) if is_file(path) else None
 
     def name_of(self, path: Path) -> str:
         """Return the name of a file or folder for messages: a path or a URI."""
@@ -322,7 +322,7 @@ class PartitionLog:
 
         Raises as `require_no_swap`.
         """
-        if self._may_be_missing and not self.folder.is_dir():
+        if self._may_be_missing and not is_dir(self.folder):
             return []
         names = self._files.names(self.folder)
         require_no_swap(names, self._files.name_of(self.folder))

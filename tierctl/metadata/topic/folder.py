@@ -5,7 +5,6 @@ file:///dir/__remote_log_metadata-0/00000000000000000000.log
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, UsageError
-from tierctl.files import FileSystem, exclusive, read_decoded, write_durably
+from tierctl.files import FileSystem, exclusive, exists, is_dir, is_file, read_decoded, write_durably
 from tierctl.locallog.folders import names_in
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, PartitionLog, Tail, translated
 from tierctl.metadata.topic.folder_writer import (
@@ -239,7 +238,7 @@ def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:
 
 def _placed_log(placement: TopicPlacement, number: int, log_start_offset: int) -> PartitionLog:
     folder = partition_folder(placement.homes[number], number)
-    if not os.path.lexists(folder):
+    if not exists(folder, follow_symlinks=False):
         # The recorded log start of a lost log is that of records which are gone.
         return PartitionLog(folder, number, may_be_missing=True)
     limit = placement.damaged.get(folder.resolve())
@@ -254,7 +253,7 @@ def sound_end(folder: Path, partition: int) -> tuple[Tail, bool]:
 
 def has_topic_id(folder: Path, partition: int) -> bool:
     """Return whether the folder of a metadata partition states the topic's id."""
-    return (partition_folder(folder, partition) / PARTITION_METADATA_FILE).exists()
+    return exists(partition_folder(folder, partition) / PARTITION_METADATA_FILE)
 
 
 _REBUILD = "tierctl rebuild makes them again from the objects of the tier"
@@ -263,9 +262,9 @@ _REBUILD = "tierctl rebuild makes them again from the objects of the tier"
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError | UsageError:
     # A mistyped or unmounted folder must not look like a tier without segments.
     hint = "name a broker's log directory, or another folder with __remote_log_metadata-N folders"
-    if files is LOCAL and not folder.exists():
+    if files is LOCAL and not exists(folder):
         return NotFoundError(f"{name} has no metadata topic: there is no such folder", hint=hint)
-    if files is LOCAL and not folder.is_dir():
+    if files is LOCAL and not is_dir(folder):
         return UsageError(f"{name} has no metadata topic: it is no folder", hint=hint)
     return NotFoundError(f"{name} has no metadata topic", hint=_hint_of_no_topic(folder, files))
 
@@ -275,7 +274,7 @@ def _hint_of_no_topic(folder: Path, files: LogFiles) -> str:
     expected = "expected a folder that contains __remote_log_metadata-N folders"
     if files is not LOCAL:
         return expected
-    if (folder / META_PROPERTIES).is_file():
+    if is_file(folder / META_PROPERTIES):
         return (
             f"this is a broker's log directory. If its __remote_log_metadata-N folders are lost, {_REBUILD}; "
             "copy creates new ones only for a new tier"
@@ -328,7 +327,7 @@ def make_topic(
     # Partition 0 is created last: if it exists, all partitions exist.
     topic_id = known_id(folder, found) or new_topic_id()
     make_partitions(folder, range(highest, -1, -1), topic_id, fs=fs)
-    if not (folder / META_PROPERTIES).exists():
+    if not exists(folder / META_PROPERTIES):
         # A folder that is lost later would change the number, and with it the partition of every topic's
         # events: the folders themselves are no record of it. A broker has one in its cluster's metadata. With
         # a record, folders that are missing are lost; without one, they were not made yet.
@@ -357,12 +356,12 @@ def removed_if_unused(folder: Path) -> Iterator[None]:
 
     The folder is removed, too, if it did not exist. A topic that existed before the block stays.
     """
-    is_new = not folder.exists()
-    had_topic = folder.is_dir() and bool(partitions_in(folder))
+    is_new = not exists(folder)
+    had_topic = is_dir(folder) and bool(partitions_in(folder))
     try:
         yield
     except BaseException:
-        if not had_topic and folder.is_dir():
+        if not had_topic and is_dir(folder):
             # The operator needs the error of the block, not that of the removal.
             with suppress(OSError, LockedError):
                 _remove_unused(folder, with_folder=is_new)

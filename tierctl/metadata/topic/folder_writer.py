@@ -18,6 +18,9 @@ from tierctl.files import (
     backups,
     broker_kept_out,
     exclusive,
+    exists,
+    is_dir,
+    is_file,
     open_itself,
     read_decoded,
     read_regular,
@@ -74,9 +77,9 @@ def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
     One that exists gets a missing partition.metadata: a broker takes a log without it for a stray one, and
     begins an empty log.
     """
-    if partition.exists():
+    if exists(partition):
         path = partition / PARTITION_METADATA_FILE
-        if not path.exists():
+        if not exists(path):
             write_durably(path, [write_partition_metadata(topic_id)], fs=fs)
         return
     making = partition.with_name(partition.name + TEMP_SUFFIX)
@@ -105,7 +108,7 @@ def drop_indexes(log: Path, *, fs: FileSystem) -> None:
     """
     for suffix in (".index", ".timeindex"):
         stale = log.with_suffix(suffix)
-        if stale.exists():
+        if exists(stale):
             fs.unlink(stale)
             fs.sync_folder(stale.parent)
 
@@ -225,7 +228,9 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
     drop_indexes(path, fs=fs)
     if rest:
         names = backups(path.with_name(f"{path.name}.{size_bytes}"))
-        kept = next(each for each in names if not os.path.lexists(each) or _has_bytes(each, rest))
+        kept = next(
+            each for each in names if not exists(each, follow_symlinks=False) or _has_bytes(each, rest)
+        )
         write_durably(kept, [rest], like=path, fs=fs)
     fd = _open(path)
     try:
@@ -237,7 +242,7 @@ def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True)
 
 def _has_bytes(path: Path, data: bytes) -> bool:
     """Return whether a file has these bytes, as one that a killed run made."""
-    return path.is_file() and read_regular(path) == data
+    return is_file(path) and read_regular(path) == data
 
 
 def _set_aside(log: PartitionLog, *, fs: FileSystem) -> None:
@@ -295,7 +300,7 @@ class Replicas:
         self._fs = fs
         self._damaged = damaged
         resolved = dict.fromkeys(other.resolve() for other in others)
-        self.others = [other for other in resolved if other != folder.resolve() and other.is_dir()]
+        self.others = [other for other in resolved if other != folder.resolve() and is_dir(other)]
         self._folders = [folder, *self.others]
 
     def require_behind(self, logs: Iterable[PartitionLog]) -> None:
@@ -336,7 +341,7 @@ class Replicas:
             for base in log.segments():
                 self._complete(log.path(base), replica.path(base), _valid_bytes(log, base))
             epochs = log.folder / LEADER_EPOCHS_FILE
-            if epochs.is_file():
+            if is_file(epochs):
                 with open_itself(epochs) as file:
                     write_durably(replica.folder / LEADER_EPOCHS_FILE, file.chunks(), fs=self._fs)
 
@@ -346,18 +351,18 @@ class Replicas:
             own = log.folder.resolve()
             for other in self._folders:
                 folder = other / f"{METADATA_TOPIC}-{log.partition}"
-                if folder.is_dir() and folder.resolve() != own:
+                if is_dir(folder) and folder.resolve() != own:
                     limit = self._damaged.get(folder.resolve())
                     yield log, PartitionLog(folder, log.partition, limit=limit)
 
     def _complete(self, source: Path, target: Path, end_bytes: int) -> None:
         """Append the bytes of `source` up to `end_bytes` that `target`, a prefix of them, lacks."""
-        size_bytes = target.stat().st_size if target.exists() else 0
-        if target.exists() and size_bytes >= end_bytes:
+        size_bytes = target.stat().st_size if exists(target) else 0
+        if exists(target) and size_bytes >= end_bytes:
             return
         with open_itself(source) as file:
             drop_indexes(target, fs=self._fs)
-            if not target.exists():
+            if not exists(target):
                 write_durably(target, [], fs=self._fs)
             fd = _open(target)
             try:
@@ -378,12 +383,12 @@ def _valid_bytes(log: PartitionLog, segment_base: int) -> int:
     if segment_base == tail.segment_base and tail.torn_bytes and tail.damage is None:
         return tail.position
     path = log.path(segment_base)
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if exists(path) else 0
 
 
 def _begins_with(whole: Path, part: Path, size_bytes: int) -> bool:
     """Return whether the files `whole` and `part` have the same first `size_bytes` bytes."""
-    if not whole.is_file() or whole.stat().st_size < size_bytes:
+    if not is_file(whole) or whole.stat().st_size < size_bytes:
         return False
     with closing(FileBytes(whole)) as own, closing(FileBytes(part)) as other:
         spans = [(at, min(_CHUNK_BYTES, size_bytes - at)) for at in range(0, size_bytes, _CHUNK_BYTES)]
@@ -516,7 +521,7 @@ class FolderWriter:
         for number, entries in self._settings.leader_epochs.items():
             log, data = logs[number], write_leader_epoch_checkpoint(entries)
             path = log.folder / LEADER_EPOCHS_FILE
-            if not path.is_file() or read_regular(path) != data:
+            if not is_file(path) or read_regular(path) != data:
                 write_durably(path, [data], fs=fs)
             if not log.segments():
                 write_durably(log.path(log.beginning_offset()), [], fs=fs)

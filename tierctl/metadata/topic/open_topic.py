@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from tierctl.errors import EngineError, RemoteResourceNotFound, UsageError
+from tierctl.files import is_file
 from tierctl.metadata.topic.base import (
     DEFAULT_METADATA_PARTITIONS,
     METADATA_TOPIC,
@@ -199,7 +200,7 @@ def open_topic(
     if location.is_on_cluster:
         return _on_cluster(location, writable=writable, create=if_missing is IfMissing.CREATE)
     path = None if location.is_in_store else location.path
-    if path is not None and not path.is_file():
+    if path is not None and not is_file(path):
         if writable:
             return _writable_folder(path, folder, if_missing, on_torn)
         count = DEFAULT_METADATA_PARTITIONS if folder is None else folder.partition_count

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.files import open_regular
+from tierctl.files import is_dir, open_regular
 from tierctl.kernel import expect
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
@@ -136,7 +136,7 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records
     for a folder and for an index, whose bytes look like an unfinished write, and OSError for a file that
     can't be opened, before the first record is read.
     """
-    if path.is_dir():
+    if is_dir(path):
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
     if path.suffix in _INDEXES:
         raise UsageError(f"{path} is no segment", hint="name the files that end in .log")

@@ -22,6 +22,7 @@ from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.objects import Audit, StoreAudit, Suspect, earliest, flag_writers
 from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
+from tierctl.files import is_dir
 from tierctl.in_order import in_order
 from tierctl.metadata.parallel_fold import part_of
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
@@ -283,7 +284,7 @@ def check(spec: TierSpec, task: Task) -> list[Finding]:
 def _require_logs(task: SegmentsTask) -> None:
     # A missing folder must not count as a replica that agrees with the tier.
     for log in task.logs:
-        if not log.directory.is_dir():
+        if not is_dir(log.directory):
             raise EngineError(
                 f"an executor can't find {log.directory}",
                 hint="with --deep, executors compare segments with --log-dir: leave --log-dir out, or use a "

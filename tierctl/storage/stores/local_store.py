@@ -25,7 +25,7 @@ from tierctl.errors import (
     TierctlError,
     hint_of,
 )
-from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, temp_of, write_durably
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exists, is_dir, temp_of, write_durably
 from tierctl.model.checked_values import require_no_file
 from tierctl.storage.stores.base import (
     CompleteRange,
@@ -254,7 +254,7 @@ class LocalStore(ObjectStore):
         # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
         # Therefore an empty root is no tier, while the layout's own folder in the root may be empty.
         with _translated(f"looking into {self._base}"):
-            exists = self._base.is_dir()
+            exists = is_dir(self._base)
             if exists and self._base == self._root:
                 with os.scandir(self._root) as entries:
                     exists = next(entries, None) is not None
@@ -284,7 +284,7 @@ class LocalStore(ObjectStore):
                         f"{above} is not a plain folder",
                         hint="tierctl does not follow links in a tier: check the target of the link",
                     )
-            return bool(names) or Path(folder).exists()
+            return bool(names) or exists(Path(folder))
 
     def _make_folder(self, folder: Path) -> None:
         if not self._is_plain(str(folder)):
