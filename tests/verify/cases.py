@@ -159,6 +159,19 @@ def _misplaced(tier: Spoilt) -> None:
     )
 
 
+def _moved_below(folder: str) -> Spoil:
+    """Move the objects of a segment into a copy of their folder that is elsewhere in the tier."""
+
+    def spoil(tier: Spoilt) -> None:
+        stem = tier.object(first()(tier), "")
+        there = stem.parents[1] / folder / stem.parent.name
+        there.mkdir(parents=True)
+        for path in [*stem.parent.glob(f"{stem.name}.*")]:
+            path.rename(there / path.name)
+
+    return spoil
+
+
 def update(
     segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, at_ms: int = 0, **other: Any
 ) -> RemoteLogSegmentMetadataUpdate:
@@ -324,6 +337,9 @@ OF_TIERS = {
     "archived object": Case(_beside(".log.zst"), ORPHAN, says="renamed or compressed"),
     "temporary file": Case(
         _beside(".log.tmp"), [(W, "temp_leftover")], says="killed left it, or a copy that runs"
+    ),
+    "objects moved": Case(
+        _moved_below("old"), [(W, "orphan"), (E, "missing_object")], says="lies where no broker reads it"
     ),
     "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),
     "odd names": Case(_odd_names, [(W, "orphan")] * 4),

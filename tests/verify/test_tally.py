@@ -9,14 +9,15 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.deep import Candidates, Sample
-from tierctl.checks.objects import StoreAudit, audit_listing
+from tierctl.checks.objects import StoreAudit, audit_listing, stem_of
 from tierctl.model import RemoteLogSegmentMetadata, Selection, TopicIdPartition
 from tierctl.model.events import ZERO_UUID
 from tierctl.spark.executors import examined, task
 from tierctl.spark.executors.examined import SparkRunner
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
-from tierctl.storage.layouts.kafka import SUFFIXES
+from tierctl.storage.layouts.aiven.layout import AivenLayout
+from tierctl.storage.layouts.kafka import SUFFIXES, KafkaLayout, SegmentLayout, split_key
 from tierctl.storage.stores.base import FolderListing, RemoteObject
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, S, advance, segment
@@ -61,8 +62,10 @@ def folder_of(partition: TopicIdPartition, *, is_aiven: bool) -> str:
 def object_of(number: int, suffix: str, place: str, size_bytes: int, archived: bool) -> RemoteObject:
     """Return an object of a segment; `place` is a folder above the one of its partition, or empty."""
     each = SEGMENTS[number]
-    folder = place + folder_of(each.topic_id_partition, is_aiven=suffix.endswith(AIVEN_SUFFIXES[1:]))
-    key = f"{folder}{each.start_offset:020d}-{each.segment_id}{suffix}"
+    is_aiven = suffix.endswith(AIVEN_SUFFIXES[1:])
+    folder = place + folder_of(each.topic_id_partition, is_aiven=is_aiven)
+    root = "" if is_aiven else KafkaLayout.base
+    key = f"{root}{folder}{each.start_offset:020d}-{each.segment_id}{suffix}"
     return RemoteObject(key, size_bytes, 0, archive_class="GLACIER" if archived else None)
 
 
@@ -85,7 +88,7 @@ OBJECTS = st.builds(
 OTHERS = st.sampled_from(
     [
         RemoteObject("note.txt", 1, 0),
-        RemoteObject(folder_of(PARTITIONS[0], is_aiven=False), 0, problem="it is a link"),
+        RemoteObject(KafkaLayout.base + folder_of(PARTITIONS[0], is_aiven=False), 0, problem="it is a link"),
         RemoteObject(f"{folder_of(PARTITIONS[2], is_aiven=True)}note.txt", 1, 0),
     ]
 )
@@ -101,11 +104,13 @@ class Listed:
     """The listings of a store, by key."""
 
     objects: Sequence[RemoteObject]
+    layout: SegmentLayout
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        return (each for each in self.objects if each.key.startswith(folder))
+        return (each for each in self.objects if each.key.startswith(folder or self.layout.base))
 
     def list_folder(self, folder: str = "") -> FolderListing:
+        folder = folder or self.layout.base
         inner = [each for each in self.list_objects(folder) if "/" in each.key[len(folder) : -1]]
         names = {folder + each.key[len(folder) :].partition("/")[0] + "/" for each in inner}
         rest = tuple(
@@ -131,23 +136,32 @@ class InThisProcess:
     st.lists(OTHERS, max_size=3, unique_by=name_of),
     st.sampled_from([(), SUFFIXES, AIVEN_SUFFIXES]),
     st.sets(st.integers(0, 11), max_size=3),
+    st.sampled_from([KafkaLayout(), AivenLayout()]),
 )
 def test_folders_add_up(
-    objects: list[RemoteObject], others: list[RemoteObject], whole_of: Sequence[str], bare: set[int]
+    objects: list[RemoteObject],
+    others: list[RemoteObject],
+    whole_of: Sequence[str],
+    bare: set[int],
+    layout: SegmentLayout,
 ) -> None:
     known, whole = {name_of(each) for each in objects}, set(range(12)) - bare
     every = (object_of(at, suffix, "", 100, archived=False) for at in whole for suffix in whole_of)
     objects = objects + [each for each in every if name_of(each) not in known]
     listing = sorted([*objects, *others], key=lambda each: each.key)
     counts: list[int] = []
-    remote: Any = Listed(listing)
+    remote: Any = Listed(listing, layout)
+    listing = list(remote.list_objects())
     executors: Any = InThisProcess()
     with mock.patch.object(examined, "shared_tier", return_value=remote):
         spec: Any = None
         runner = SparkRunner(executors=executors, remote=remote, spec=spec, advance=counts.append)
         apart = runner.audit(STATE, ALL)
-    at_once = audit_listing(STATE, listing, ALL)
-    assert list(apart.unaccounted) == list(at_once.unaccounted)
+    at_once = audit_listing(STATE, listing, layout, ALL)
+    unaccounted = list(at_once.unaccounted)
+    assert list(apart.unaccounted) == unaccounted
+    own = {stem_of(layout, each) for each in SEGMENTS[:12]}
+    assert all(split_key(each.key)[0] in own for each in listing if each not in unaccounted)
     assert list(apart.suspects()) == list(at_once.suspects())
     assert sum(counts) == len(listing)
     assert sorted(apart.candidates()) == sorted(at_once.candidates())
@@ -156,4 +170,4 @@ def test_folders_add_up(
 
 def test_a_segment_of_another_partition_is_told_apart() -> None:
     _, listing = made_tier(1)
-    assert list(StoreAudit([]).unaccounted(listing())) == list(listing())
+    assert list(StoreAudit([], KafkaLayout()).unaccounted(listing())) == list(listing())

@@ -14,6 +14,7 @@ from Crypto.PublicKey import RSA
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
 from tierctl.model import ObjectPart, Selection
+from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
@@ -372,7 +373,7 @@ def test_a_million_objects_take_bytes_each() -> None:
             yield from listing()
 
     tracemalloc.start()
-    audit = StoreAudit(state)
+    audit = StoreAudit(state, KafkaLayout())
     assert not list(audit.unaccounted(Listed().list_objects()))
     suspects = list(audit.suspects(earliest(flag_writers(state))))
     _, peak = tracemalloc.get_traced_memory()

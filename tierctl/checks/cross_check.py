@@ -38,6 +38,7 @@ from tierctl.checks.objects import (
     Unlisted,
     audit_listing,
     orphan_finding,
+    stem_of,
     suspect_findings,
 )
 from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed, sound_partitions
@@ -45,6 +46,7 @@ from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
 from tierctl.model import (
     LocalLog,
+    RemoteLogSegmentMetadata,
     SegmentObjectName,
     Selection,
     TopicConfig,
@@ -282,31 +284,30 @@ class Verification:
     ) -> Generator[Finding, None, TierState]:
         """Yield the findings of a listing of the store; return the state after the listing."""
         young: list[Orphan] = []
-        topics = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
-        in_logs = {} if self.topics is None else self.topics.ids
-        topics |= {topic_id: topic for topic, ids in in_logs.items() for topic_id in ids}
+        topics = self._topic_names(state)
         unlisted = Unlisted()
         candidates = None
         if self.deep is not None:
             candidates = self.deep.reads.begin(self._spread(state), self.selection)
         if self.runner is None:
-            audit = audit_listing(state, self._listed(remote), candidates)
+            audit = audit_listing(state, self._listed(remote), remote.layout, candidates)
         else:
             audit = self.runner.audit(state, candidates)
 
-        def reported(orphan: Orphan, deleted: Collection[Uuid]) -> Iterator[Finding]:
+        def reported(orphan: Orphan, deleted: Collection[Uuid], live: Collection[str]) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
             name = orphan.name
             partition = None if name is None else TopicIdPartition(name.topic_id, "", name.partition)
             missing = [] if partition is None else missing_of(state, partition)
-            finding = orphan_finding(orphan, topic, deleted, self.now_ms, missing)
+            is_live = orphan.key in live
+            finding = orphan_finding(orphan, topic, deleted, self.now_ms, missing, is_live=is_live)
             if self._selects(finding):
                 yield finding
 
         orphans = orphans_among(audit.unaccounted)
         while page := list(islice(orphans, 1 if self.runner is None else _ASKED_AT_ONCE)):
             old = [each for each in page if isinstance(each, Orphan) and not self._is_young(each)]
-            deleted = self.deleted_among(_named_ids(old))
+            deleted, live = self.deleted_among(_named_ids(old)), _live_names(old, state)
             for orphan in page:
                 if isinstance(orphan, RemoteObject):
                     finding = unlisted.finding(orphan, topics.get)
@@ -316,7 +317,7 @@ class Verification:
                 elif self._is_young(orphan):
                     young.append(orphan)
                 else:
-                    yield from reported(orphan, deleted)
+                    yield from reported(orphan, deleted, live)
         if self.deep is not None and candidates is not None:
             self.deep.reads.choose(candidates, audit.candidates(), dict(state.read))
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
@@ -324,12 +325,20 @@ class Verification:
         # reported.
         state = self.refresh()
         yield from self._suspect_findings(remote, state, suspects, unlisted)
-        live = _still_live(young, state)
-        young = [orphan for orphan in young if orphan.key not in live]
+        live = _live_names(young, state)
+        # A segment that was started during the listing has its objects where they are read.
+        started = {key for key, segment in live.items() if stem_of(remote.layout, segment) == key}
+        young = [orphan for orphan in young if orphan.key not in started]
         deleted = self.deleted_among(_named_ids(young))
         for orphan in young:
-            yield from reported(orphan, deleted)
+            yield from reported(orphan, deleted, live)
         return state
+
+    def _topic_names(self, state: TierState) -> dict[Uuid, str]:
+        """Return the names of topics by id, from the metadata and the log directories."""
+        names = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
+        in_logs = {} if self.topics is None else self.topics.ids
+        return names | {topic_id: topic for topic, ids in in_logs.items() for topic_id in ids}
 
     def _is_young(self, orphan: Orphan) -> bool:
         """Return whether the orphan may be of a segment whose first event was not read yet."""
@@ -464,8 +473,8 @@ def _named_ids(orphans: Iterable[Orphan]) -> set[Uuid]:
     return {each.name.segment_id for each in orphans if each.name is not None and not each.is_temporary}
 
 
-def _still_live(orphans: Iterable[Orphan], state: TierState) -> Collection[str]:
-    """Return the keys of the orphans that belong to segments which are not deleted."""
+def _live_names(orphans: Iterable[Orphan], state: TierState) -> Mapping[str, RemoteLogSegmentMetadata]:
+    """Return the segments that are not deleted and whose names orphans have, by the orphans' keys."""
     names: dict[str, tuple[SegmentKey, int]] = {}
     for orphan in orphans:
         name = orphan.name
@@ -473,5 +482,9 @@ def _still_live(orphans: Iterable[Orphan], state: TierState) -> Collection[str]:
             whose = (name.topic_id, name.partition), name.segment_id
             names[orphan.key] = whose, name.start_offset
     live = live_segments(state, (whose for whose, _ in names.values()))
-    starts = {whose: segment.start_offset for whose, segment in live.items()}
-    return {key for key, (whose, start_offset) in names.items() if starts.get(whose) == start_offset}
+    found = {key: (live.get(whose), start_offset) for key, (whose, start_offset) in names.items()}
+    return {
+        key: segment
+        for key, (segment, start_offset) in found.items()
+        if segment is not None and segment.start_offset == start_offset
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self
 
@@ -16,6 +16,7 @@ from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.model import (
+    ListedSet,
     ObjectPart,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -24,10 +25,13 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
+from tierctl.model.events import ZERO_UUID
+from tierctl.model.local import unknown_segment
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY, SegmentIds
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage.layouts.kafka import (
+    SegmentLayout,
     named_segment,
     owner_of_folder,
     segment_object_name,
@@ -41,18 +45,18 @@ from tierctl.wire.arrays import Int64s
 _S = RemoteLogSegmentState
 _P = ObjectPart
 
-KAFKA_PARTS: Final = _P.LOG | _P.OFFSET | _P.TIMESTAMP | _P.LEADER_EPOCH | _P.PRODUCER_SNAPSHOT
-"""Objects of every segment in layout `kafka`; a transaction index is there only if it has entries."""
-
-AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
-_AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
 
 
 @dataclass(slots=True)
 class _Listed:
-    """The objects found of one partition's segments, by row: 18 bytes per segment beside the ids."""
+    """The objects found of one partition's segments, by row: 18 bytes per segment beside the ids.
 
+    Their keys begin with `folder`; None if the partition's name is not legal in keys.
+    """
+
+    part: PartitionState
+    folder: str | None
     ids: SegmentIds
     starts: array[int]
     parts: bytearray
@@ -61,12 +65,28 @@ class _Listed:
     archived: bytearray
 
     @classmethod
-    def of(cls, live: LiveSegments) -> Self:
-        """Return the segments `live` without objects."""
+    def of(cls, part: PartitionState, live: LiveSegments, layout: SegmentLayout) -> Self:
+        """Return the segments `live` of `part` without objects."""
         starts = array("q", live.column("start").tobytes())
         count = len(starts)
         sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
-        return cls(SegmentIds(live.id_words), starts, bytearray(count), sizes, totals, bytearray(count))
+        parts, archived = bytearray(count), bytearray(count)
+        folder = _folder_of(layout, part.topic_id_partition)
+        return cls(part, folder, SegmentIds(live.id_words), starts, parts, sizes, totals, archived)
+
+
+def _folder_of(layout: SegmentLayout, partition: TopicIdPartition) -> str | None:
+    named = ListedSet(partition=partition, segment_id=ZERO_UUID, start_offset=0, sizes_bytes={})
+    stem = stem_of(layout, unknown_segment(named))
+    return None if stem is None else stem[: stem.rindex("/") + 1]
+
+
+def stem_of(layout: SegmentLayout, segment: RemoteLogSegmentMetadata) -> str | None:
+    """Return the stem of the keys under which a segment is read; None if its names are not legal in keys."""
+    try:
+        return split_key(layout.keys_of(segment)[0])[0]
+    except SafetyRefusal:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +100,6 @@ class Suspect:
     log_size_bytes: int | None
     """Size of the log if it differs from the metadata; None if the log is missing or of layout `aiven`."""
     archived: ObjectPart
-
-    def in_aiven(self) -> Self:
-        """Return the suspect as one of a tier that has mostly objects of layout `aiven`.
-
-        Nothing changes if objects that only one layout has were found.
-        """
-        if self.found & ~_P.LOG:
-            return self
-        return replace(self, missing=AIVEN_PARTS & ~self.found, log_size_bytes=None)
 
 
 def flag_writers(state: TierState) -> Iterator[dict[int, int]]:
@@ -116,21 +127,22 @@ def earliest(answers: Iterable[Mapping[int, int]]) -> dict[int, int]:
 class StoreAudit:
     """Compares the listing of a store, or of some partitions' folders, with the live segments of `parts`.
 
-    The objects are counted in any order. It numbers the segments of each user partition in order of arrival,
+    An object counts only where it is read: a copy of a folder elsewhere in the store serves nobody. The
+    objects are counted in any order. It numbers the segments of each user partition in order of arrival,
     so no event may be folded into the state between creation and the end of `suspects`.
     """
 
-    def __init__(self, parts: Iterable[PartitionState]) -> None:
+    def __init__(self, parts: Iterable[PartitionState], layout: SegmentLayout) -> None:
+        self._layout = layout
         self._parts = [(part, part.segments.columns) for part in parts]
-        self._listed = {part.topic_id_partition.key: _Listed.of(live) for part, live in self._parts}
+        self._listed = {
+            part.topic_id_partition.key: _Listed.of(part, live, layout) for part, live in self._parts
+        }
         self._begin = "."
         """The stem of the last segment's keys, and a dot."""
         self._segment: tuple[_Listed, int, Mapping[str, int]] | None = None
         self.objects = 0
         """Number of objects of live segments."""
-        self.aiven = 0
-        """Number of objects that only layout `aiven` has."""
-        self.kafka = 0
 
     def unaccounted(self, listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
         """Count the objects of live segments, and yield all others, and entries with a problem."""
@@ -139,7 +151,7 @@ class StoreAudit:
     def add_listed(self, found: RemoteObject) -> bool:
         """Count an entry of a listing; return False for an object of no live segment, or with a problem.
 
-        An object belongs to the segment that has its partition, id and start offset.
+        An object belongs to the segment that has its partition, id and start offset, and is read there.
         """
         key = found.key
         if not key.startswith(self._begin):
@@ -158,10 +170,6 @@ class StoreAudit:
         self.objects += 1
         if bit == _LOG:
             listed.sizes[row] = found.size_bytes
-        elif bit & _AIVEN_ONLY:
-            self.aiven += 1
-        else:
-            self.kafka += 1
         return True
 
     def _find(self, stem: str) -> tuple[_Listed, int, Mapping[str, int]] | None:
@@ -170,7 +178,16 @@ class StoreAudit:
         if name is None or listed is None:
             return None
         row = listed.ids.find(name.segment_id.bytes)
-        return None if row < 0 or listed.starts[row] != name.start_offset else (listed, row, name.parts)
+        if row < 0 or listed.starts[row] != name.start_offset:
+            return None
+        if listed.folder != stem[: stem.rfind("/") + 1] and not self._is_named(listed, name.segment_id, stem):
+            return None
+        return listed, row, name.parts
+
+    def _is_named(self, listed: _Listed, segment_id: Uuid, stem: str) -> bool:
+        """Return whether the custom metadata of a segment name another place than its partition's folder."""
+        segment = listed.part.get(segment_id)
+        return segment is not None and stem_of(self._layout, segment) == stem
 
     def totals_by_row(self, key: PartitionKey) -> Int64s:
         """Return, by row, the bytes of all objects found of each segment."""
@@ -185,8 +202,7 @@ class StoreAudit:
     def suspects(self, flagged_since: Mapping[int, int]) -> Iterator[Suspect]:
         """Yield the finished segments with missing or archived objects, or with a log of another size.
 
-        `flagged_since` are the times of `flag_writers` for the whole tier. A segment without objects that
-        show its layout is taken to be of layout `kafka`.
+        `flagged_since` are the times of `flag_writers` for the whole tier.
         """
         for part, live in self._parts:
             yield from self._suspects(part, live, flagged_since)
@@ -200,17 +216,19 @@ class StoreAudit:
         found = np.frombuffer(listed.parts, np.uint8)[rows]
         archived = np.frombuffer(listed.archived, np.uint8)[rows]
         sizes = np.asarray(listed.sizes)[rows]
-        aiven = found & _AIVEN_ONLY != 0
-        needed = np.where(aiven, np.uint8(AIVEN_PARTS), np.uint8(KAFKA_PARTS))
+        required = self._layout.required_objects
+        needed = np.full(len(rows), sum(required), np.uint8)
         with_index = np.zeros(len(rows), dtype=bool)
         for writer, since in flagged_since.items():
             written = (live.column("writer") == writer) & ~live.flags(KIP405)
             with_index |= written & (live.column("event_timestamp") >= since)
-        with_index &= ~aiven & ~live.flags(TXN_INDEX_EMPTY)
-        needed = needed | np.where(with_index, np.uint8(_P.TRANSACTION), np.uint8(0))
+        with_index &= ~live.flags(TXN_INDEX_EMPTY)
+        odd_size = (found & _LOG != 0) & (sizes != live.column("size"))
+        if _P.MANIFEST in required:
+            # All indexes are in one object, and the log may be compressed or encrypted.
+            with_index[:], odd_size[:] = False, False
+        needed |= np.where(with_index, np.uint8(_P.TRANSACTION), np.uint8(0))
         missing = needed & ~found
-        has_log = (found & _P.LOG != 0) & ~aiven
-        odd_size = has_log & (sizes != live.column("size"))
         for at in np.flatnonzero((missing != 0) | (archived != 0) | odd_size).tolist():
             yield Suspect(
                 partition=part.topic_id_partition,
@@ -236,18 +254,16 @@ class Audit:
 
 
 def audit_listing(
-    state: TierState, listed: Iterable[RemoteObject], candidates: Candidates | None = None
+    state: TierState,
+    listed: Iterable[RemoteObject],
+    layout: SegmentLayout,
+    candidates: Candidates | None = None,
 ) -> Audit:
     """Compare all objects of the store, by key, with the live segments of `state`."""
-    audit = StoreAudit(state)
-
-    def suspects() -> Iterator[Suspect]:
-        found = audit.suspects(earliest(flag_writers(state)))
-        return (each.in_aiven() for each in found) if audit.aiven > audit.kafka else found
-
+    audit = StoreAudit(state, layout)
     return Audit(
         unaccounted=audit.unaccounted(listed),
-        suspects=suspects,
+        suspects=lambda: audit.suspects(earliest(flag_writers(state))),
         candidates=partial(audit.candidates, candidates),
     )
 
@@ -330,13 +346,17 @@ def orphan_finding(
     deleted: Collection[Uuid],
     now_ms: int,
     missing: Sequence[MissingEvents] = (),
+    *,
+    is_live: bool = False,
 ) -> Finding:
     """Return the finding about an orphan; `topic` is the name of its topic id, None if unknown.
 
     `deleted` has its segment id if it is DELETE_SEGMENT_FINISHED. `missing` are the events of its partition
-    that may have been lost.
+    that may have been lost. `is_live` says that it has the name of a live segment, in another place.
     """
     kind, reason = _orphan_kind(orphan, deleted, missing)
+    if is_live and not orphan.is_temporary:
+        reason = "it has the name of a segment of the metadata, and lies where no broker reads it"
     age_ms = None if orphan.modified_ms is None else max(now_ms - orphan.modified_ms, 0)
     is_young = orphan.is_temporary and age_ms is not None and age_ms <= DANGLING_AFTER_MS
     objects = f"{orphan.count} objects" if orphan.count > 1 else "an object"

@@ -211,16 +211,13 @@ class PartitionAudit:
     """The objects in the folders of a user partition, compared with its live segments.
 
     `others` are, by folder, the objects that belong to none of these. `claimed` are the keys of the objects
-    of other folders that do. `listed` counts the objects in its folders, `aiven` and `kafka` those that only
-    that layout has. `candidates` are those of `Audit`.
+    of other folders that do. `listed` counts the objects in its folders. `candidates` are those of `Audit`.
     """
 
     others: Mapping[str, Sequence[RemoteObject]]
     claimed: Sequence[str]
     suspects: Sequence[Suspect]
     listed: int
-    aiven: int
-    kafka: int
     candidates: Sequence[Candidate]
 
 
@@ -246,7 +243,7 @@ class FolderAudits:
                 yield part.topic_id_partition, self._audit(remote, part)
 
     def _audit(self, remote: RemoteStorageManager, part: PartitionState) -> PartitionAudit:
-        key, audit = part.topic_id_partition.key, StoreAudit([part])
+        key, audit = part.topic_id_partition.key, StoreAudit([part], remote.layout)
         folders = self.folders.get(key, ())
         others = {folder: list(audit.unaccounted(remote.list_objects(folder))) for folder in folders}
         listed = audit.objects + sum(map(len, others.values()))
@@ -255,8 +252,6 @@ class FolderAudits:
             claimed=[each.key for each in self.more.get(key, ()) if audit.add_listed(each)],
             suspects=list(audit.suspects(self.flagged_since)),
             listed=listed,
-            aiven=audit.aiven,
-            kafka=audit.kafka,
             candidates=list(audit.candidates(self.candidates)),
         )
 
@@ -329,7 +324,7 @@ class SparkRunner:
     def audit(self, state: TierState, candidates: Candidates | None) -> Audit:
         """Implement `RemoteRunner.audit`: each partition's folders are listed where its segments are.
 
-        An object in another folder than its own is sent to the partition that it names.
+        An object in another folder is sent to the partition that it names: custom metadata may name it there.
         """
         spread, listing = self.spread(state), partition_folders(self.remote)
         folders: dict[PartitionKey, list[str]] = {}
@@ -355,12 +350,10 @@ class SparkRunner:
         if more:
             audits |= spread.map_in_order(replace(question, more=more), more)
             claimed |= {key for each in audits.values() for key in each.claimed}
-        is_mostly_aiven = sum(each.aiven - each.kafka for each in audits.values()) > 0
-        suspects = (suspect for each in audits.values() for suspect in each.suspects)
         unaccounted = _in_order(listing, others)
         return Audit(
             unaccounted=(each for each in unaccounted if each.key not in claimed),
-            suspects=lambda: (each.in_aiven() if is_mostly_aiven else each for each in suspects),
+            suspects=lambda: (suspect for each in audits.values() for suspect in each.suspects),
             candidates=lambda: (candidate for each in audits.values() for candidate in each.candidates),
         )
 
