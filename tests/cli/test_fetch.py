@@ -5,6 +5,7 @@
 
 import base64
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -164,6 +165,19 @@ def test_a_missing_index_is_rebuilt(damaged: list[str], tmp_path: Path) -> None:
     assert "rebuilt from the segment" in ran.err
     ran = tierctl(*args, "--index", "transaction")
     assert (ran.code, "tierctl verify --deep tells which" in ran.err) == (10, True)
+
+
+def test_a_log_of_another_size_is_not_the_segment(
+    damaged: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = min((tmp_path / "remote").rglob("payments-0-*/*.log"))
+    os.truncate(log, 1000)
+    for out in ([], ["--out", str(tmp_path / "out")]):
+        assert run([*damaged, "--raw-segment", log.stem[21:], *out]) == 7
+        ran = capfdbinary.readouterr()
+        assert ran.out == (b"" if out else log.read_bytes())
+        assert b"as the segment's metadata say, found 1000" in ran.err
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_a_segment_without_aborted_transactions_has_an_empty_index(

@@ -397,6 +397,18 @@ def test_a_set_that_is_deleted_after_the_listing_is_not_understood(capture: Capt
     assert len(gone) == (len(sets) if layout == "kafka" else 0)
 
 
+def test_a_log_of_which_the_store_returns_less_than_it_listed_is_not_understood(capture: Capture) -> None:
+    """It is not proven that the log is cut, so the set is not incomplete."""
+    store = OpenedStore(capture("untiered-broker") / "tiered-remote")
+    remote = RemoteStorageManager(store, KafkaLayout())
+    sets = list_object_sets(remote)
+    victim = next(key for key in sorted(store.objects) if key.endswith(".log"))
+    store.objects[victim] = store.objects[victim][:-1]
+    (short,) = [each for each in read_each(remote, derived_set, sets, threads=1) if each.segment is None]
+    assert short.why_incomplete is None
+    assert f"reading {victim}: expected bytes 0 to " in (short.why_not_understood or "")
+
+
 def test_a_manifest_of_a_plugin_before_kafka_4_says_by_its_indexes_whether_a_transaction_aborted(
     writable: Callable[[str], Path],
 ) -> None:

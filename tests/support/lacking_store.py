@@ -59,6 +59,9 @@ class Lack(Enum):
     """A proxy that compresses answers removes it."""
     RANGES = (200, "", "a part of an object")
     RIGHT_RANGES = (206, "", "the requested part of an object")
+    LONG_RANGES = (206, "", "more than the first byte of the requested part")
+    """RFC 9110 permits it."""
+    BODIES = (200, "", "the bytes of an object")
     LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
 
 
@@ -196,13 +199,15 @@ class _Handler(BaseHTTPRequestHandler):
             **({"x-amz-restore": self.owner.restore} if is_archived else {}),
         }
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
-        if span is None or Lack.RANGES in self.owner.lacks:
-            return self._answer(200, stored.body, answer)
+        if span is None or self.owner.lacks & {Lack.RANGES, Lack.BODIES}:
+            return self._answer(200, b"" if span and Lack.BODIES in self.owner.lacks else stored.body, answer)
         start, last, size = int(span[1]), span[2], len(stored.body)
         if Lack.RIGHT_RANGES in self.owner.lacks:
             start, last = 0, ""
         if start >= size:
             return self._error(416, "InvalidRange", key)
+        if Lack.LONG_RANGES in self.owner.lacks:
+            last = str(start)
         end = min(int(last or size - 1), size - 1) + 1
         answer["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         return self._answer(206, stored.body[start:end], answer)

@@ -593,11 +593,21 @@ def _chunks(
     if index is not None:
         yield stored_or_rebuilt(resources.remote, segment, index, resources.progress.note)
         return
-    bar = resources.progress.bar("reading", unit="bytes", total=segment.segment_size_in_bytes)
+    expected, found = segment.segment_size_in_bytes, 0
+    bar = resources.progress.bar("reading", unit="bytes", total=expected)
     with resources.remote.fetch_log_segment(segment, 0) as stream, bar as advance:
         while chunk := stream.read(_COPY_BYTES):
             yield chunk
             advance(len(chunk))
+            found += len(chunk)
+    if found != expected:
+        raise CorruptInputError(
+            "log",
+            expected=f"{expected} bytes, as the segment's metadata say",
+            found=f"{found}",
+            source=resources.remote.name_of(segment),
+            hint="tierctl verify shows which objects are damaged; without --out all bytes are printed",
+        )
 
 
 def _index_entries(resources: Resources, request: FetchRequest, index: IndexType) -> IndexEntries:

@@ -390,7 +390,9 @@ def lacking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lacking]:
         yield start
 
 
-@pytest.mark.parametrize("lacks", [set(), {Lack.RANGES}, {Lack.RIGHT_RANGES}])
+@pytest.mark.parametrize(
+    "lacks", [set(), {Lack.RANGES}, {Lack.RIGHT_RANGES}, {Lack.LONG_RANGES}, {Lack.BODIES}]
+)
 @pytest.mark.parametrize("data", [b"", b"0123456789"])
 def test_other_bytes_than_the_requested_ones_are_never_returned(
     lacks: set[Lack], data: bytes, lacking: Lacking
@@ -398,7 +400,8 @@ def test_other_bytes_than_the_requested_ones_are_never_returned(
     server, store = lacking(*lacks)
     server.put({"log": data})
     for start, end in ((0, None), (0, 4), (0, 10), (0, 99), (4, None), (4, 6), (9, 10), (99, None)):
-        if lacks and data and (start or end == 4):
+        sent = {Lack.LONG_RANGES: data[start:end][:1], Lack.BODIES: b""}
+        if any(sent.get(lack, data) != data[start:end] for lack in lacks):
             with pytest.raises(RemoteStorageError, match=f"expected bytes={start}-.*, found "):
                 store.open("log", start, end)
         else:

@@ -58,7 +58,7 @@ class StoreFiles(LogFiles):
         size_bytes = self._sizes_bytes(path.parent).get(path.name)
         if size_bytes is None:
             raise RemoteResourceNotFound(f"{self.name_of(path)} does not exist")
-        return StoredLog(partial(self._store.open, path.as_posix()), size_bytes)
+        return StoredLog(partial(self._store.open, path.as_posix()), self.name_of(path), size_bytes)
 
     def content(self, path: Path) -> bytes | None:
         """Implement `LogFiles.content`."""

@@ -17,6 +17,7 @@ import numpy as np
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
+    RemoteStorageError,
     SafetyRefusal,
     TierctlError,
     TruncatedInputError,
@@ -203,10 +204,11 @@ OpenRange = Callable[[int, int], BinaryIO]
 
 
 class StoredLog:
-    """A log in a store as LogBytes: one request for each range."""
+    """The log `name` in a store as LogBytes: one request for each range; `size_bytes` is its listed size."""
 
-    def __init__(self, open_range: OpenRange, size_bytes: int) -> None:
+    def __init__(self, open_range: OpenRange, name: str, size_bytes: int) -> None:
         self._open_range = open_range
+        self._name = name
         self.size_bytes = size_bytes
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -214,7 +216,15 @@ class StoredLog:
         if position >= end:
             return b""
         with self._open_range(position, end) as stream:
-            return stream.read(end - position)
+            found = stream.read(end - position)
+        # It says nothing about the log: the store returned less of it than it listed.
+        if len(found) < end - position:
+            raise RemoteStorageError(
+                f"reading {self._name}: expected bytes {position} to {end - 1} of {self.size_bytes}, as it "
+                f"was listed, found {len(found)} bytes",
+                hint="run again; if the error stays, compare the size of the object with the store's listing",
+            )
+        return found
 
     def close(self) -> None:
         """Implement `LogBytes.close`; no file or stream is open between reads."""
@@ -259,7 +269,7 @@ def read_log_facts(
 
 
 def _windows(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[Window]:
-    log = StoredLog(open_range, size_bytes)
+    log = StoredLog(open_range, key, size_bytes)
     highest = highest_offset_of(start_offset)
     for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES, highest_offset=highest):
         heads = window.heads

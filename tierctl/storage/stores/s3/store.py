@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -129,17 +130,27 @@ def _is_of_whole(head: dict[str, Any], name: str) -> bool:
     return "-" not in head.get(name, "-")
 
 
-def _is_range(answer: Mapping[str, Any], start: int, end: int | None) -> bool:
-    """Return whether a response has the bytes from `start` on, and none from `end` (exclusive) on.
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
-    The response may be the whole object, with another status: it has no other bytes if it is short or empty.
+
+def _is_range(answer: Mapping[str, Any], start: int, end: int | None) -> bool:
+    """Return whether a response has every byte of the object from `start` to `end` (exclusive), and no other.
+
+    A server may return fewer bytes than were requested (RFC 9110, 15.3.7). The response may be the whole
+    object, with another status: it has no other bytes if it is short or empty.
     """
-    if answer["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.PARTIAL_CONTENT:
-        span = f"bytes {start}-"
-        begins = answer.get("ContentRange", span).startswith(span)
-    else:
-        begins = not start or not answer["ContentLength"]
-    return begins and (end is None or answer["ContentLength"] <= end - start)
+    size_bytes = answer["ContentLength"]
+    fits = end is None or size_bytes <= end - start
+    if answer["ResponseMetadata"]["HTTPStatusCode"] != HTTPStatus.PARTIAL_CONTENT:
+        return fits and (not start or not size_bytes)
+    if "ContentRange" not in answer:
+        return fits
+    stated = _CONTENT_RANGE.fullmatch(answer["ContentRange"])
+    if stated is None or not fits:
+        return False
+    begin, stop = int(stated[1]), int(stated[2]) + 1
+    is_whole = begin == start and (stop == end or stated[3] in {"*", str(stop)})
+    return is_whole and stop - begin == size_bytes
 
 
 WRITES_MAX = 10_000
@@ -392,12 +403,14 @@ class S3Store:
                 return io.BytesIO()
             raise
         answer = Answer(self.name_of(key), found)
-        if not _is_range(answer, start, end):
+        # An empty response may come from a proxy; a server of S3 sends one for an empty object only.
+        is_short = not answer["ContentLength"] and self._existing(key)["ContentLength"] > start
+        if is_short or not _is_range(answer, start, end):
             answer["Body"].close()
             raise RemoteStorageError(
                 f"reading {self.name_of(key)}: expected {span} of it, found "
                 f"{answer.get('ContentRange', 'the whole object')} with {answer['ContentLength']} bytes",
-                hint="the server, or a proxy before it, ignores the header Range, which tierctl needs",
+                hint="the server, or a proxy before it, does not obey the header Range, which tierctl needs",
             )
         return io.BufferedReader(
             ResponseBody(answer["Body"], self.name_of(key), answer["ContentLength"], self._throttle),
