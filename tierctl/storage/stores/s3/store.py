@@ -73,6 +73,7 @@ from tierctl.storage.stores.s3.transfers import (
     composite_checksum,
     listed_objects,
     object_pages,
+    prefix_for,
     whole_pages,
 )
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
@@ -447,14 +448,16 @@ class S3Store:
         """Implement `ObjectStore.list_folder`: S3 lists the common prefixes that end with `/`."""
         folders: list[str] = []
         objects: list[RemoteObject] = []
-        with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
+        begin = self._prefix + prefix
+        with translated(f"listing s3://{self._bucket}/{begin}"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter="/"
+                Bucket=self._bucket, Prefix=prefix_for(self._bucket, begin), Delimiter="/"
             )
             for page in whole_pages(pages, NEXT_OBJECTS, self.name_of(prefix)):
-                found = page.get("CommonPrefixes", ())
-                folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
-                objects += remote_objects(self._s3, self._bucket, page.get("Contents", ()), self._prefix)
+                found = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+                folders += (each.removeprefix(self._prefix) for each in found if each.startswith(begin))
+                listed = [each for each in page.get("Contents", ()) if each["Key"].startswith(begin)]
+                objects += remote_objects(self._s3, self._bucket, listed, self._prefix)
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:

@@ -129,28 +129,44 @@ class Deletions:
         return None
 
 
+def is_directory(bucket: str) -> bool:
+    """Return whether the name is that of a directory bucket of S3, or of an access point to one.
+
+    They list in no order, ignore StartAfter, and know only prefixes that end with `/`.
+    """
+    return bucket.endswith(("--x-s3", "--xa-s3"))
+
+
+def prefix_for(bucket: str, prefix: str) -> str:
+    """Return the prefix by which the bucket lists the keys that begin with `prefix`, maybe among others."""
+    return prefix[: prefix.rfind("/") + 1] if is_directory(bucket) else prefix
+
+
 def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str, ObjectTypeDef]:
     """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
     A key counts as missing only once the listing has passed it, or has ended if the server does not list in
-    key order, as directory buckets do not. Raise RemoteStorageError if the server first lists in key order
-    and later does not, and if it names no next page, or the same one again.
+    key order, as directory buckets do not. A request for one of the keys that a page passes shows whether the
+    server lists in key order. Raise RemoteStorageError if the server first lists in key order and later does
+    not, and if it names no next page, or the same one again.
     """
     ordered, wanted = sorted(keys), frozenset(keys)
     objects: dict[str, ObjectTypeDef] = {}
     at, continuation, page_size = 0, "", PAGE_MAX
-    is_by_key = True
+    is_by_key = not is_directory(bucket)
     while at < len(ordered):
         page = _page(s3, bucket, ordered[at:] if at else ordered, continuation, page_size)
         found = page.get("Contents", [])
         objects |= {each["Key"]: each for each in found if each["Key"] in wanted}
         if not page.get("IsTruncated"):
             break
-        if not _is_by_key("", [each["Key"] for each in found]):
+        passed = bisect_right(ordered, found[-1]["Key"], at) - at if found and is_by_key else 0
+        missing = next((key for key in ordered[at : at + passed] if key not in objects), None)
+        is_in_order = _is_by_key("", [each["Key"] for each in found])
+        if is_by_key and not (is_in_order and (missing is None or _is_missing(s3, bucket, missing))):
             if at:
                 raise _not_in_order(f"s3://{bucket}/{ordered[at]}", ordered[at - 1])
-            is_by_key = False
-        passed = bisect_right(ordered, found[-1]["Key"], at) - at if found and is_by_key else 0
+            is_by_key, passed = False, 0
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
         continuation = "" if passed else _next_token(page, continuation, f"s3://{bucket}/{ordered[at]}")
         # If the keys are far apart, each page contains only one of them: then ask for small pages, which are
@@ -158,6 +174,17 @@ def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str
         page_size = max(PAGE_MIN, min(2 * passed, PAGE_MAX)) if passed else PAGE_MAX
         at += passed
     return objects
+
+
+def _is_missing(s3: S3Client, bucket: str, key: str) -> bool:
+    """Return whether an object that a listing left out does not exist; True without the right to read it."""
+    try:
+        with suppress(AuthenticationError), translated(f"examining s3://{bucket}/{key}"):
+            s3.head_object(Bucket=bucket, Key=key)
+            return False
+    except RemoteResourceNotFound:
+        pass
+    return True
 
 
 def _next_token(page: ListObjectsV2OutputTypeDef, before: str, wanted: str) -> str:
@@ -193,9 +220,11 @@ def _page(
     s3: S3Client, bucket: str, keys: Sequence[str], continuation: str, size: int
 ) -> ListObjectsV2OutputTypeDef:
     """Return the page at `continuation`; if that is "", the page that begins shortly before the first key."""
-    prefix = common_prefix(keys)
-    # S3 lists the keys after StartAfter; a key without its last character comes before that key.
-    begin = {"ContinuationToken": continuation} if continuation else {"StartAfter": keys[0][:-1]}
+    prefix = prefix_for(bucket, common_prefix(keys))
+    begin = {"ContinuationToken": continuation} if continuation else {}
+    if not (begin or is_directory(bucket)):
+        # S3 lists the keys after StartAfter; a key without its last character comes before that key.
+        begin = {"StartAfter": keys[0][:-1]}
     with translated(f"listing s3://{bucket}/{prefix}"):
         return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=size, **begin)  # type: ignore[arg-type]
 
@@ -242,8 +271,13 @@ def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objec
     other is requested, in the server's order. Raise RemoteStorageError if the server first lists in key order
     and later does not.
     """
-    listing = _Listing(paginate, bucket, prefix)
+    listing = _Listing(paginate, bucket, prefix_for(bucket, prefix))
     pages = listing.pages("")
+    if is_directory(bucket):
+        yield from (
+            [each for each in page if each["Key"].startswith(prefix)] for page in in_order(iter([pages]))
+        )
+        return
     first = next(pages, ())
     yield first
     keys = [each["Key"] for each in first]
@@ -457,7 +491,7 @@ class Uploads:
                 translated(f"listing uploads to s3://{self._bucket}/{prefix}"),
             ):
                 pages = self._s3.get_paginator("list_multipart_uploads").paginate(
-                    Bucket=self._bucket, Prefix=prefix
+                    Bucket=self._bucket, Prefix=prefix_for(self._bucket, prefix)
                 )
                 for page in whole_pages(pages, NEXT_UPLOADS, f"uploads to s3://{self._bucket}/{prefix}"):
                     for found in page.get("Uploads", ()):
