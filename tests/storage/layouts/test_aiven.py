@@ -175,6 +175,43 @@ class TestAgainstThePlugin:
         with pytest.raises(RemoteResourceNotFound):
             tier.fetch_log_segment(metadata, 0, 5)
 
+    @pytest.mark.parametrize("compression", [False, True])
+    def test_a_chunk_is_not_read_if_it_is_stored_larger_than_it_can_be(
+        self, tmp_path: Path, compression: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It would be in memory before it is compared with its size in the log."""
+        settings = AivenSettings(compression=compression)
+        tier, metadata = RemoteStorageManager(MemoryStore(), AivenLayout(settings)), metadata_of()
+        tier.copy_log_segment_data(metadata, data_in(tmp_path, size_bytes=1000))
+        objects = tier.store.objects  # type: ignore[attr-defined]
+        key = f"{main_path(metadata)}.rsm-manifest"
+        document = json.loads(objects[key])
+        document["chunkIndex"] = {
+            "type": "fixed",
+            "originalChunkSize": 1000,
+            "originalFileSize": 1000,
+            "transformedChunkSize": 1000,
+            "finalTransformedChunkSize": 1 + (1000 + 3 + (64 << 10) if compression else 1000),
+        }
+        objects[key] = json.dumps(document).encode()
+        monkeypatch.setattr(tier, "layout", AivenLayout(settings))
+        del objects[f"{main_path(metadata)}.log"]
+        with pytest.raises(CorruptInputError, match=r"stored size .* for 1000 bytes of the log") as caught:
+            tier.fetch_log_segment(metadata, 0).read()
+        assert caught.value.hint
+
+    def test_indexes_are_not_written_at_places_that_no_memory_has(self, tmp_path: Path) -> None:
+        store, metadata = MemoryStore(), metadata_of()
+        data = data_in(tmp_path)
+        RemoteStorageManager(store, AivenLayout()).copy_log_segment_data(metadata, data)
+        key = f"{main_path(metadata)}.rsm-manifest"
+        document = json.loads(store.objects[key])
+        document["segmentIndexes"]["leaderEpoch"]["position"] = 1 << 28
+        store.objects[key] = json.dumps(document).encode()
+        index = {IndexType.OFFSET: data.indexes[IndexType.OFFSET] or b""}
+        with pytest.raises(CorruptInputError, match="expected at most 268435456 bytes"):
+            RemoteStorageManager(store, AivenLayout()).store_indexes(metadata, index)
+
 
 class TestKeys:
     @pytest.mark.parametrize("given", [{}, {"other": "private"}])

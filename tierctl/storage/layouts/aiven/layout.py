@@ -43,7 +43,7 @@ from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.model.settings.known import require_no_references
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
-from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
+from tierctl.storage.layouts.aiven.segment import ENCRYPTION_BYTES, AivenSegment, ChunkCache
 from tierctl.storage.layouts.kafka import (
     AIVEN_PATTERN,
     Encoded,
@@ -135,10 +135,6 @@ def _fields(given: tuple[str, ...]) -> frozenset[str]:
             hint=f"expected some of {', '.join(FIELDS)}",
         )
     return names
-
-
-ENCRYPTION_BYTES = 28
-"""An encrypted chunk has an initialization vector of 12 bytes and a tag of 16 bytes."""
 
 
 def _why_of_longer_prefix(named: str, stored: str) -> str | None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 
 CHUNK_CACHE_BYTES = 32 << 20
+ENCRYPTION_BYTES = 28
+"""An encrypted chunk or index has an initialization vector of 12 bytes and a tag of 16 bytes."""
+_FRAME_BYTES = 1 << 16
 
 
 class ChunkCache:
@@ -113,12 +116,7 @@ class AivenSegment:
                 raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
             found.append(each)
         start, end = min(each.position for each in found), max(each.position + each.size for each in found)
-        if end - start > INDEX_BYTES_MAX:
-            raise CorruptInputError(
-                "index in Aiven's manifest",
-                expected=f"at most {INDEX_BYTES_MAX} bytes",
-                found=str(end - start),
-            )
+        _require_few_bytes(end - start)
         stored = self._stored(".indexes", start, end - start) if end > start else b""
         return [self._plain(stored[each.position - start :][: each.size]) for each in found]
 
@@ -136,6 +134,7 @@ class AivenSegment:
         for kind, data in indexes.items():
             self._require_size(key, kind, ranges[kind].size if kind in ranges else 0, len(data))
         size_bytes = max(span.position + span.size for span in ranges.values())
+        _require_few_bytes(size_bytes)
         try:
             with self.store.open(key) as stream:
                 stored = stream.read(size_bytes)
@@ -175,6 +174,7 @@ class AivenSegment:
                     opened.close()
                     stream = None
                 else:
+                    self._require_stored_size(chunk)
                     if stream is None:
                         last = chunks[-1].stored_position + chunks[-1].stored_size
                         stream = self.store.open(f"{self.stem}.log", chunk.stored_position, last)
@@ -183,6 +183,23 @@ class AivenSegment:
                     data = self.decoded(chunk, stored)
                     self.chunk_cache.put((self.stem, chunk.original_position), data)
                 yield chunk, data
+
+    def _require_stored_size(self, chunk: Chunk) -> None:
+        """Raise CorruptInputError if the chunk has more stored bytes than its bytes of the log can become.
+
+        zstd makes bytes longer by a 256th and a few bytes at most (ZSTD_COMPRESSBOUND).
+        """
+        size = chunk.original_size
+        most = size + size // 256 + _FRAME_BYTES if self.manifest.compression else size
+        most += ENCRYPTION_BYTES if self.cipher is not None else 0
+        if chunk.stored_size > most:
+            raise CorruptInputError(
+                "stored size of a chunk in Aiven's manifest",
+                expected=f"at most {most} bytes for {size} bytes of the log",
+                found=str(chunk.stored_size),
+                source=f"{self.stem}.rsm-manifest",
+                hint="the manifest is damaged or malicious: compare it with another copy",
+            )
 
     def decoded(self, chunk: Chunk, stored: bytes) -> bytes:
         """Return the bytes of a chunk as in the log; raise CorruptInputError if they are damaged."""
@@ -212,6 +229,14 @@ class AivenSegment:
                 "object", expected=f"{size} more bytes", found=str(len(found)), source=self.stem + suffix
             )
         return found
+
+
+def _require_few_bytes(size: int) -> None:
+    """Raise CorruptInputError if indexes are too large to be read at once."""
+    if size > INDEX_BYTES_MAX:
+        raise CorruptInputError(
+            "index in Aiven's manifest", expected=f"at most {INDEX_BYTES_MAX} bytes", found=str(size)
+        )
 
 
 class _LogStream(CompleteRange):
