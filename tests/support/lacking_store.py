@@ -57,6 +57,7 @@ class Lack(Enum):
     DATE = (200, "", "the header Date")
     ETAG = (200, "", "the header ETag")
     """A proxy that compresses answers removes it."""
+    UPLOAD_ID = (200, "", "the id of an upload in parts")
     RANGES = (200, "", "a part of an object")
     RIGHT_RANGES = (206, "", "the requested part of an object")
     LONG_RANGES = (206, "", "more than the first byte of the requested part")
@@ -276,7 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "uploads" in query:
             upload = uuid4().hex
             self.owner.uploads[upload] = {}
-            result = f"<UploadId>{upload}</UploadId>"
+            result = "" if Lack.UPLOAD_ID in self.owner.lacks else f"<UploadId>{upload}</UploadId>"
             text = f"<InitiateMultipartUploadResult>{result}</InitiateMultipartUploadResult>"
             return self._answer(200, text.encode(), {})
         parts = self.owner.uploads.pop(query["uploadId"])

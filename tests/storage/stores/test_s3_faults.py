@@ -526,6 +526,51 @@ def test_a_page_that_names_no_next_one_is_not_the_last(lacking: Lacking) -> None
     assert "names no next page" in store.delete(["a"])["a"].message
 
 
+_AT = "2026-01-02T03:04:05.000Z"
+_OBJECT = {"Key": "a", "Size": "1", "LastModified": _AT}
+_ENTRIES: tuple[tuple[str, str, dict[str, str], Callable[[S3Store], object]], ...] = (
+    ("ListBucketResult", "Contents", _OBJECT, lambda store: list(store.list_objects(""))),
+    ("ListBucketResult", "Contents", _OBJECT, lambda store: store.sizes_bytes(["a"])),
+    ("ListBucketResult", "CommonPrefixes", {"Prefix": "a/"}, lambda store: store.list_folder("")),
+    (
+        "ListMultipartUploadsResult",
+        "Upload",
+        {"Key": "a", "UploadId": "1", "Initiated": _AT},
+        lambda store: list(store.unfinished_uploads()),
+    ),
+    (
+        "LifecycleConfiguration",
+        "Rule",
+        {"ID": "a", "Status": "Enabled"},
+        lambda store: store.lifecycle_rules(),
+    ),
+)
+"""A document, the tag of its entries, the fields of one of them, and a call that reads the document."""
+
+
+@pytest.mark.parametrize(("document", "tag", "fields", "call"), _ENTRIES)
+def test_an_entry_without_a_field_that_is_used_is_an_error(
+    document: str, tag: str, fields: dict[str, str], call: Callable[[S3Store], object], lacking: Lacking
+) -> None:
+    server, store = lacking()
+    for lacks in (None, *(fields.keys() - {"ID"})):
+        entry = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items() if name != lacks)
+        server.page = f"<{document}><{tag}>{entry}</{tag}></{document}>".encode()
+        if lacks is None:
+            assert call(store)
+            continue
+        with pytest.raises(RemoteStorageError, match=rf"(s3://| )tier.*: expected {lacks} in ") as caught:
+            call(store)
+        assert caught.value.hint
+
+
+def test_an_upload_without_an_id_is_an_error(lacking: Lacking, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 9)
+    _, store = lacking(Lack.UPLOAD_ID, part_bytes=5)
+    with pytest.raises(RemoteStorageError, match="s3://tier/log: expected UploadId in "):
+        store.put_all({"log": hashed_file(tmp_path / "log")})
+
+
 def test_a_server_that_does_not_state_its_time(lacking: Lacking) -> None:
     """How old the lease of another run is cannot be known then."""
     _, store = lacking(Lack.DATE)

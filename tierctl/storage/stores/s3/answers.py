@@ -11,9 +11,9 @@ from tierctl.errors import RemoteStorageError
 
 
 class ForeignAnswerError(BotoCoreError):
-    """A successful response whose body is not the document that the operation returns."""
+    """A successful response whose body is not the document that the operation returns, or lacks fields."""
 
-    fmt = "expected the document {expected}, found {found}"
+    fmt = "expected {expected}, found {found}"
 
 
 _DOCUMENTS: Final = {
@@ -24,8 +24,22 @@ _DOCUMENTS: Final = {
     "ListMultipartUploads": "ListMultipartUploadsResult",
     "ListObjectsV2": "ListBucketResult",
 }
+_FIELDS: Final = {
+    ("CreateMultipartUpload", ""): {"UploadId"},
+    ("GetBucketLifecycleConfiguration", "Rules"): {"Status"},
+    ("ListMultipartUploads", "Uploads"): {"Key", "UploadId", "Initiated"},
+    ("ListObjectsV2", "CommonPrefixes"): {"Prefix"},
+    ("ListObjectsV2", "Contents"): {"Key", "LastModified", "Size"},
+}
+"""The fields of each entry of a list in a response, or of the response itself, that tierctl uses."""
 _ROOT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:[\w.-]+:)?([\w.-]+)[\s/>]")
 _SHOWN_BYTES = 60
+
+
+def check_answers(events: Any) -> None:
+    """Make a client with these events refuse responses without the document or the fields that are used."""
+    events.register_first("before-parse.s3.*", require_document)
+    events.register("after-call.s3", require_fields)
 
 
 def require_document(operation_model: Any, response_dict: dict[str, Any], **_event: Any) -> None:
@@ -41,7 +55,21 @@ def require_document(operation_model: Any, response_dict: dict[str, Any], **_eve
     root = _ROOT.match(body)
     if root is None or root[1].decode(errors="replace") != expected:
         found = repr(body[:_SHOWN_BYTES].decode(errors="replace")) if body else "an empty body"
-        raise ForeignAnswerError(expected=expected, found=found)
+        raise ForeignAnswerError(expected=f"the document {expected}", found=found)
+
+
+def require_fields(*, model: Any, parsed: Mapping[str, Any], http_response: Any, **_event: Any) -> None:
+    """Raise ForeignAnswerError for a successful response that lacks one of `_FIELDS`."""
+    if http_response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        return
+    for (operation, place), names in _FIELDS.items():
+        if operation == model.name:
+            for entry in parsed.get(place, ()) if place else (parsed,):
+                if not entry.keys() >= names:
+                    lacks, key = ", ".join(sorted(names - entry.keys())), entry.get("Key", "")
+                    raise ForeignAnswerError(
+                        expected=f"{lacks} in {place or operation} {key}".rstrip(), found="none"
+                    )
 
 
 class Answer(dict[str, Any]):

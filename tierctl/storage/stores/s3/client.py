@@ -56,7 +56,7 @@ from tierctl.storage.stores.base import (
     changed,
     unreadable,
 )
-from tierctl.storage.stores.s3.answers import ForeignAnswerError, require_document
+from tierctl.storage.stores.s3.answers import ForeignAnswerError, check_answers
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 
 if TYPE_CHECKING:
@@ -497,14 +497,14 @@ def parse_listings(events: Any) -> None:
     """Make a client with these events parse listings by `parse_objects` before botocore checks the body.
 
     The check then parses the remaining part of the body, which still shows an error or a truncated body, and
-    `require_document` examines what is neither.
+    `check_answers` examines what is neither.
     """
     if _CHECK_OF_BODY is not None:
         events.unregister(_BEFORE_PARSING, _CHECK_OF_BODY)
     events.register_first(_BEFORE_PARSING, parse_objects)
     if _CHECK_OF_BODY is not None:
         events.register_first(_BEFORE_PARSING, _CHECK_OF_BODY)
-    events.register_first(_BEFORE_PARSING, require_document)
+    check_answers(events)
 
 
 def parse_objects(
