@@ -12,7 +12,7 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.errors import AuthenticationError, RemoteResourceNotFound
+from tierctl.errors import AuthenticationError, RemoteResourceNotFound, UsageError
 from tierctl.model import EpochEntry, ListedSet, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
@@ -459,6 +459,36 @@ def test_a_tier_is_detected_by_keys_that_are_listed_as_sets(changed: str, tmp_pa
     store.put_all({f"x/orders-{topic}/{partition}/{7:020d}-{segment}.log": b"x"})
     found = list_object_sets(RemoteStorageManager(store, AivenLayout(key_prefix="x/")))
     assert bool(detect_layouts(store)) == bool(found) == (changed == "none")
+
+
+KAFKA = f"kafka-tiered-storage/orders-0-{'A' * 22}/"
+AIVEN = f"tier/orders-{'A' * 22}/0/"
+
+
+@pytest.mark.parametrize(
+    ("layout", "count", "found"),
+    [
+        (KAFKA, 1000, "kafka"),
+        (AIVEN, 999, "aiven"),
+        (AIVEN, 1000, None),
+        (None, 1000, ""),
+        (None, 1001, None),
+    ],
+)
+def test_many_objects_before_the_first_segment_are_not_the_whole_tier(
+    layout: str | None, count: int, found: str | None
+) -> None:
+    store = MemoryStore()
+    store.put_all({f"aaa/{number:04d}": b"" for number in range(count)})
+    if layout is not None:
+        store.put_all({f"{layout}{7:020d}-{'A' * 22}.log": b"x"})
+    if found is None:
+        assert detect_layouts(store) == {}
+        with pytest.raises(UsageError, match="none of its first 1000 objects is of a segment") as caught:
+            detect_layouts(store, is_needed=True)
+        assert caught.value.hint
+    else:
+        assert [each.layout for each in detect_layouts(store, is_needed=True)] == ([found] if found else [])
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_an_executor_detects_no_layout(
     spec = TierSpec((tmp_path / "tier").as_uri())
     resolved = pickle.loads(pickle.dumps(spec.resolved(open_tier(spec))))
 
-    def detect(*_: object) -> None:
+    def detect(*_: object, **__: object) -> None:
         raise AssertionError("detected again")
 
     monkeypatch.setattr(open_module, "detect_layouts", detect)

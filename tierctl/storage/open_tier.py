@@ -45,17 +45,31 @@ class DetectedLayout:
     prefix: str = ""
 
 
-def detect_layouts(store: ObjectStore) -> dict[DetectedLayout, str]:
+def detect_layouts(store: ObjectStore, *, is_needed: bool = False) -> dict[DetectedLayout, str]:
     """Return the layouts of the first segments in `store`, each with the key of one object.
 
-    Raise UnsupportedFormatError for Aiven's Iceberg tables.
+    If OBJECTS_MAX other objects come before the first segment, only layout `kafka` is found, whose folder is
+    known; raise UsageError if there is none, but a layout `is_needed`. Raise UnsupportedFormatError for
+    Aiven's Iceberg tables.
     """
     found: dict[DetectedLayout, str] = {}
-    for obj in islice(store.list_objects(""), OBJECTS_MAX):
+    objects = store.list_objects("")
+    for obj in islice(objects, OBJECTS_MAX):
         known = _layout_of(obj.key)
         if known is not None:
             found.setdefault(known, obj.key)
-    return found
+    if found or next(objects, None) is None:
+        return found
+    for obj in islice(store.list_objects(f"{ROOT_FOLDER}/"), 1):
+        return {DetectedLayout(Layout.KAFKA): obj.key}
+    if is_needed:
+        raise UsageError(
+            f"the layout of {store.name_of('')} is unknown: none of its first {OBJECTS_MAX} objects is of a "
+            "segment, and others follow",
+            hint="give --layout, and rsm.config.key.prefix in --broker-config if the plugin has one, or the "
+            "tier's own folder as --remote",
+        )
+    return {}
 
 
 def require_no_tier(option: str, folder: Path) -> None:
@@ -220,7 +234,7 @@ def _named_or_detected(
 
 def _detected(name: str | None, store: ObjectStore, aiven: AivenSettings) -> DetectedLayout | None:
     """Return the layout of the segments in `store`, None if there are none."""
-    found = detect_layouts(store)
+    found = detect_layouts(store, is_needed=name is None and aiven.key_prefix is None)
     named = {layout: key for layout, key in found.items() if name in {None, layout.layout}}
     if found and not named and not _has_others(store, next(iter(found))):
         other, key = next(iter(found.items()))
