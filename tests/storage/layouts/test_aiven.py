@@ -22,6 +22,7 @@ from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings, main_path
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
+from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.aiven import (
     AivenCustomMetadata,
     read_custom_metadata,
@@ -29,11 +30,14 @@ from tierctl.wire.aiven import (
     sizes_from_text,
     write_custom_metadata,
 )
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.metadata.topics import manager_at
 from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, delete_segment, files_of, metadata_of
 from tests.storage.tiers import local_tier
+from tests.wire.batches.messages import message
 
 Capture = Callable[[str], Path]
 CAPTURES = ("aiven-plain", "aiven-encrypted")
@@ -394,6 +398,32 @@ def test_writing_encrypted_segments_is_refused(tmp_path: Path) -> None:
 def test_wrong_settings(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         AivenSettings.from_settings({f"rsm.config.{name}": value for name, value in settings.items()})
+
+
+_PLAIN, _PACKED = Record(0, 1_795_256_999_418, b"\1" * 9, b"x" * 99), Record(0, 0x18800000000, None, b"")
+"""At byte 22, where a batch states its compression, messages of the first state gzip, of the second none."""
+LOGS = {
+    "a message": (message(_PLAIN, 1), True),
+    "a message of format 0": (message(_PLAIN, 0), True),
+    "a compressed message": (message(_PACKED, 1, CompressionType.GZIP), False),
+    "a compressed message of format 0": (message(_PACKED, 0, CompressionType.GZIP), False),
+    "a batch": (encode_batch([_PLAIN]), True),
+    "a compressed batch": (encode_batch([_PLAIN], compression=CompressionType.ZSTD), False),
+    "no batch": (b"", False),
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_first_batch_of_each_format_says_whether_the_log_is_compressed(log: str, tmp_path: Path) -> None:
+    """SegmentCompressionChecker of the plugin."""
+    data, is_compressed = data_in(tmp_path), LOGS[log][1]
+    data.log_segment.path.write_bytes(LOGS[log][0])
+    store, metadata = MemoryStore(), metadata_of()
+    layout = AivenLayout(AivenSettings(compression=True, compression_heuristic=True))
+    copied = replace(data, log_segment=hashed_file(data.log_segment.path))
+    RemoteStorageManager(store, layout).copy_log_segment_data(metadata, copied)
+    document = json.loads(store.objects[f"{main_path(metadata)}.rsm-manifest"])
+    assert document["compression"] is is_compressed
 
 
 def test_copied_objects_have_their_own_custom_metadata() -> None:

@@ -68,6 +68,7 @@ from tierctl.wire.aiven import (
     write_custom_metadata,
     write_manifest,
 )
+from tierctl.wire.batches.batch_head import COMPRESSION_MASK, MAGIC, MAGIC_AT
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,
@@ -259,7 +260,7 @@ MANIFEST_CACHE_SIZE = 64
 
 _MAIN = re.compile(AIVEN_PATTERN + r"\Z")
 _LARGEST_ID, _LARGEST_PARTITION, _LARGEST_SEGMENT_BYTES = Uuid.from_bytes(b"\xff" * 16), 99_999, 1 << 33
-_BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7
+_BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _ATTRIBUTES_OF_MESSAGE_AT = 23, 22, 17
 
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
@@ -559,7 +560,10 @@ class AivenLayout:
         # As in the plugin's heuristic, a log whose first batch is compressed is not compressed again.
         with log.path.open("rb") as stream:
             head = stream.read(_BATCH_HEAD_BYTES)
-        return len(head) == _BATCH_HEAD_BYTES and not head[_ATTRIBUTES_AT] & _COMPRESSION_MASK
+        if len(head) < _BATCH_HEAD_BYTES:
+            return False
+        at = _ATTRIBUTES_AT if head[MAGIC_AT] >= MAGIC else _ATTRIBUTES_OF_MESSAGE_AT
+        return not head[at] & COMPRESSION_MASK
 
 
 def _manifest_bytes(store: ObjectStore, key: str) -> bytes:
