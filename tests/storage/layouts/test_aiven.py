@@ -337,8 +337,9 @@ class TestCustomMetadata:
     )
     def test_hostile_places_are_refused(self, fields: AivenCustomMetadata) -> None:
         hostile = replace(metadata_of(), custom_metadata=write_custom_metadata(fields))
-        with pytest.raises(SafetyRefusal):
+        with pytest.raises(SafetyRefusal) as caught:
             AivenLayout().keys_of(hostile)
+        assert "rsm.config.key.prefix" in (caught.value.hint or "")
 
     def test_another_segments_objects_are_read_and_never_deleted(self, tmp_path: Path) -> None:
         store = MemoryStore()

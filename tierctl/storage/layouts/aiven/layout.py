@@ -508,7 +508,7 @@ class AivenLayout:
         custom = self._custom(metadata)
         main = own if custom.object_key is None else custom.object_key
         if not _MAIN.match(main) or "/../" in f"/{main}/":
-            raise SafetyRefusal(f"not a legal object key: {main!r}")
+            raise SafetyRefusal(f"not a legal object key: {main!r}", hint=_PLACE_HINT)
         return self._prefix(custom.object_prefix) + main
 
     def _prefix(self, named: str | None) -> str:
@@ -610,10 +610,17 @@ def _layout(settings: AivenSettings, key_prefix: str, root: str) -> AivenLayout:
     return AivenLayout(settings, key_prefix=key_prefix, root=root)
 
 
+_PLACE_HINT = "check rsm.config.key.prefix, and the metadata of the segment (tierctl format)"
+
+
 def _legal_prefix(prefix: str) -> str:
     parts = prefix.split("/")
     if not prefix.isprintable() or "\\" in prefix or any(part in {".", ".."} for part in parts):
-        raise SafetyRefusal(f"not a legal prefix of keys: {prefix!r}")
+        raise SafetyRefusal(f"not a legal prefix of keys: {prefix!r}", hint=_PLACE_HINT)
     if prefix.startswith("/") or "" in parts[:-1]:
-        raise SafetyRefusal(f"a prefix of keys with an empty folder: {prefix!r}")
+        raise SafetyRefusal(
+            f"a prefix of keys with an empty folder: {prefix!r}",
+            hint=f"{_PLACE_HINT}; tierctl supports no such prefix, because folders on disk have no empty "
+            "name: copy the tier to another prefix",
+        )
     return prefix
