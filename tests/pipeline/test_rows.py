@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
@@ -117,13 +117,23 @@ def continued(values: list[bytes], cuts: list[int]) -> TierState:
     return state
 
 
+OTHER_EPOCHS = [
+    replace(started(7), segment_leader_epochs=((0, 700), (1, 700), (0, 700), (3, 700))),
+    started(7),
+]
+"""A copy that is begun again with other leader epochs."""
+
+
 @examples(60)
 @given(st.lists(histories(8), min_size=1, max_size=3), st.lists(st.integers(0, 30), max_size=3))
+@example([OTHER_EPOCHS], [])
 def test_a_fold_goes_on_from_the_rows(lives: list[list[MetadataEvent]], cuts: list[int]) -> None:
     values = values_of([of_partition(n, e) for n, life in enumerate(lives) for e in life if encodable(e)])
     whole, found = folded(values), continued(values, cuts)
     is_dangling = (whole.table(METADATA_PARTITION).segments["flags"] & DANGLING).any()
     assert found.partitions.keys() == whole.partitions.keys()
+    rows, known_rows = (segments_of(each.table(METADATA_PARTITION)).to_pylist() for each in (found, whole))
+    assert plain(rows) == plain(known_rows)
     for key, part in found.partitions.items():
         known = whole.partitions[key]
         assert facts_of(part) == facts_of(known)

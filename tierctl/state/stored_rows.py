@@ -116,14 +116,14 @@ def listings_of(live: LiveSegments) -> pa.Array:
 
 
 def _listings(table: SegmentTable, row: int) -> list[tuple[int, bool]]:
-    """Return the leader epochs that list a segment, those of its event first."""
+    """Return the leader epochs that list a segment, in their order: that of links tells how it was folded."""
     first, count = (int(table.segments[name][row]) for name in ("links", "link_count"))
     links, stale = list(range(first, first + count)), int(table.links["stale"][first])
     while stale >= 0:
         links.append(stale)
         stale = int(table.links["stale"][stale])
     listed = [link for link in map(table.links.__getitem__, links) if link["status"] in (READABLE, WAITING)]
-    return [(int(link["epoch"]), bool(link["status"] == READABLE)) for link in listed]
+    return sorted((int(link["epoch"]), bool(link["status"] == READABLE)) for link in listed)
 
 
 def table_of_rows(segments: pa.Table, partitions: pa.Table) -> SegmentTable:
