@@ -282,9 +282,9 @@ def _deleted_by_brokers_only(
 ) -> tuple[tuple[Decision, ...], StalledRetention | None]:
     """Return the segments without a step in `steps` that brokers delete next, and what stops retention.ms.
 
-    `limits` are those of brokers; each deletion reduces their excess. Brokers go on behind holes, and delete
-    the copies in them that were not finished. They delete nothing where an epoch lists a segment that is
-    gone.
+    `limits` are those of brokers; each deletion reduces their excess, also one of `steps` that only their run
+    after the next makes. Brokers go on behind holes, and delete the copies in them that were not finished.
+    They delete nothing where an epoch lists a segment that is gone.
     """
     found = []
     remaining = _listed(view)
@@ -297,7 +297,9 @@ def _deleted_by_brokers_only(
                 blocking = segment
                 limits.holder = segment if segment.state is COPY_STARTED else None
                 break
-            if reason is not None and not is_gone:
+            if reason is None:
+                limits.subtract(segment)
+            elif not is_gone:
                 found.append(Decision.deleted(segment, reason, limits.now_ms))
         return tuple(found), StalledRetention.by(blocking, remaining, config, limits.now_ms)
     except RemoteResourceNotFound:

@@ -472,6 +472,10 @@ class Limits:
             return Reason(ReasonKind.RETENTION_BYTES, **facts, **self._unknown_size, **sweep)
         return None
 
+    def subtract(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Reduce the excess by a segment that is deleted although it breaches no limit."""
+        self._excess_bytes = max(0, self._excess_bytes - segment.segment_size_in_bytes)
+
     @property
     def _unknown_size(self) -> dict[str, bool]:
         return {} if self._is_size_known else {"is_size_known": False}

@@ -395,6 +395,19 @@ def test_brokers_count_every_copy_of_an_offset() -> None:
     require_deleted_by_brokers(plan, [100], why)
 
 
+def test_brokers_delete_nothing_behind_a_segment_that_only_a_later_run_deletes() -> None:
+    """The excess of their next run, 160 bytes, has the copies from 10 on, not the 90 bytes from 20 on."""
+    state = tier(segment(1, 0, 9, size=10))
+    advance(state, segment(2, 10, 19, size=60))
+    for number, size in ((3, 60), (4, 90), (5, 30), (6, 200)):
+        start = 10 * number - 20
+        advance(state, segment(number, start, start + 9, size=size), S.COPY_SEGMENT_FINISHED)
+    log = local_log([50], 50, epochs=((0, 10),), log_start_offset=10, sizes=[0])
+    plan = sweep(state, TopicConfig(retention_bytes=230), logs=[log], explained=Selection())
+    assert numbers(plan) == [1, 3, 4, 2]
+    assert deleted_by_brokers(plan) == {}
+
+
 @pytest.mark.parametrize(
     ("version", "epoch", "wanted"), [("3.9", 1, [100]), ("3.9", 0, []), ("4.0", 1, []), ("4.4", 1, [])]
 )
