@@ -181,16 +181,18 @@ def test_a_segment_is_deleted_at_the_explained_time(
     config = replace(world.config, kafka_version=version, retention_ms=retention_ms)
     world = replace(world, config=config)
     plan = sweep(world, explained=EVERYTHING)
-    unfinished = {
-        s.segment_id for part in world.state for s in part.segments.in_state(S.COPY_SEGMENT_STARTED)
-    }
+    unfinished, begun = (
+        {s.segment_id for part in world.state for s in part.segments.in_state(state)}
+        for state in (S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED)
+    )
     deleted = {each.segment_id for each in plan.kept if each.action is NextAction.DELETE}
     if unfinished & {*deleted, *(step.segment_id for step in plan.steps)}:
         # Its bytes are subtracted from the excess, in which brokers did not count them.
         return
     world = carried_out(plan, world)
     for each in plan.kept:
-        if each.reason.kind is not K.WILL_EXPIRE:
+        if each.reason.kind is not K.WILL_EXPIRE or each.reason.facts["held_by"] in begun:
+            # Kafka 3.9 waits until a begun deletion expires; a sweep resumes it now.
             continue
         at_ms = each.reason.facts["expires_at_ms"]
         before, then = (sweep(world, explained=None, now_ms=now_ms) for now_ms in (at_ms - 1, at_ms))

@@ -25,6 +25,7 @@ from tierctl.state.queries import PartitionSegments
 from tierctl.state.table_arrays import STATES
 from tierctl.wire.arrays import Bools, Int64s
 
+COPY_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 OFF_LINEAGE, UNREFERENCED_EPOCHS = "--off-lineage", "--unreferenced-epochs"
 """The options of `sweep` that delete segments which the lineage does not have."""
@@ -90,7 +91,8 @@ class Expiry:
     """The deletions by start offset, the log start after them, and notes on segments that stay.
 
     `stalled` is the segment that stops retention.ms in brokers. `by_brokers` are deletes of brokers that this
-    run leaves out, because it is more careful; `limits` are the limits after the deletes of brokers.
+    run leaves out, because it is more careful; `limits` are the limits after the deletes of brokers. `begun`
+    are the deletions that have begun and that brokers treat as any other segment.
     """
 
     steps: tuple[Step, ...]
@@ -99,6 +101,7 @@ class Expiry:
     stalled: StalledRetention | None
     limits: "Limits"
     by_brokers: tuple[Decision, ...] = ()
+    begun: Sequence[RemoteLogSegmentMetadata] = ()
 
 
 def by_start(step: Step) -> tuple[int, str]:
@@ -183,9 +186,10 @@ def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole:
         config, swept.limits.now_ms, counted.over_bytes, is_size_known=counted.is_known, sweep=why
     )
     acted = {step.segment_id for step in swept.steps if step.segment_id is not None}
-    by_brokers, stalled = _deleted_by_brokers_only(view, config, limits, acted)
+    begun = [s for s in _begun_deletions(view, config) if s.end_offset >= view.log_start_offset]
+    by_brokers, stalled = _deleted_by_brokers_only(view, config, limits, acted, begun)
     notes = (*swept.notes, *note_of_brokers(by_brokers, why))
-    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers)
+    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers, begun=begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +225,8 @@ class _CountedByBrokers:
             "of offsets that several segments have": tier_bytes - view.live_bytes,
         }
         if config.kafka_version.counts_begun_deletions:
-            also["of segments whose deletion has begun"] = _bytes_being_deleted(view)
+            begun = _begun_deletions(view, config)
+            also["of segments whose deletion has begun"] = sum(s.segment_size_in_bytes for s in begun)
         if config.kafka_version.counts_last_offset_twice:
             also["of the last copied segment, as if it were not copied"] = _bytes_of_last(view)
         size_bytes = view.live_bytes + (view.local_only_bytes or 0) + sum(also.values())
@@ -239,16 +244,12 @@ def _bytes_below(view: PartitionView) -> int:
     return sum(s.segment_size_in_bytes for s in below if s.segment_id not in doubled)
 
 
-def _bytes_being_deleted(view: PartitionView) -> int:
-    """Return the bytes of the segments below the log start whose deletion has begun.
-
-    Brokers raise the log start before they delete a segment.
-    """
-    return sum(
-        segment.segment_size_in_bytes
-        for segment in view.segments.in_state(DELETE_STARTED)
-        if segment.end_offset < view.log_start_offset and view.current.contains(segment, view.log_end_offset)
-    )
+def _begun_deletions(view: PartitionView, config: TopicConfig) -> list[RemoteLogSegmentMetadata]:
+    """Return the segments of the lineage whose deletion has begun, if brokers treat them as any other."""
+    if not config.kafka_version.counts_begun_deletions:
+        return []
+    started = view.segments.in_state(DELETE_STARTED)
+    return [segment for segment in started if view.current.contains(segment, view.log_end_offset)]
 
 
 def _bytes_of_last(view: PartitionView) -> int:
@@ -278,7 +279,11 @@ def _why_careful(
 
 
 def _deleted_by_brokers_only(
-    view: PartitionView, config: TopicConfig, limits: "Limits", steps: Collection[str]
+    view: PartitionView,
+    config: TopicConfig,
+    limits: "Limits",
+    steps: Collection[str],
+    begun: Sequence[RemoteLogSegmentMetadata],
 ) -> tuple[tuple[Decision, ...], StalledRetention | None]:
     """Return the segments without a step in `steps` that brokers delete next, and what stops retention.ms.
 
@@ -287,7 +292,7 @@ def _deleted_by_brokers_only(
     They delete nothing where an epoch lists a segment that is gone.
     """
     found = []
-    remaining = _listed(view)
+    remaining = _listed(view, begun)
     blocking = None
     try:
         for segment in remaining:
@@ -295,20 +300,23 @@ def _deleted_by_brokers_only(
             is_gone = segment.segment_id in steps
             if reason is None and not is_gone:
                 blocking = segment
-                limits.holder = segment if segment.state is COPY_STARTED else None
+                limits.holder = segment if segment.state is not COPY_FINISHED else None
                 break
             if reason is None:
                 limits.subtract(segment)
-            elif not is_gone:
+            elif not is_gone and segment.state is not DELETE_STARTED:
                 found.append(Decision.deleted(segment, reason, limits.now_ms))
         return tuple(found), StalledRetention.by(blocking, remaining, config, limits.now_ms)
     except RemoteResourceNotFound:
         return (), None
 
 
-def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the live segments and the ended copies between them, in the order of RLMExpirationTask."""
-    if not view.ended_copies:
+def _listed(
+    view: PartitionView, begun: Iterable[RemoteLogSegmentMetadata] = ()
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the live segments, the ended copies and the deletions that have `begun` as RLMExpirationTask."""
+    others = [*view.ended_copies, *begun]
+    if not others:
         yield from view.iter_live()
         return
     order = {epoch: number for number, epoch in enumerate(view.current.epochs_with_records)}
@@ -317,7 +325,7 @@ def _listed(view: PartitionView) -> Iterator[RemoteLogSegmentMetadata]:
         first = min(order.get(epoch, len(order)) for epoch, _ in segment.segment_leader_epochs)
         return first, segment.start_offset
 
-    yield from merge(view.iter_live(), sorted(view.ended_copies, key=key), key=key)
+    yield from merge(view.iter_live(), sorted(others, key=key), key=key)
 
 
 def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]) -> list[str]:
@@ -415,7 +423,7 @@ def kept_of(
     is_kept_live[list(made)] = False
     places = segments.places_of(view.live.rows)
     places = places[is_kept_live[places]]
-    why = expiry.limits.why_kept(segments.of_rows(live.rows[places]), _copies_before(view, places))
+    why = expiry.limits.why_kept(segments.of_rows(live.rows[places]), _copies_before(view, expiry, places))
     columns.copy(places, why.columns())
     at_live = np.full(len(is_kept), -1, np.int64)
     at_live[places] = np.arange(len(places))
@@ -433,13 +441,13 @@ def kept_of(
     return KeptSegments(columns, decide)
 
 
-def _copies_before(view: PartitionView, places: Int64s) -> list[CopyBefore]:
-    """Return the unfinished copies at which brokers stop, before the live segments at `places`."""
-    if not view.ended_copies:
+def _copies_before(view: PartitionView, expiry: Expiry, places: Int64s) -> list[CopyBefore]:
+    """Return the segments that are not finished at which brokers stop, before the live ones at `places`."""
+    if not view.ended_copies and not expiry.begun:
         return []
     kept, found, at = set(places.tolist()), [], 0
-    for segment in _listed(view):
-        if segment.state is COPY_STARTED:
+    for segment in _listed(view, expiry.begun):
+        if segment.state is not COPY_FINISHED:
             found.append(CopyBefore(at, segment))
         else:
             at += view.segments.place(segment.segment_id) in kept

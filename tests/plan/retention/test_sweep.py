@@ -409,21 +409,42 @@ def test_brokers_delete_nothing_behind_a_segment_that_only_a_later_run_deletes()
 
 
 @pytest.mark.parametrize(
-    ("version", "epoch", "wanted"), [("3.9", 1, [100]), ("3.9", 0, []), ("4.0", 1, []), ("4.4", 1, [])]
+    ("version", "number", "epoch", "log_start", "wanted"),
+    [
+        *(("3.9", 0, 1, 100, [100]), ("3.9", 0, 0, 100, []), ("4.0", 0, 1, 100, []), ("4.4", 0, 1, 100, [])),
+        # The copy failed. Of the segments that 3.9 counts, it deletes the oldest, also if that is this one.
+        *(("3.9", 5, 1, 0, [0]), ("3.9", 5, 0, 0, []), ("4.0", 5, 1, 0, []), ("3.9", 0, 1, 0, [])),
+    ],
 )
 def test_before_4_0_brokers_count_segments_whose_deletion_has_begun(
-    version: str, epoch: int, wanted: list[int]
+    version: str, number: int, epoch: int, log_start: int, wanted: list[int]
 ) -> None:
-    """The store failed to delete segment 0, of `epoch`; 900 bytes of the tier and 100 of the log remain."""
-    epochs = (epoch, *[1] * 9)
-    state = tier(*(replace(s, segment_leader_epochs=((epochs[at], 100 * at),)) for at, s in enumerate(TEN)))
-    advance(state, TEN[0], S.DELETE_SEGMENT_STARTED)
-    log = replace(LOG, log_start_offset=100, leader_epochs=(EpochEntry(1, 100),))
+    """The deletion of one segment, of `epoch`, did not end; 900 bytes in the tier and 100 here remain."""
+    epochs = {number: epoch}
+    own = (replace(s, segment_leader_epochs=((epochs.get(at, 1), 100 * at),)) for at, s in enumerate(TEN))
+    state = tier(*own)
+    advance(state, TEN[number], S.DELETE_SEGMENT_STARTED)
+    log = replace(LOG, log_start_offset=log_start, leader_epochs=(EpochEntry(1, log_start),))
     config = TopicConfig(retention_bytes=1000, kafka_version=KafkaVersion.parse(version))
     plan = sweep(state, config, logs=[log], explained=Selection())
-    assert numbers(plan) == [0]
+    assert numbers(plan) == [number]
     why = "brokers also count 100 bytes of segments whose deletion has begun"
     require_deleted_by_brokers(plan, wanted, why)
+
+
+@pytest.mark.parametrize(("version", "held_by"), [("3.9", segment_id(0)), ("4.4", None)])
+def test_before_4_0_segments_behind_a_begun_deletion_wait_until_it_expires(
+    version: str, held_by: str | None
+) -> None:
+    """It is young; sweep stops at a hole from 300 on, and brokers of 4.0 on do not."""
+    state = tier(*(each for each in TEN[1:] if each.start_offset != 300))
+    advance(state, replace(TEN[0], max_timestamp_ms=NOW_MS), S.DELETE_SEGMENT_STARTED)
+    config = replace(BY_TIME, kafka_version=KafkaVersion.parse(version))
+    plan = sweep(state, config, explained=Selection())
+    assert numbers(plan) == [0, 1, 2]
+    (row,) = (each for each in plan.kept if each.start_offset == 400)
+    assert row.reason.facts.get("held_by") == held_by
+    assert row.due_ms == (NOW_MS if held_by is None else NOW_MS + DAY_MS)
 
 
 @pytest.mark.parametrize(
