@@ -218,10 +218,10 @@ def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
 
     rebuild derives every field from the objects, in either layout. Segments that the log needs are published
     as finished, in order of offsets. Diverged, duplicate and incomplete segments are published with
-    DELETE_SEGMENT_STARTED, so that brokers delete them later. Segments below the log start offset, beyond a
-    hole or of a deleted topic are left unchanged, and the reason is printed. Nothing is published about a
-    partition that may need a set of objects that is not understood (exit code 7). rebuild never writes or
-    deletes an object of the tier.
+    DELETE_SEGMENT_STARTED: sweep deletes them, and brokers do once retention has deleted what is older.
+    Segments below the log start offset, beyond a hole or of a deleted topic are left unchanged, and the
+    reason is printed. Nothing is published about a partition that may need a set of objects that is not
+    understood (exit code 7). rebuild never writes or deletes an object of the tier.
 
     If the brokers are stopped, name the log directories of all replicas, and as --metadata the one that has
     the metadata topic; the topic's replicas in the other directories get the same bytes. If the

@@ -91,8 +91,8 @@ class Expiry:
     """The deletions by start offset, the log start after them, and notes on segments that stay.
 
     `stalled` is the segment that stops retention.ms in brokers. `by_brokers` are deletes of brokers that this
-    run leaves out, because it is more careful; `limits` are the limits after the deletes of brokers. `begun`
-    are the deletions that have begun and that brokers treat as any other segment.
+    run leaves out, because it is more careful; `limits` are the limits after the deletes of brokers. Of the
+    begun deletions, brokers resume `resumed` (segment ids) in their next run, and may stop at `begun`.
     """
 
     steps: tuple[Step, ...]
@@ -101,7 +101,14 @@ class Expiry:
     stalled: StalledRetention | None
     limits: "Limits"
     by_brokers: tuple[Decision, ...] = ()
+    resumed: Collection[Uuid] = ()
     begun: Sequence[RemoteLogSegmentMetadata] = ()
+
+    @property
+    def log_start_of_brokers(self) -> int:
+        """The log start after the deletes of brokers, too."""
+        ends = (each.end_offset + 1 for each in self.by_brokers if each.end_offset is not None)
+        return max(self.log_start_offset, *ends, 0)
 
 
 def by_start(step: Step) -> tuple[int, str]:
@@ -109,10 +116,28 @@ def by_start(step: Step) -> tuple[int, str]:
     return step.start_offset or 0, step.segment_id or ""
 
 
-def resume_deletions(view: PartitionView) -> list[Step]:
-    """Return steps that finish every started deletion; consumers no longer read these segments."""
-    steps = (delete_step(s, RESUMED, breach="resume") for s in view.segments.in_state(DELETE_STARTED))
-    return sorted(steps, key=by_start)
+def resume_deletions(
+    view: PartitionView, config: TopicConfig | None = None, expiry: Expiry | None = None
+) -> list[Step]:
+    """Return steps that finish every started deletion; consumers no longer read these segments.
+
+    With `expiry`, decided with `config`, a reason states until when brokers leave the deletion as it is.
+    """
+    begun = view.segments.in_state(DELETE_STARTED)
+    reasons = ((s, RESUMED if expiry is None else _why_resumed(view, s, config, expiry)) for s in begun)
+    return sorted((delete_step(s, reason, breach="resume") for s, reason in reasons), key=by_start)
+
+
+def _why_resumed(
+    view: PartitionView, segment: RemoteLogSegmentMetadata, config: TopicConfig | None, expiry: Expiry
+) -> Reason:
+    """Return the reason of the step that finishes a started deletion."""
+    newest, earliest = segment.newest_leader_epoch, view.lineage.first_epoch_from(expiry.log_start_of_brokers)
+    if segment.segment_id in expiry.resumed or (earliest is not None and newest < earliest):
+        return RESUMED
+    is_listed = _is_listed(view, segment, config or TopicConfig())
+    later = "retention has reached it" if is_listed else f"the log has no leader epoch up to {newest}"
+    return Reason(ReasonKind.DELETE_STARTED, later=later)
 
 
 def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
@@ -180,16 +205,21 @@ def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole:
     """
     counted = _CountedByBrokers.of(view, config)
     why = _why_careful(view, hole, swept.stalled, counted)
-    if why is None:
+    begun = _begun_deletions(view, config)
+    if why is None and not begun:
         return swept
     limits = Limits(
         config, swept.limits.now_ms, counted.over_bytes, is_size_known=counted.is_known, sweep=why
     )
     acted = {step.segment_id for step in swept.steps if step.segment_id is not None}
-    begun = [s for s in _begun_deletions(view, config) if s.end_offset >= view.log_start_offset]
-    by_brokers, stalled = _deleted_by_brokers_only(view, config, limits, acted, begun)
+    by_brokers, resumed, stalled = _deleted_by_brokers_only(view, config, limits, acted, begun)
+    if not config.kafka_version.counts_begun_deletions:
+        begun = []
+    swept = replace(swept, resumed=resumed, begun=[s for s in begun if s.segment_id not in resumed])
+    if why is None:
+        return swept
     notes = (*swept.notes, *note_of_brokers(by_brokers, why))
-    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers, begun=begun)
+    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,11 +275,19 @@ def _bytes_below(view: PartitionView) -> int:
 
 
 def _begun_deletions(view: PartitionView, config: TopicConfig) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments of the lineage whose deletion has begun, if brokers treat them as any other."""
-    if not config.kafka_version.counts_begun_deletions:
-        return []
-    started = view.segments.in_state(DELETE_STARTED)
-    return [segment for segment in started if view.current.contains(segment, view.log_end_offset)]
+    """Return the segments whose deletion has begun and that a run of brokers may reach."""
+    return [s for s in view.segments.in_state(DELETE_STARTED) if _is_listed(view, s, config)]
+
+
+def _is_listed(view: PartitionView, segment: RemoteLogSegmentMetadata, config: TopicConfig) -> bool:
+    """Return whether a run of brokers may reach `segment`, whose deletion has begun.
+
+    From 4.0 on they resume each that an epoch of the log lists; before, they treat those of the lineage as
+    any other segment.
+    """
+    if config.kafka_version.counts_begun_deletions:
+        return view.current.contains(segment, view.log_end_offset)
+    return any(epoch in view.current.epochs_with_records for epoch, _ in segment.segment_leader_epochs)
 
 
 def _bytes_of_last(view: PartitionView) -> int:
@@ -284,18 +322,25 @@ def _deleted_by_brokers_only(
     limits: "Limits",
     steps: Collection[str],
     begun: Sequence[RemoteLogSegmentMetadata],
-) -> tuple[tuple[Decision, ...], StalledRetention | None]:
-    """Return the segments without a step in `steps` that brokers delete next, and what stops retention.ms.
+) -> tuple[tuple[Decision, ...], set[Uuid], StalledRetention | None]:
+    """Return what brokers delete next and has no step in `steps`, and what stops retention.ms.
+
+    The second value has the ids of the `begun` deletions that they resume.
 
     `limits` are those of brokers; each deletion reduces their excess, also one of `steps` that only their run
     after the next makes. Brokers go on behind holes, and delete the copies in them that were not finished.
     They delete nothing where an epoch lists a segment that is gone.
     """
-    found = []
+    found, resumed = [], set()
+    is_retried = not config.kafka_version.counts_begun_deletions
     remaining = _listed(view, begun)
     blocking = None
     try:
         for segment in remaining:
+            is_begun = segment.state is DELETE_STARTED
+            if is_begun and (is_retried or segment.end_offset < view.log_start_offset):
+                resumed.add(segment.segment_id)
+                continue
             reason = limits.breach(segment)
             is_gone = segment.segment_id in steps
             if reason is None and not is_gone:
@@ -304,11 +349,13 @@ def _deleted_by_brokers_only(
                 break
             if reason is None:
                 limits.subtract(segment)
-            elif not is_gone and segment.state is not DELETE_STARTED:
+            elif is_begun:
+                resumed.add(segment.segment_id)
+            elif not is_gone:
                 found.append(Decision.deleted(segment, reason, limits.now_ms))
-        return tuple(found), StalledRetention.by(blocking, remaining, config, limits.now_ms)
+        return tuple(found), resumed, StalledRetention.by(blocking, remaining, config, limits.now_ms)
     except RemoteResourceNotFound:
-        return (), None
+        return (), set(), None
 
 
 def _listed(

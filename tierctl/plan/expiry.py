@@ -65,7 +65,8 @@ def unfinished_copies(
 
     - In the checkpoint's epochs, RemoteLogRetentionHandler.isSegmentBreachByLogStartOffset deletes a segment
       that ends below the log start, unless one of its epochs is above the checkpoint's first, or the broker
-      is copying it (`segmentIdsBeingCopied`). Deletions that were started are repeated.
+      is copying it (`segmentIdsBeingCopied`). From 4.0 on, it repeats the started deletions before the first
+      segment that stays; 3.9 treats those of the lineage as any other segment.
     - In older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment, in any state,
       whose epochs are all older than the checkpoint's first entry.
 
@@ -228,10 +229,9 @@ def deleted_by_epochs(
     """
     lost_ids = frozenset[Uuid]() if view.cut is None else view.cut.lost_ids
     known = {*taken, *view.segments.doubled_ids, *lost_ids, *(each.segment_id for each in expiry.by_brokers)}
-    ends = [each.end_offset or 0 for each in expiry.by_brokers]
     starts = {expiry.log_start_offset: ""}
-    if ends and max(ends) >= expiry.log_start_offset:
-        starts[max(ends) + 1] = expiry.by_brokers[-1].reason.facts["sweep"]
+    if expiry.log_start_of_brokers > expiry.log_start_offset:
+        starts[expiry.log_start_of_brokers] = expiry.by_brokers[-1].reason.facts["sweep"]
     found = []
     for log_start_offset, why_not_yet in starts.items():
         for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
@@ -490,16 +490,15 @@ def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> Partitio
         return decisions
     if inputs.cluster is not None or partition.key in inputs.logs:
         decisions.log_start_offset = view.log_start_offset
-    steps = resume_deletions(view)
+    steps: Sequence[Step]
     notes: Sequence[str]
     why_not = _why_no_lineage(view)
     if why_not:
-        notes = (why_not,)
+        steps, notes = resume_deletions(view), (why_not,)
         if inputs.explains(partition):
             decisions.kept = undecided(view.segments, why_not, without=steps)
     else:
-        found, notes = _expired(inputs, view, decisions)
-        steps += found
+        steps, notes = _expired(inputs, view, decisions)
     decisions.steps += steps
     decisions.skipped += [Skip.of(partition, note) for note in notes]
     return decisions
@@ -565,11 +564,11 @@ def _expired(
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
     except RemoteResourceNotFound as e:
-        reason = f"no segment expires: {e.message}"
+        reason, resumed = f"no segment expires: {e.message}", resume_deletions(view)
         if inputs.explains(view.partition):
-            decisions.kept = undecided(view.segments, reason, without=resume_deletions(view))
-        return [], (reason,)
-    steps = list(expiry.steps)
+            decisions.kept = undecided(view.segments, reason, without=resumed)
+        return resumed, (reason,)
+    resumed, steps = resume_deletions(view, config, expiry), list(expiry.steps)
     steps += unreferenced_epoch_steps(
         view,
         expiry.log_start_offset,
@@ -595,7 +594,6 @@ def _expired(
             decisions.kept = kept_of(view, expiry, steps, kept)
         except RemoteResourceNotFound as e:
             # Brokers stop at the first segment that stays, and would meet this one later.
-            resumed = resume_deletions(view)
             decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
     older = "their epochs are older than the log's earliest" if view.cut is None else _CUT
     notes = [*expiry.notes, *note_of_brokers(by_epochs, older)]
@@ -606,7 +604,7 @@ def _expired(
         notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
     if config is None:
         notes.append("no settings are known for this topic, so no segment expires by time or size")
-    return steps, notes
+    return [*resumed, *steps], notes
 
 
 def _note_cut(

@@ -239,6 +239,11 @@ def _doubled(facts: Mapping[str, Any]) -> str:
     )
 
 
+def _resumed(facts: Mapping[str, Any]) -> str:
+    later = f" by sweep; brokers delete it only once {facts['later']}" if "later" in facts else ""
+    return f"resume of DELETE_SEGMENT_STARTED{later}"
+
+
 def _will_expire(facts: Mapping[str, Any]) -> str:
     held = facts.get("held_by")
     text = f"expires at {iso_utc(facts['expires_at_ms'])}: "
@@ -413,7 +418,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.DOUBLED_SEGMENT: _Row(rule=_ONE_PER_OFFSET, text=_doubled),
     _K.CUT_EPOCHS: _Row(rule="RLMExpirationTask, by truncated leader epochs", text=_format("{detail}")),
-    _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_format("resume of DELETE_SEGMENT_STARTED")),
+    _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_resumed),
     _K.TOPIC_DELETED: _Row(rule="RemotePartitionRemover (KIP-405)", text=_format("its partition is deleted")),
     _K.WILL_EXPIRE: _Row(rule=_BY_TIME, text=_will_expire, settings=_LIMITS),
     _K.BEHIND_OLDER: _Row(

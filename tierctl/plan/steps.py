@@ -255,7 +255,7 @@ def step_decisions(steps: Iterable[Step], now_ms: int) -> Iterator[Decision]:
     for step in steps:
         if step.action in _NEXT_ACTIONS and step.start_offset is not None:
             reason = Reason.of(step.reason)
-            is_by_brokers = reason.kind is not ReasonKind.DOUBLED_SEGMENT
+            is_by_brokers = reason.kind is not ReasonKind.DOUBLED_SEGMENT and "later" not in reason.facts
             yield Decision(
                 partition=step.topic_id_partition,
                 segment_id=step.segment_id,

@@ -342,6 +342,39 @@ def test_begun_deletions_are_resumed_wherever_they_are() -> None:
     assert not any("new_log_start_offset" in step.details for step in plan.steps)
 
 
+@pytest.mark.parametrize(
+    ("version", "number", "epoch", "config", "later"),
+    [
+        # The run reaches it, stops before it, or its epochs are older than the log's after the run.
+        ("4.4", 0, 0, TopicConfig(), None),
+        ("4.4", 5, 0, BY_TIME, None),
+        ("4.4", 5, 0, TopicConfig(), "retention has reached it"),
+        ("4.4", 5, 3, TopicConfig(), "the log has no leader epoch up to 3"),
+        ("4.4", 5, 3, BY_TIME, None),
+        # Kafka 3.9 deletes it only by a limit.
+        ("3.9", 0, 0, TopicConfig(), "retention has reached it"),
+        ("3.9", 0, 0, BY_TIME, None),
+        ("3.9", 0, 0, TopicConfig(retention_bytes=1000), None),
+        ("3.9", 0, 0, TopicConfig(retention_bytes=1001), "retention has reached it"),
+    ],
+)
+def test_brokers_leave_a_begun_deletion_until_their_run_reaches_it(
+    version: str, number: int, epoch: int, config: TopicConfig, later: str | None
+) -> None:
+    state = tier(*(each for at, each in enumerate(TEN) if at != number))
+    begun = replace(TEN[number], segment_leader_epochs=((epoch, 100 * number),))
+    advance(state, begun, S.DELETE_SEGMENT_STARTED)
+    log = replace(LOG, leader_epochs=(EpochEntry(0, 0), EpochEntry(5, 1000)))
+    config = replace(config, kafka_version=KafkaVersion.parse(version))
+    plan = sweep(state, config, logs=[log], explained=Selection())
+    assert numbers(plan)[0] == number
+    (row,) = (each for each in plan.decisions(NOW_MS) if each.segment_id == begun.segment_id)
+    assert row.reason.facts.get("later") == later
+    assert row.reason.endswith("DELETE_SEGMENT_STARTED" if later is None else later)
+    is_next = row.action is NextAction.DELETE, row.due_ms == NOW_MS
+    assert is_next == (later is None, later is None)
+
+
 def test_nothing_expires_beyond_a_hole() -> None:
     state = tier(*(s for s in TEN if s.start_offset not in {300, 400}))
     plan = sweep(state, BY_TIME)
