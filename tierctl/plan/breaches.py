@@ -241,7 +241,7 @@ class _CountedByBrokers:
         Kafka 3.9 to 4.4 count each finished segment that an epoch of the log lists with its whole size
         (RemoteLogManager.buildRetentionSizeData), also below the log start, and do not subtract the latter
         when they are deleted. Before 4.0 they count segments whose deletion has begun, and before 4.4 the
-        last copied segment twice if it has one offset.
+        local segment that begins at the last copied offset.
         """
         if config.retention_bytes < 0:
             return cls()
@@ -258,7 +258,7 @@ class _CountedByBrokers:
             begun = _begun_deletions(view, config)
             also["of segments whose deletion has begun"] = sum(s.segment_size_in_bytes for s in begun)
         if config.kafka_version.counts_last_offset_twice:
-            also["of the last copied segment, as if it were not copied"] = _bytes_of_last(view)
+            also["of the local segment from the last copied offset on"] = _bytes_from_last(view)
         size_bytes = view.live_bytes + (view.local_only_bytes or 0) + sum(also.values())
         return cls(
             over_bytes=size_bytes - config.retention_bytes,
@@ -290,8 +290,13 @@ def _is_listed(view: PartitionView, segment: RemoteLogSegmentMetadata, config: T
     return any(epoch in view.current.epochs_with_records for epoch, _ in segment.segment_leader_epochs)
 
 
-def _bytes_of_last(view: PartitionView) -> int:
-    """Return the bytes of the last copied segment if it has one offset, and the local log has it, too."""
+def _bytes_from_last(view: PartitionView) -> int:
+    """Return the bytes of the local segment that begins at the last copied offset.
+
+    A leader does not tell where its segments begin: there, the last copied one counts if it has one offset.
+    """
+    if view.bytes_from_highest is not None:
+        return view.bytes_from_highest
     if view.local_start_offset is None or view.local_start_offset > view.highest_copied:
         return 0
     is_last = view.live.column("start") == view.highest_copied

@@ -46,8 +46,9 @@ class PartitionView:
 
     `known_log_start_offset` is that of the log,
     `log_start_offset` may have been raised above it; `log_end_offset` is exclusive. `local_only_bytes` is the
-    size of the local segments above the tier, and `local_start_offset` the base offset of the first local
-    segment, None if unknown.
+    size of the local segments above the tier, `bytes_from_highest` that of the local segment which begins at
+    the highest copied offset, and `local_start_offset` the base offset of the first local segment, None if
+    unknown.
     """
 
     partition: TopicIdPartition
@@ -58,6 +59,7 @@ class PartitionView:
     log_end_offset: int
     local_only_bytes: int | None
     local_start_offset: int | None = None
+    bytes_from_highest: int | None = None
 
     def raised_to(self, log_start_offset: int) -> Self:
         """Return the view with the log start raised to `log_start_offset`, if that is higher."""
@@ -161,16 +163,21 @@ def distinct_bytes(spans: Iterable[tuple[int, int, int]]) -> int:
     return total
 
 
-def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
-    """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
+def _local_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> tuple[int | None, int]:
+    """Return the sizes of the segments of `log` above the highest copied offset, and of the one from it on.
+
+    The first is None if nothing is copied.
+    """
     highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset)
+    above = sum(s.size_bytes for s in log.segments if s.base_offset > highest)
     # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
-    return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
+    return None if highest < 0 else above, sum(s.size_bytes for s in log.segments if s.base_offset == highest)
 
 
 def view_of_log(partition: TopicIdPartition, segments: PartitionSegments, log: LocalLog) -> PartitionView:
     """Return the view of a partition with a known local log."""
     log = with_tier_start(log, segments)
+    local_only_bytes, bytes_from_highest = _local_bytes(segments.cache, log)
     return PartitionView(
         partition=partition,
         segments=segments,
@@ -178,8 +185,9 @@ def view_of_log(partition: TopicIdPartition, segments: PartitionSegments, log: L
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        local_only_bytes=local_only_bytes(segments.cache, log),
+        local_only_bytes=local_only_bytes,
         local_start_offset=log.local_log_start_offset,
+        bytes_from_highest=bytes_from_highest,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
+from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.preconditions import CurrentTopics
@@ -124,6 +125,21 @@ def test_size_counts_what_only_the_leader_has() -> None:
     assert deleted(views(leader_log(), local_only_bytes=50), config) == [(0, "retention.bytes")]
     assert len(deleted(views(leader_log(), local_only_bytes=150), config)) == 2
     assert deleted(views(leader_log(), local_only_bytes=None), config) == []
+
+
+@pytest.mark.parametrize(
+    ("local_start", "version", "notes"), [(300, "4.3", 1), (301, "4.3", 0), (0, "4.4", 0)]
+)
+def test_before_4_4_a_last_segment_of_one_offset_counts_twice(
+    local_start: int, version: str, notes: int
+) -> None:
+    """The leader does not tell where its segments begin: one may begin where the last copied one does."""
+    state = tier(*SEGMENTS, segment(4, 300, 300))
+    log = replace(leader_log(), local_log_start_offset=local_start)
+    configs = {"orders": TopicConfig(retention_bytes=400, kafka_version=KafkaVersion.parse(version))}
+    plan = plan_retention(state, [], configs, now_ms=NOW_MS, cluster=views(log, local_only_bytes=50))
+    assert [step.start_offset for step in plan.steps] == []
+    assert ["brokers also count 100 bytes" in skip.reason for skip in plan.skipped] == [True] * notes
 
 
 @pytest.mark.parametrize(
