@@ -218,8 +218,7 @@ def _with_brokers(view: PartitionView, config: TopicConfig, swept: Expiry, hole:
     swept = replace(swept, resumed=resumed, begun=[s for s in begun if s.segment_id not in resumed])
     if why is None:
         return swept
-    notes = (*swept.notes, *note_of_brokers(by_brokers, why))
-    return replace(swept, notes=notes, stalled=stalled, limits=limits, by_brokers=by_brokers)
+    return replace(swept, stalled=stalled, limits=limits, by_brokers=by_brokers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,14 +393,15 @@ def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]
     return [f"{note}, which breaches no limit; {cleaned_text(holder.broker_id)}"]
 
 
-def note_of_brokers(deleted: Sequence[Decision], why_careful: str) -> list[str]:
-    """Return a note if brokers delete segments that this run keeps."""
+def note_of_brokers(deleted: Sequence[Decision], why_careful: str | None = None) -> list[str]:
+    """Return a note if brokers delete segments that this run keeps; the first one's reason says why."""
     if not deleted:
         return []
     what = "1 more segment" if len(deleted) == 1 else f"{len(deleted)} more segments"
     end = max(each.end_offset or 0 for each in deleted)
     where = f"offsets {deleted[0].start_offset} to {end}"
-    return [f"brokers would delete {what} ({where}), sweep does not: {why_careful}"]
+    why = why_careful or deleted[0].reason.facts["sweep"]
+    return [f"brokers would delete {what} ({where}), sweep does not: {why}"]
 
 
 def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:

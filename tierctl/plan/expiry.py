@@ -576,16 +576,14 @@ def _expired(
         off_lineage=is_asked and inputs.off_lineage,
         unreferenced_epochs=is_asked,
     )
-    taken = {step.segment_id for step in steps}
+    deletes, kept = unfinished_copies(
+        view, expiry.log_start_offset, inputs.now_ms, unreferenced_epochs=is_asked
+    )
+    taken = {step.segment_id for step in (*steps, *deletes)}
+    by_limits = [each for each in expiry.by_brokers if each.segment_id not in taken]
     by_epochs = deleted_by_epochs(view, expiry, taken, inputs.now_ms)
     if by_epochs:
         expiry = replace(expiry, by_brokers=(*expiry.by_brokers, *by_epochs))
-    deletes, kept = unfinished_copies(
-        view,
-        expiry.log_start_offset,
-        inputs.now_ms,
-        unreferenced_epochs=is_asked,
-    )
     steps = [_as_brokers_see(view, step) for step in steps] + deletes
     for segment_id, reason in kept.items():
         decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
@@ -596,7 +594,7 @@ def _expired(
             # Brokers stop at the first segment that stays, and would meet this one later.
             decisions.kept = undecided(view.segments, e.message, without=[*steps, *resumed])
     older = "their epochs are older than the log's earliest" if view.cut is None else _CUT
-    notes = [*expiry.notes, *note_of_brokers(by_epochs, older)]
+    notes = [*expiry.notes, *note_of_brokers(by_limits), *note_of_brokers(by_epochs, older)]
     finished = view.segments.finished_range()
     if finished is not None and finished[1] >= LARGEST_OFFSET:
         notes.append(Reason(ReasonKind.NOT_UNDERSTOOD, detail=endless_text(finished[1])))

@@ -439,6 +439,7 @@ def test_brokers_delete_nothing_behind_a_segment_that_only_a_later_run_deletes()
     plan = sweep(state, TopicConfig(retention_bytes=230), logs=[log], explained=Selection())
     assert numbers(plan) == [1, 3, 4, 2]
     assert deleted_by_brokers(plan) == {}
+    assert "brokers would delete" not in reasons(plan)
 
 
 @pytest.mark.parametrize(
