@@ -228,14 +228,15 @@ def deleted_by_epochs(
     Segments whose id is in `taken` have a step. Of two copies from one offset, brokers do not know the first.
     """
     lost_ids = frozenset[Uuid]() if view.cut is None else view.cut.lost_ids
-    known = {*taken, *view.segments.doubled_ids, *lost_ids, *(each.segment_id for each in expiry.by_brokers)}
+    known = {*taken, *view.segments.doubled_ids, *(each.segment_id for each in expiry.by_brokers)}
     starts = {expiry.log_start_offset: ""}
     if expiry.log_start_of_brokers > expiry.log_start_offset:
         starts[expiry.log_start_of_brokers] = expiry.by_brokers[-1].reason.facts["sweep"]
     found = []
     for log_start_offset, why_not_yet in starts.items():
         for segment, earliest_epoch, option in _of_older_epochs(view, log_start_offset):
-            if segment.segment_id in known:
+            # `why_cut` tells what brokers do with the lost ones before they raise the log start.
+            if segment.segment_id in known or (not why_not_yet and segment.segment_id in lost_ids):
                 continue
             known.add(segment.segment_id)
             why = why_not_yet or (f"it needs {option}" if view.cut is None else _CUT)

@@ -534,6 +534,20 @@ def test_with_cut_leader_epochs_brokers_still_apply_the_limits() -> None:
     assert "the leader epochs of the log were cut" in deleted_by_brokers(plan)[0]
 
 
+@pytest.mark.parametrize(("retention_bytes", "wanted"), [(0, [0, 20, 45]), (150, [0, 45]), (-1, [])])
+def test_with_cut_leader_epochs_brokers_delete_what_the_log_start_leaves_behind(
+    retention_bytes: int, wanted: list[int]
+) -> None:
+    """[45, 52] is of epoch 0; brokers that delete [0, 19] have none older than 5 any more."""
+    state = tier(
+        segment(1, 0, 19, (0, 0), (2, 6), (5, 7)), segment(2, 20, 39, (5, 20)), segment(3, 45, 52, (0, 45))
+    )
+    log = local_log([60], 65, epochs=((0, 0), (2, 6), (5, 7)), sizes=[50])
+    plan = sweep(state, TopicConfig(retention_bytes=retention_bytes), logs=[log], explained=Selection())
+    assert plan.steps == ()
+    require_deleted_by_brokers(plan, wanted, "sweep does not: the leader epochs of the log were cut")
+
+
 def test_a_hole_nobody_is_waiting_beyond_is_not_mentioned() -> None:
     state = tier(*(s for s in TEN if s.start_offset != 300))
     assert sweep(state, TopicConfig(retention_bytes=800)).skipped == ()
