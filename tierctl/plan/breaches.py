@@ -497,12 +497,16 @@ def _copies_before(view: PartitionView, expiry: Expiry, places: Int64s) -> list[
     """Return the segments that are not finished at which brokers stop, before the live ones at `places`."""
     if not view.ended_copies and not expiry.begun:
         return []
-    kept, found, at = set(places.tolist()), [], 0
+    holder = expiry.limits.holder
+    holder_id = None if holder is None else holder.segment_id
+    found: list[CopyBefore] = []
+    kept, at = set(places.tolist()), 0
     for segment in _listed(view, expiry.begun):
-        if segment.state is not COPY_FINISHED:
-            found.append(CopyBefore(at, segment))
-        else:
+        if segment.state is COPY_FINISHED:
             at += view.segments.place(segment.segment_id) in kept
+        elif at or found or segment.segment_id == holder_id:
+            # Those before the one at which brokers stop are deleted now.
+            found.append(CopyBefore(at, segment))
     return found
 
 

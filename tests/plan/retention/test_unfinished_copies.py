@@ -137,6 +137,20 @@ def test_a_sweep_stops_where_brokers_stop_at_an_unfinished_copy(
     assert (held.get(50) == segment_id(1)) == (wanted == [])
 
 
+def test_an_unfinished_copy_that_brokers_delete_now_holds_no_segment() -> None:
+    """The excess of 100 bytes has the copy of 60, which is younger than the segment that stays."""
+    state = tier()
+    advance(state, segment(1, 0, 99, size=60))
+    for number, size in ((2, 60), (3, 100)):
+        later = segment(number, 100 * number - 200, 100 * number - 101, size=size, max_timestamp_ms=YOUNG_MS)
+        advance(state, later, S.COPY_SEGMENT_FINISHED)
+    config = TopicConfig(retention_ms=2 * DAY_MS, retention_bytes=60)
+    plan = sweep(state, config, logs=[local_log([200], 200, sizes=[0])], explained=Selection())
+    assert numbers(plan) == [2, 1]
+    (kept,) = plan.kept
+    assert (kept.reason.facts["held_by"], kept.due_ms) == (None, YOUNG_MS + 2 * DAY_MS + 1)
+
+
 SECOND_MS = 1000
 SKEW_MS = 300 * SECOND_MS
 EVENT_MS = NOW_MS - DAY_MS
