@@ -1,7 +1,7 @@
 """Metrics in --metrics-file after runs that copy, delete or fail, one after the other."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.cli.shell import tierctl
 from tests.support.promtool import check_metrics
 from tests.support.topic_settings import enabled
 
+Writable = Callable[[str], Path]
 KAFKA = "kafka_server_brokertopicmetrics_remote"
 
 
@@ -116,6 +117,43 @@ def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, file: Path) -
     assert of_topics(file, "copylagbytes") == {"bills": 0, "other": 5}
     tierctl(*copy(empty, "--metrics-file", file))
     assert of_topics(file, "copylagbytes") == {"bills": 0}
+
+
+_UNTIERED = "copy untiered-broker tiered-metadata tiered-remote local"
+
+
+@pytest.mark.parametrize(
+    ("line", "unreadable", "lags"),
+    [
+        (_UNTIERED, "", {"bills": 0, "events": 0, "ledger": 3}),
+        (_UNTIERED, "bills-1", {"events": 0, "ledger": 3}),
+        ("copy finite-metadata cut before-remote cut", "", {"expiring": 0, "whole": 0}),
+        ("sweep finite-metadata cut before-remote cut", "", {"expiring": 0, "whole": 0}),
+        ("sweep tiered-cluster after after-remote after", "", {"shortlived": 0}),
+    ],
+)
+def test_a_lag_has_all_that_waits_and_is_not_known_without_each_partition(
+    line: str, unreadable: str, lags: dict[str, int], writable: Writable, file: Path
+) -> None:
+    """`status` measures and prints the copy lag that `copy` measures."""
+    command, name, metadata, remote, logs = line.split()
+    root = writable(name)
+    if unreadable:
+        (root / logs / unreadable / "partition.metadata").unlink()
+    where = ("--metadata", root / metadata, "--remote", root / remote, "--log-dir", root / logs)
+    where += () if name == "tiered-cluster" else enabled(root / logs)
+    kind = "delete" if command == "sweep" else "copy"
+    gauge = f"{KAFKA}{kind}lagsegments"
+    file.write_text(
+        f"# TYPE {gauge} gauge\n" + "".join(f'{gauge}{{topic="{t}"}} 5\n' for t in ("orders", "bills"))
+    )
+    for each in ("copy", "status") if command == "copy" else ("sweep",):
+        ran = tierctl(each, *where, "--metrics-file", file, "--now", "2026-11-25T00:00:00Z", "-o", "json")
+        assert of_topics(file, f"{kind}lagsegments") == lags
+    if command == "copy":
+        assert {
+            row["topic"]: row["lag_segments"] for row in ran.json if row["lag_segments"] is not None
+        } == lags
 
 
 def test_the_age_of_the_oldest_segment_to_copy(empty: World, file: Path) -> None:

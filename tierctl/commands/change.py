@@ -36,19 +36,19 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
-from tierctl.model import TopicConfig, TopicIdPartition
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.checked_values import read_trusted, require_output, require_types, write_output
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
+from tierctl.plan.decisions import STOPPED, WAITING
 from tierctl.plan.preconditions import require_recognised
-from tierctl.plan.reasons import Reason
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, begins_plan, refusal
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.plans import OUTCOMES, STEPS
 from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
 from tierctl.report.results import TableResult, TableRows
-from tierctl.state.tier_state import TierState
 from tierctl.storage.lease import open_lease
 
 R = TypeVar("R", bound=MutationRequest)
@@ -311,10 +311,7 @@ class Change(ABC, Generic[R]):
     def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
         meter = self.run.request.meter
         if meter is not None:
-            scope = Scope.of(self.run.resources.selection_request)
-            measure_mutation(
-                meter, plan, outcomes, self.run.metadata.state, scope, now_ms=self.run.resources.now_ms
-            )
+            measure_mutation(meter, self.run, plan, outcomes)
 
     def _identity(self, plan: Plan) -> PlanIdentity:
         return PlanIdentity(
@@ -470,21 +467,16 @@ def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
 _COPY = (prometheus.COPY_REQUESTS, prometheus.COPY_ERRORS, prometheus.COPY_BYTES)
 _DELETE = (prometheus.DELETE_REQUESTS, prometheus.DELETE_ERRORS, prometheus.DELETED_BYTES)
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
+_DECIDED = WAITING | STOPPED | {ReasonKind.BEHIND_HOLE}
+"""Why a run does nothing, or no more, with a partition about which it decides."""
 
 
-def measure_mutation(
-    meter: Meter,
-    plan: Plan,
-    outcomes: Sequence[Outcome] | None,
-    state: TierState,
-    scope: Scope,
-    *,
-    now_ms: int,
-) -> None:
+def measure_mutation(meter: Meter, run: Mutation, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
     """Measure the run of `plan`: the tier's state, the work done, and the steps that are not done.
 
-    `outcomes` is None if the plan was not carried out.
+    `outcomes` is None if the plan was not carried out. A topic that is not decided has no lag.
     """
+    state, scope = run.metadata.state, Scope.of(run.resources.selection_request)
     measure_tier(meter, state)
     for outcome in outcomes or ():
         _count(meter, plan.command, outcome)
@@ -492,9 +484,13 @@ def measure_mutation(
         return
     done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
     left = [step for step in plan.steps if id(step) not in done]
+    parts = {part.topic_id_partition for part in state} | {step.topic_id_partition for step in plan.steps}
+    is_from_logs = plan.command == "copy" and run.request.log_dir
+    found = decided_topics(run, plan, plan.basis.log_starts if is_from_logs else parts)
+    decided = {name for name, _topic_id in found}
     if plan.command == "copy":
         left_plan = replace(plan, steps=tuple(left))
-        _copy_lag(meter, left_plan, {part.topic_id_partition.topic for part in state}, scope, now_ms)
+        measure_copy_lag(meter, left_plan, decided, scope, now_ms=run.resources.now_ms)
         return
     known = {part.topic_id_partition.topic for part in state}
     # `delete` decides for deleted topics and `sweep` for all others: each sets only its own topics' values.
@@ -503,22 +499,39 @@ def measure_mutation(
     topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
     lag = [(step.topic, _size_bytes(step)) for step in left if step.action is Action.DELETE_SEGMENT]
     families = prometheus.DELETE_LAG_SEGMENTS, prometheus.DELETE_LAG_BYTES
-    _set_lag(meter, families, lag, topics, lambda labels: labels[0] in known - topics)
+    _set_lag(meter, families, lag, topics & decided, lambda labels: labels[0] in known - topics)
 
 
-def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, *, now_ms: int) -> None:
-    """Set the copy lag of `topics`, and of those with steps in `plan`, which is not carried out."""
-    if not scope.is_partial:
-        _copy_lag(meter, plan, topics, scope, now_ms)
+def decided_topics(
+    run: Mutation,
+    plan: Plan,
+    partitions: Iterable[TopicIdPartition],
+    *,
+    also: frozenset[ReasonKind] = frozenset(),
+) -> set[tuple[str, Uuid]]:
+    """Return the topics of `partitions`, name and id, of which `plan` decides about every partition.
+
+    It does not decide about a partition that it skips, unless for a reason in _DECIDED or `also`, nor about
+    one without a readable log or a known history.
+    """
+    left_out = set(run.histories.incomplete)
+    for skip in plan.skipped:
+        if skip.segment_id is None and Reason.of(skip.reason).kind not in _DECIDED | also:
+            left_out.add(skip.topic_id_partition)
+    unread = {partition.topic for partition in run.unreadable}
+    topics = {(each.topic, each.topic_id) for each in partitions if each.topic not in unread}
+    return topics - {(each.topic, each.topic_id) for each in left_out}
 
 
-def _copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, now_ms: int) -> None:
-    named = list(topics)
+def measure_copy_lag(meter: Meter, plan: Plan, topics: Collection[str], scope: Scope, *, now_ms: int) -> None:
+    """Set the copy lag of `topics`, of which all is known; the age of what is known to wait is set of all."""
+    if scope.is_partial:
+        return
     lag = [
         (each.partition.topic, each.size_bytes or 0) for each in plan.decisions(now_ms) if each.is_copy_lag
     ]
-    _set_lag(meter, (prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES), lag, named, scope.keeps)
-    ages_s: dict[Labels, float] = {(topic,): 0 for topic in named if not scope.keeps((topic,))}
+    _set_lag(meter, (prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES), lag, topics, scope.keeps)
+    ages_s: dict[Labels, float] = {(topic,): 0 for topic in topics if not scope.keeps((topic,))}
     for topic, since_ms in _uncopied(plan):
         ages_s[topic,] = max(ages_s.get((topic,), 0), (now_ms - since_ms) / 1000)
     meter.set(prometheus.COPY_LAG_AGE, ages_s, scope.keeps)
@@ -551,15 +564,16 @@ def _set_lag(
     topics: Iterable[str],
     keeps: Callable[[Labels], bool],
 ) -> None:
-    """Set the gauges of segments and of bytes, of `topics` and of those in `lag`; `keeps` as in `Gauges`.
+    """Set the gauges of segments and of bytes of `topics`; `keeps` as in `Gauges`.
 
     `lag` has the topic and the size of each segment.
     """
     counts: dict[Labels, float] = {(topic,): 0 for topic in topics if not keeps((topic,))}
     sizes_bytes = dict(counts)
     for topic, size_bytes in lag:
-        counts[topic,] = counts.get((topic,), 0) + 1
-        sizes_bytes[topic,] = sizes_bytes.get((topic,), 0) + size_bytes
+        if (topic,) in counts:
+            counts[topic,] += 1
+            sizes_bytes[topic,] += size_bytes
     for family, values in zip(families, (counts, sizes_bytes), strict=True):
         meter.set(family, values, keeps)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tierctl.checks.findings import Finding, FindingKind, Needs
-from tierctl.commands.change import measure_copy_lag
+from tierctl.commands.change import decided_topics, measure_copy_lag
 from tierctl.commands.copy.command import CopyRequest, explained_copy, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
@@ -35,7 +35,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
-from tierctl.plan.decisions import WAITING, NextAction, stopped_copies, stops_by_kind
+from tierctl.plan.decisions import NextAction, stopped_copies, stops_by_kind
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
@@ -72,9 +72,10 @@ class TopicStatus:
 
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
     and of the newest segment that have one; None without such a finished segment. The lag counts rolled
-    segments that are not in the tier; None if no log directory has the topic, or if copying is disabled. So
-    do the segments that local retention deletes next from the newest replica's disk. `problems` counts the
-    findings of verify that are more than information, and the partitions whose copies stopped.
+    segments that are not in the tier; None if no log directory has the topic, if copying is disabled, or if
+    one of its partitions is left out. So do the segments that local retention deletes next from the newest
+    replica's disk. `problems` counts the findings of verify that are more than information, and the
+    partitions whose copies stopped.
     """
 
     topic: Annotated[str, f.TOPIC, Shown(0)]
@@ -406,7 +407,7 @@ class TopicSums:
     def __init__(self, run: Mutation, state: TierState) -> None:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
         self.waiting_longest: TopicIdPartition | None = None
-        self._now_ms = run.resources.now_ms
+        self._run, self._now_ms = run, run.resources.now_ms
         for part in state.by_metadata_partition():
             partition = part.topic_id_partition
             if partition not in run.resources.selection or not (part.segment_count or part.failed_copies):
@@ -433,27 +434,25 @@ class TopicSums:
                 self._topics.setdefault((partition.topic, partition.topic_id), _Topic())
         segments, decisions = segments_of_newest(logs), list(plan.decisions(self._now_ms))
         pending = {(each.partition, each.start_offset) for each in decisions if each.is_copy_lag}
-        left_out = {
-            skip.topic_id_partition
-            for skip in plan.skipped
-            if skip.segment_id is None and Reason.of(skip.reason).kind not in WAITING
-        }
-        for partition in {each.partition for each in plan.kept} - left_out:
-            topic = self._topics[partition.topic, partition.topic_id]
-            topic.pending = topic.pending or []
+        partitions = {each.partition for each in plan.kept}
+        decided = decided_topics(self._run, plan, partitions)
+        freed = decided_topics(self._run, plan, partitions, also=frozenset({ReasonKind.COPY_DISABLED}))
+        for key in decided:
+            self._topics[key].pending = []
         oldest_ms = math.inf
         for partition, offset in sorted(pending, key=lambda each: (str(each[0]), each[1])):
             _log, segment = segments.get((partition, offset), (None, None))
             found = self._topics[partition.topic, partition.topic_id].pending
-            if segment is None or found is None:
+            if segment is None:
                 continue
-            found.append(segment)
+            if found is not None:
+                found.append(segment)
             if segment.written_ms < oldest_ms:
                 oldest_ms, self.waiting_longest = segment.written_ms, partition
         for each in decisions:
-            if each.action is NextAction.DELETE_LOCAL:
-                topic = self._topics[each.partition.topic, each.partition.topic_id]
-                topic.freed.append(segments[each.partition, each.start_offset][1])
+            key = each.partition.topic, each.partition.topic_id
+            if each.action is NextAction.DELETE_LOCAL and key in freed:
+                self._topics[key].freed.append(segments[each.partition, each.start_offset][1])
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Count `findings` for their topics."""

@@ -187,7 +187,10 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
             if segment.segment_id not in steps:
                 steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
     stalled = StalledRetention.by(blocking, remaining, applied, now_ms)
-    notes += [stalled.message] if stalled is not None else _note_of_holder(limits, remaining)
+    if stalled is not None:
+        notes.append(Reason(ReasonKind.STALLED, message=stalled.message))
+    else:
+        notes += _note_of_holder(limits, remaining)
     swept = Expiry(
         steps=_chained(sorted(steps.values(), key=by_start)),
         log_start_offset=log_start_offset,

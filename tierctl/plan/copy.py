@@ -198,8 +198,9 @@ def plan_copy(
     it.
 
     `dangling` adds DELETE_SEGMENT steps for unfinished copies, and `ended_writer` for those with this broker
-    id, whose run has ended; None if it may be going on. Without `now_ms` no copy lag is applied. For
-    partitions in `explained`, the plan also has the local segments without a step.
+    id, whose run has ended; None if it may be going on. Without `now_ms` no copy lag is applied. Also in
+    the plan are the segments that wait for their copies; for partitions in `explained`, and only for these,
+    all local segments without a step.
     """
     replicas = newest_replicas(logs)
     copies = _Copies(
@@ -270,7 +271,10 @@ class _Copies:
             decisions.skipped.append(Skip.of(partition, stop))
         else:
             from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=self.now_ms)
-        if self.explained is not None and partition in self.explained:
+        if self.explained is None:
+            kept = _kept(log, decisions.steps[steps_before:], from_offset, stop)
+            decisions.kept += (each for each in kept if each.is_copy_lag)
+        elif partition in self.explained:
             failed = None if part is None else part.failed_copies
             steps = [_with_failures(step, failed) for step in decisions.steps[steps_before:]]
             decisions.steps[steps_before:] = steps

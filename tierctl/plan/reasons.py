@@ -324,6 +324,8 @@ def no_age_text(timestamp_ms: int, is_in_future: bool) -> str:
 
 
 def _stalled(facts: Mapping[str, Any]) -> str:
+    if "message" in facts:
+        return str(facts["message"])
     what = f"segment {facts['held_by']} from offset {facts['held_by_offset']}"
     whose = "its" if facts.get("is_holder") else f"held by {what}: its"
     return (

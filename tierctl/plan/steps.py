@@ -201,8 +201,8 @@ class Plan:
 
     `read` is the next offset of each metadata partition at the time of the decision. `basis` has the settings
     and log starts of every partition that was decided. `kept` has the segments without a step, only of the
-    partitions to be explained, because there are millions. `refused` are partitions for which an option was
-    refused; the others are not affected.
+    partitions to be explained, because there are millions, or those that wait for their copies. `refused` are
+    partitions for which an option was refused; the others are not affected.
     """
 
     command: str
