@@ -132,6 +132,30 @@ def test_the_page_says_what_it_did_not_check(where: tuple[object, ...], tmp_path
     assert "no settings are known for this topic" in page.read_text()
 
 
+def test_the_page_names_what_was_not_understood(capture: Capture, tmp_path: Path) -> None:
+    root, page = capture("finite-metadata"), tmp_path / "page.html"
+    where = ("--metadata", root / "next", "--log-dir", root / "next")
+    where += ("--topic-configs", root / "topics-next.properties")
+    ran = tierctl("report", *where, "--html", page)
+    for ended in (ran, tierctl("status", *where)):
+        assert (ended.code, ended.summary.count("; 1 partition not understood")) == (7, 1)
+    facts, limits = (
+        page.read_text().count("1 partition not understood"),
+        page.read_text().count("<li>quiet-0 is not known to be complete"),
+    )
+    assert (facts, limits) == (2, 1)
+    assert "Problems</dt><dd>none" not in page.read_text()
+
+
+def test_expirations_without_settings_are_not_known(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / "after", "--remote", root / "after-remote", "--log-dir", root / "after")
+    for more in ((), ("--show", "expirations")):
+        ran = tierctl("report", *where, *more)
+        assert "; expirations not known for 7 partitions" in ran.summary
+        assert "note: skipped 7 partitions of 4 topics" in ran.err
+
+
 def test_names_of_damaged_records_are_text(writable: Callable[[str], Path], tmp_path: Path) -> None:
     metadata, page = writable("tiered-cluster/before"), tmp_path / "tier.html"
     # Names in records may contain every character of UTF-8.

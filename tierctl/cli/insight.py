@@ -390,7 +390,8 @@ def report(ctx: typer.Context, request: commands.ReportRequest, show: _ReportSho
     if show is None:
         summarize(ctx, made.summary, following=following)
     else:
-        printer.finish(following=following)
+        unknown = made.unknown if show is _ReportTable.EXPIRATIONS else []
+        printer.finish(also="; ".join(unknown) or None, following=following)
     return made.exit_code
 
 

@@ -40,7 +40,7 @@ from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.checked_values import read_trusted, require_output, require_types, write_output
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import written_ms
-from tierctl.plan.decisions import STOPPED, WAITING
+from tierctl.plan.decisions import is_decided
 from tierctl.plan.preconditions import require_recognised
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, begins_plan, refusal
@@ -467,8 +467,6 @@ def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
 _COPY = (prometheus.COPY_REQUESTS, prometheus.COPY_ERRORS, prometheus.COPY_BYTES)
 _DELETE = (prometheus.DELETE_REQUESTS, prometheus.DELETE_ERRORS, prometheus.DELETED_BYTES)
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
-_DECIDED = WAITING | STOPPED | {ReasonKind.BEHIND_HOLE}
-"""Why a run does nothing, or no more, with a partition about which it decides."""
 
 
 def measure_mutation(meter: Meter, run: Mutation, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
@@ -511,12 +509,13 @@ def decided_topics(
 ) -> set[tuple[str, Uuid]]:
     """Return the topics of `partitions`, name and id, of which `plan` decides about every partition.
 
-    It does not decide about a partition that it skips, unless for a reason in _DECIDED or `also`, nor about
-    one without a readable log or a known history.
+    Not decided is a partition that it skips, unless `is_decided` or for a reason of `also`, and one without a
+    readable log or a known history.
     """
     left_out = set(run.histories.incomplete)
     for skip in plan.skipped:
-        if skip.segment_id is None and Reason.of(skip.reason).kind not in _DECIDED | also:
+        reason = Reason.of(skip.reason)
+        if skip.segment_id is None and not is_decided(reason) and reason.kind not in also:
             left_out.add(skip.topic_id_partition)
     unread = {partition.topic for partition in run.unreadable}
     topics = {(each.topic, each.topic_id) for each in partitions if each.topic not in unread}

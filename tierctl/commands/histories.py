@@ -79,6 +79,20 @@ class Histories:
     def _is_reported(self, skip: Skip) -> bool:
         return self._unknown.get(skip.topic_id_partition) == skip.reason
 
+    @property
+    def unknown(self) -> int:
+        """The number of partitions with missing events."""
+        return len(self.incomplete) + len(self.unseen)
+
+    def texts(self) -> list[str]:
+        """Return what `report` reports of missing events, a bounded number of lines."""
+        from tierctl.read.readable_log import missing_events_error, unseen_error
+
+        errors = [missing_events_error(*each) for each in self.incomplete.items()]
+        errors += map(unseen_error, self.unseen)
+        texts, more = [error.message for error in errors], len(errors) - _PROBLEMS_SHOWN_MAX
+        return texts if more <= 0 else [*texts[:_PROBLEMS_SHOWN_MAX], f"{more} more such errors"]
+
     def report(self, state: TierState) -> bool:
         """Report damaged records and missing events as problems; return whether there are any."""
         return report_unusable(self.resources, state.quarantined, self.incomplete, self.unseen)

@@ -42,7 +42,7 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc
-from tierctl.plan.decisions import ON_DISK, WAITING, Decision, stop_lines, stopped_copies
+from tierctl.plan.decisions import ON_DISK, WAITING, Decision, is_decided, stop_lines, stopped_copies
 from tierctl.plan.partition_deletes import removable
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -175,6 +175,8 @@ class Report(TableResult):
     problems: int
     """Findings of `verify` that are more than information, and partitions whose copies stopped."""
     problems_text: str
+    not_expiring: int
+    """Partitions of which it is not known what expires."""
     examined: str
     partitions: int
     page: Path | None
@@ -192,7 +194,13 @@ class Report(TableResult):
         expiring = f"{EXPIRATIONS_MAX} or more segments"
         if len(self.expirations) < EXPIRATIONS_MAX:
             expiring = counted(len(self.expirations), "segment")
-        return f"{topics}: {each}; {expiring} to expire; {self.problems_text}"
+        return "; ".join([f"{topics}: {each}", f"{expiring} to expire", *self.unknown, self.problems_text])
+
+    @property
+    def unknown(self) -> list[str]:
+        """A text about the partitions of which it is not known what expires, if there are any."""
+        partitions = counted(self.not_expiring, "partition")
+        return [f"expirations not known for {partitions}"] if self.not_expiring else []
 
 
 def age_rows(sums: Mapping[Location, AgeSums]) -> Iterator[AgeSize]:
@@ -244,7 +252,8 @@ _NO_EPOCH = -1
 class Gathered:
     """The content of the report without findings.
 
-    `undecided` has one line per reason for no decision, `stopped` the partitions of `stopped_copies`.
+    `undecided` has one line per reason for no decision, `stopped` the partitions of `stopped_copies`. Of
+    `not_expiring` partitions it is not known what expires; `not_understood` ones could not be interpreted.
     """
 
     lanes: Lanes
@@ -255,6 +264,8 @@ class Gathered:
     unknown_segments: int
     undecided: tuple[str, ...]
     stopped: Mapping[TopicIdPartition, Reason]
+    not_expiring: int
+    not_understood: int
     now_ms: int
     is_damaged: bool
 
@@ -283,7 +294,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     """Return the content of the report for the partitions that the request of `run` selects."""
     now_ms = run.resources.now_ms
     inputs = retention_inputs(run)
-    state, selection = inputs.state, run.resources.selection
+    state, selection, histories = inputs.state, run.resources.selection, run.histories
     own_logs = (log for log in run.logs if log.topic_id_partition in selection)
     logs = newest_replicas([log for log in own_logs if log.topic_id_partition.topic not in INTERNAL_TOPICS])
     rows = _partition_rows(run, state, logs)
@@ -304,15 +315,17 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     topics.add_stopped(stopped)
     for line in stop_lines(stopped):
         run.progress.warn(line)
-    local_ages = _add_lanes(rows, digest, logs, copies.decisions(now_ms))
+    local_ages, changes = _add_lanes(rows, digest, logs, copies.decisions(now_ms)), _changes(run)
     skips = [skip for skip in unremovable if skip.topic_id_partition in selection]
     skips += [*run.unread_skips(removed), *deletes.skipped, *run.unread_skips(digest.unread)]
+    whole = [skip for skip in skips if skip.segment_id is None]
+    for line in skip_lines(histories.unreported(whole)):
+        run.progress.note(line)
+    not_expiring = {skip.topic_id_partition for skip in whole if not is_decided(Reason.of(skip.reason))}
     skips += copies.skipped
     undecided = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]
-    is_damaged = run.histories.report(state) or any_not_understood(
-        (skip.reason for skip in skips), run.request
-    )
-    changes = _changes(run)
+    not_understood = {s.topic_id_partition for s in skips if any_not_understood([s.reason], run.request)}
+    is_damaged = histories.report(state) or bool(not_understood)
     return Gathered(
         lanes=Lanes.of(rows.values(), digest.limit),
         topics=topics,
@@ -320,8 +333,10 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         growth=tuple(growth_rows(changes, digest.expirations)),
         expirations=tuple(digest.expirations.next()),
         unknown_segments=changes.unknown_segments,
-        undecided=tuple(skip_lines(run.histories.unreported(undecided))),
+        undecided=(*histories.texts(), *skip_lines(histories.unreported(undecided))),
         stopped=stopped,
+        not_expiring=len(not_expiring | histories.incomplete.keys()),
+        not_understood=len(not_understood - histories.incomplete.keys()) + histories.unknown,
         now_ms=now_ms,
         is_damaged=is_damaged,
     )
@@ -500,8 +515,13 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
         expirations=gathered.expirations,
         problems=findings.problems + len(gathered.stopped),
         problems_text=problems_text(
-            request, findings.problems, len(gathered.stopped), checks_objects=request.remote is not None
+            request,
+            findings.problems,
+            len(gathered.stopped),
+            gathered.not_understood,
+            checks_objects=request.remote is not None,
         ),
+        not_expiring=gathered.not_expiring,
         examined=str(found.examined),
         partitions=len(gathered.lanes),
         page=request.html,
@@ -533,6 +553,7 @@ def _content(
         findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
         finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},
         undecided=gathered.undecided,
+        not_understood=gathered.not_understood,
         stopped=stop_lines(gathered.stopped),
         unknown_segments=gathered.unknown_segments,
         lanes=gathered.lanes,

@@ -262,7 +262,9 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     return Status(
         topics=topics.rows(),
         problems=(*_problems(findings), *stops),
-        problems_text=problems_text(request, len(findings), len(stopped), checks_objects=False),
+        problems_text=problems_text(
+            request, len(findings), len(stopped), run.histories.unknown, checks_objects=False
+        ),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
         exit_code=combined_exit_code(
@@ -276,12 +278,15 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     )
 
 
-def problems_text(request: Request, findings: int, stopped: int, *, checks_objects: bool) -> str:
-    """Return the numbers of findings and of partitions with stopped copies, and what was checked."""
+def problems_text(
+    request: Request, findings: int, stopped: int, not_understood: int, *, checks_objects: bool
+) -> str:
+    """Return the numbers of findings, stopped partitions and those not understood, and what was checked."""
     logs = ["logs"] if request.log_dir else []
     checked = ", ".join(["metadata", *logs, *(["objects"] if checks_objects else [])])
     text = f"{counted(findings, 'problem')} in {checked}"
-    return f"{text}, and stopped copies of {counted(stopped, 'partition')}" if stopped else text
+    text += f", and stopped copies of {counted(stopped, 'partition')}" if stopped else ""
+    return f"{text}; {counted(not_understood, 'partition')} not understood" if not_understood else text
 
 
 def _note_unknown_settings(plan: Plan, run: Mutation) -> None:

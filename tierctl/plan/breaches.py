@@ -16,7 +16,15 @@ from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
-from tierctl.plan.reasons import RESUMED, SIZE_NOT_KNOWN, Reason, ReasonKind, cleaned_text, no_age_text
+from tierctl.plan.reasons import (
+    RESUMED,
+    SIZE_NOT_KNOWN,
+    Reason,
+    ReasonKind,
+    cleaned_text,
+    no_age_text,
+    note_of,
+)
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.plan.views import COPY_STARTED, PartitionView
 from tierctl.state.lineage import Lineage, segments_in_lineage
@@ -188,7 +196,7 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
                 steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
     stalled = StalledRetention.by(blocking, remaining, applied, now_ms)
     if stalled is not None:
-        notes.append(Reason(ReasonKind.STALLED, message=stalled.message))
+        notes.append(note_of(stalled.message))
     else:
         notes += _note_of_holder(limits, remaining)
     swept = Expiry(
@@ -382,7 +390,7 @@ def _listed(
     yield from merge(view.iter_live(), sorted(others, key=key), key=key)
 
 
-def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]) -> list[str]:
+def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]) -> list[Reason]:
     """Return a note if the segment behind the unfinished copy that stays breaches a limit."""
     holder, segment = limits.holder, None
     if holder is not None:
@@ -393,10 +401,10 @@ def _note_of_holder(limits: "Limits", behind: Iterator[RemoteLogSegmentMetadata]
         return []
     copy_of = f"the unfinished copy {holder.segment_id} from offset {holder.start_offset}"
     note = f"nothing from offset {segment.start_offset} on expires: brokers stop at {copy_of}"
-    return [f"{note}, which breaches no limit; {cleaned_text(holder.broker_id)}"]
+    return [note_of(f"{note}, which breaches no limit; {cleaned_text(holder.broker_id)}")]
 
 
-def note_of_brokers(deleted: Sequence[Decision], why_careful: str | None = None) -> list[str]:
+def note_of_brokers(deleted: Sequence[Decision], why_careful: str | None = None) -> list[Reason]:
     """Return a note if brokers delete segments that this run keeps; the first one's reason says why."""
     if not deleted:
         return []
@@ -404,7 +412,7 @@ def note_of_brokers(deleted: Sequence[Decision], why_careful: str | None = None)
     end = max(each.end_offset or 0 for each in deleted)
     where = f"offsets {deleted[0].start_offset} to {end}"
     why = why_careful or deleted[0].reason.facts["sweep"]
-    return [f"brokers would delete {what} ({where}), sweep does not: {why}"]
+    return [note_of(f"brokers would delete {what} ({where}), sweep does not: {why}")]
 
 
 def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:

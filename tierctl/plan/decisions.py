@@ -54,6 +54,11 @@ _KINDS = {kind: number for number, kind in enumerate(ReasonKind)}
 _NO_KIND = -1
 
 
+def is_decided(reason: Reason) -> bool:
+    """Return whether a plan that skips a partition for `reason` knows what happens to its segments."""
+    return reason.kind in WAITING or reason.kind is _K.BEHIND_HOLE or bool(reason.facts.get("is_note"))
+
+
 def needs_operator(reason: Reason, limit_ms: int) -> bool:
     """Return whether copies that wait for `reason` continue only after an operator acted.
 

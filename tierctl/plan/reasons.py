@@ -324,8 +324,6 @@ def no_age_text(timestamp_ms: int, is_in_future: bool) -> str:
 
 
 def _stalled(facts: Mapping[str, Any]) -> str:
-    if "message" in facts:
-        return str(facts["message"])
     what = f"segment {facts['held_by']} from offset {facts['held_by_offset']}"
     whose = "its" if facts.get("is_holder") else f"held by {what}: its"
     return (
@@ -515,6 +513,11 @@ _ROWS: dict[ReasonKind, _Row] = {
 }
 RESUMED = Reason(ReasonKind.DELETE_STARTED)
 """The reason of every step that finishes a deletion which was started before."""
+
+
+def note_of(text: str) -> Reason:
+    """Return a note about a partition that is decided: why no more of it is deleted now."""
+    return Reason(ReasonKind.UNDECIDED, detail=text, is_note=True)
 
 
 def is_not_understood(reason: str | None) -> TypeGuard[Reason]:

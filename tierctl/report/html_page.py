@@ -40,10 +40,10 @@ class PageContent:
 
     `sources` are names and values of the sources; `examined` describes the objects that `verify` compared.
     `findings` are the listed ones, and `finding_counts` has the number of all of them by kind and severity.
-    `undecided` has one line per reason for undecided partitions, and `stopped` one per kind of reason for
-    copies that continue only after an operator acted. `unknown_segments` is the number of events
-    whose segment has an unknown size, so that they are missing in the growth by day. `lane_findings` are the
-    columns for the marks in lanes.
+    `undecided` has one line per reason for undecided partitions, of which `not_understood` are damaged or
+    incomplete, and `stopped` one per kind of reason for copies that continue only after an operator acted.
+    `unknown_segments` is the number of events whose segment has an unknown size, so that they are missing in
+    the growth by day. `lane_findings` are the columns for the marks in lanes.
     """
 
     version: str
@@ -60,6 +60,7 @@ class PageContent:
     findings: Sequence[Row]
     finding_counts: Mapping[tuple[str, str], int]
     undecided: Sequence[str]
+    not_understood: int
     stopped: Sequence[str]
     unknown_segments: int
     lanes: Lanes
@@ -148,7 +149,9 @@ def facts_section(content: PageContent) -> str:
     local_bytes = [row["log_bytes"] for row in content.sizes if row["location"] == "local"]
     counts = {level: _count(content, level) for level in _SEVERITIES}
     problems = [counted(counts[level], level) for level in _SEVERITIES[:2] if counts[level]]
-    serious = ", ".join([*problems, *(["copies that wait for an operator"] if content.stopped else [])])
+    problems += ["copies that wait for an operator"] if content.stopped else []
+    problems += [not_understood_text(content)] if content.not_understood else []
+    serious = ", ".join(problems)
     numbers = [
         # A topic without partitions is enabled, and the tier has nothing of it yet.
         ("Topics in the tier", f"{len({row['topic_id'] for row in topics if row['partitions']}):,}"),
@@ -165,6 +168,11 @@ def facts_section(content: PageContent) -> str:
         f"<div><dt>{text(key)}</dt><dd>{name(value)}</dd></div>" for key, value in content.sources
     )
     return f'<dl class="numbers">{facts}</dl>\n<dl class="sources">{sources}</dl>\n'
+
+
+def not_understood_text(content: PageContent) -> str:
+    """Return how many partitions were not understood."""
+    return f"{counted(content.not_understood, 'partition')} not understood"
 
 
 def _count(content: PageContent, severity: str) -> int:
@@ -197,6 +205,8 @@ def limits_section(content: PageContent) -> str:
 def findings_section(content: PageContent) -> str:
     """Return the partitions whose copies stopped, the findings by kind, and the most serious ones."""
     stopped = "".join(f"<p>Copies wait for an operator: {text(line)}</p>\n" for line in content.stopped)
+    if content.not_understood:
+        stopped += f"<p>{not_understood_text(content)}: the limits of this page name the reasons.</p>\n"
     if not content.finding_counts:
         return stopped or f"<p>No problems: {text(content.examined)}.</p>\n"
     order = {level: at for at, level in enumerate(_SEVERITIES)}

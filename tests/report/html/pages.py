@@ -124,6 +124,7 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
         "finding_counts": {("gap", str(each["severity"])): 1 for each in found},
         "stopped": [f"{topics[0][0]}-0: a transaction is open; 99 more, see tierctl explain"],
         "undecided": [f"skipped {name}: no settings" for name, _ in topics],
+        "not_understood": 0,
         "unknown_segments": 0,
         "lanes": lanes,
         "lane_findings": {"counts": counts, "listed": marks},
