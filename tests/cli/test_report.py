@@ -293,8 +293,38 @@ def test_costs_are_those_of_gigabytes_and_thousands(what_if_places: tuple[object
     names = [name for name in both["orders"] if name.endswith(("_bytes", "_cost", "_segments", "_requests"))]
     for name in (each for each in names if not each.startswith("local_")):
         each = [row[name] for topic, row in both.items() if topic != "(total)"]
-        assert both["(total)"][name] == round(sum(each), 4), name
+        assert both["(total)"][name] == pytest.approx(sum(each), abs=1e-3 if name.endswith("_cost") else 0), (
+            name
+        )
     assert changes(*change)["orders"]["now_cost"] is None
+
+
+@pytest.fixture
+def across_epoch(capture: Capture) -> tuple[object, ...]:
+    root = capture("delete-across-epoch")
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", "--log-dir", root / "before")
+    return (*where, "--topic-configs", root / "topics.properties")
+
+
+def test_a_total_of_costs_is_that_of_the_bytes_and_no_cost_is_rounded_to_0(
+    across_epoch: tuple[object, ...],
+) -> None:
+    asked = ("--now", 1795593154301, "--what-if", "*.retention.ms=2d", "--price-per-gb-month", "0.023")
+    found = changes(*across_epoch, *asked)
+    for row in found.values():
+        for when in ("now", "later"):
+            exact = row[f"{when}_bytes"] / 2**30 * 0.023
+            assert row[f"{when}_cost"] == pytest.approx(exact, abs=5e-5)
+            assert (row[f"{when}_cost"] > 0) == (exact > 0)
+    assert 0 < found["aged"]["later_cost"] < 5e-5
+
+
+def test_a_total_is_not_known_if_that_of_a_topic_with_a_log_is_not(across_epoch: tuple[object, ...]) -> None:
+    found = changes(*across_epoch, "--now", 1795333954301, "--what-if", "aged.retention.ms=3d")
+    later = {topic: row["local_later_bytes"] for topic, row in found.items()}
+    assert None in (size for topic, size in later.items() if topic != "(total)")
+    assert later["(total)"] is None
+    assert found["(total)"]["local_now_bytes"] > 0
 
 
 def test_what_is_not_known_is_null_and_never_0(

@@ -50,7 +50,7 @@ def test_the_broker_does_what_was_predicted(broker: Broker) -> None:
     in_tier = base_offsets(broker, topic)
     assert changed["now_segments"] == unchanged["now_segments"] == len(in_tier)
     assert 0 < changed["changed_segments"] < len(in_tier) == unchanged["changed_segments"]
-    assert changed["now_cost"] == round(changed["now_bytes"] / 2**30 * 0.023, 4)
+    assert changed["now_cost"] == pytest.approx(changed["now_bytes"] / 2**30 * 0.023, abs=5e-5)
     assert (changed["growth_bytes_per_day"], changed["later_bytes"]) == (None, None), "less than a day"
     assert total["changed_bytes"] == changed["changed_bytes"] + unchanged["changed_bytes"]
     losses = rows(*asked, "--show", "groups")

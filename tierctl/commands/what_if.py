@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
@@ -285,13 +285,13 @@ class Prices:
                 option = f"--price-{each.name.replace('_', '-')}"
                 raise UsageError(f"{option} {price}: expected a number from 0 to 10^12", hint="as 0.023")
 
-    def cost(self, holding: Holding | None, request_count: int | None) -> float | None:
-        """Return the cost of a month; None without a price, or if an amount that has a price is unknown."""
+    def cost(self, holding: Holding | None, request_count: int | None) -> Fraction | None:
+        """Return the exact cost of a month; None without a price, or if an amount with a price is unknown."""
         log_bytes = None if holding is None else holding.log_bytes
         parts = ((self.per_gb_month, log_bytes, _GB), (self.per_1000_requests, request_count, 1000))
         priced = [(price, amount, unit) for price, amount, unit in parts if price is not None]
         costs = [Fraction(str(price)) * amount / unit for price, amount, unit in priced if amount is not None]
-        return round(float(sum(costs)), _COST_DIGITS) if priced and len(costs) == len(priced) else None
+        return Fraction(sum(costs)) if priced and len(costs) == len(priced) else None
 
 
 _Outlook = Callable[[PartitionFacts], Outlook]
@@ -392,25 +392,33 @@ def topic_rows(
         _Topic(facts=topics[named], now_ms=now_ms, prices=prices, counts_objects=counts_objects).row(*named)
         for named in sorted(topics)
     ]
-    yield from rows
-    yield _total(rows)
+    for row in (*rows, _total(rows)):
+        names = [each.name for each in fields(row) if each.name.endswith("_cost")]
+        costs: dict[str, Any] = {name: _rounded(getattr(row, name)) for name in names}
+        yield replace(row, **costs)
+
+
+def _rounded(cost: Fraction | None) -> float | None:
+    """Return `cost` with four decimal places, or with two digits if only 0 would be left of it."""
+    return None if cost is None else round(float(cost), _COST_DIGITS) or float(f"{float(cost):.1e}")
 
 
 def _total(rows: Sequence[TopicOutlook]) -> TopicOutlook:
     """Return the sums of all topics: None where one topic's is, but of those that no log directory has."""
     names = [each.name for each in fields(TopicOutlook) if each.name not in {"topic", "topic_id"}]
-    values: dict[str, Any] = {name: _sum([getattr(row, name) for row in rows], name) for name in names}
+    in_logs = [row for row in rows if row.local_now_bytes is not None]
+    values: dict[str, Any] = {
+        name: _sum([getattr(row, name) for row in (in_logs if name.startswith("local_") else rows)], name)
+        for name in names
+    }
+    values |= {} if in_logs else {name: None for name in names if name.startswith("local_")}
     return TopicOutlook(topic=TOTAL, topic_id=None, **values)
 
 
 def _sum(values: Sequence[Any], name: str) -> Any:
-    if name.startswith("local_"):
-        values = [value for value in values if value is not None] or [None]
     if None in values:
         return None
-    if name == "growth_since_ms":
-        return min(values, default=None)
-    return round(sum(values), _COST_DIGITS) if name.endswith("_cost") else sum(values)
+    return min(values, default=None) if name == "growth_since_ms" else sum(values)
 
 
 _SHOWN = 5
