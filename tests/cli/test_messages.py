@@ -39,6 +39,11 @@ TOPICS = ("clicks", "metrics", "orders", "payments", "shortlived")
             "sweep --log-start-offset orders-0=1800 --limit 2",
             r"sweep: a plan, .*: 3 steps .*; 2 of 3 rows printed \(--limit\); [0-9]+ partitions skipped",
         ),
+        (
+            "report --limit 2 -o table",
+            r"report: .*; 2 of 5 rows printed \(--limit\); growth: 2 of 5 rows printed \(--limit\) \(",
+        ),
+        ("report --limit 2 --what-if *.retention.ms=3d", r"report: .*; 2 of 6 rows printed \(--limit\) \("),
         ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems in metadata \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments .*; no problems in metadata, objects \("),

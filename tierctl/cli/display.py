@@ -100,7 +100,8 @@ class Printer:
     output: OutputFormat
     view: View
     tally: Tally
-    _cut_text: str = ""
+    cut_text: str = ""
+    """What --limit leaves out of the rows that were shown."""
 
     @classmethod
     def of(
@@ -128,7 +129,7 @@ class Printer:
         counted = self.tally.of(items)
         rows = counted if grouped is None else grouped(counted)
         shown = show_rows(rows, self.output, self.columns, self.view)
-        self._cut_text = shown.cut_text
+        self.cut_text = shown.cut_text
         if shown.dropped:
             names = ", ".join(shown.dropped)
             console_of(self.ctx).note(f"this terminal is too narrow for {names}; see --columns")
@@ -136,13 +137,13 @@ class Printer:
     def show_texts(self, texts: Iterable[str]) -> None:
         """Print rows that executors have rendered."""
         shown = show_texts(texts, self.output, self.columns, self.view)
-        self._cut_text = shown.cut_text
+        self.cut_text = shown.cut_text
         self.tally.rows += shown.rows
 
     @property
     def text(self) -> str:
         """What was counted, and how many rows of it --limit let through."""
-        return self.tally.text + self._cut_text
+        return self.tally.text + self.cut_text
 
     def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run: what the rows were, `also`, and the next command `following`."""
@@ -180,9 +181,19 @@ class TablesPrinter(Generic[Kind]):
             if rows[kind] or not number:
                 printer.show(rows[kind])
 
+    @property
+    def cut_text(self) -> str:
+        """What --limit leaves out of each kind that was printed; of the first kind without its name."""
+        first, *others = self.printers.items()
+        named = ((kind, printer.cut_text.removeprefix("; ")) for kind, printer in others)
+        return first[1].cut_text + "".join(f"; {kind}: {text}" for kind, text in named if text)
+
     def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run, as `Printer.finish` of the first kind."""
-        next(iter(self.printers.values())).finish(also=also, following=following)
+        first = next(iter(self.printers.values()))
+        others = self.cut_text.removeprefix(first.cut_text).removeprefix("; ")
+        also = "; ".join(filter(None, [others, also]))
+        first.finish(also=also or None, following=following)
 
 
 class _Rows(Protocol):

@@ -252,11 +252,9 @@ def verify(
     with commands.verify(request, console_of(ctx)) as findings:
         grouped = partial(_grouped, show_all=show_all) if printer.may_group else None
         printer.show(_of_kinds(findings, kind or (), hidden), grouped)
-    text = f"{findings.examined}: {printer.text}"
+    text = f"{findings.examined}: {_kinds_text(printer, kind or (), hidden)}"
     if findings.examined.reads is not None:
         text += f"; {findings.examined.reads.text}"
-    if hidden:
-        text += f", and {len(hidden)} of other kinds that are not printed"
     if findings.plan is not None:
         text += f"; {plan_summary(findings.plan.steps)}"
     summarize(ctx, text, following=_following(findings, request.plan_out, deep=request.deep))
@@ -270,6 +268,18 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
             hidden.append(finding)
         else:
             yield finding
+
+
+def _kinds_text(printer: Printer, kinds: Collection[Any], hidden: Collection[Finding]) -> str:
+    """Return what was printed, and how many problems and how much information of other kinds were not."""
+    text = printer.text
+    if kinds and not printer.tally.rows:
+        info = printer.tally.apart
+        text = (f"{info} info" if info else f"no findings of kind {', '.join(kinds)}") + printer.cut_text
+    info = sum(each.severity is Severity.INFO for each in hidden)
+    problems = [counted(len(hidden) - info, "problem")] if len(hidden) > info else []
+    others = " and ".join([*problems, *([f"{info} info"] if info else [])])
+    return f"{text}; {others} of other kinds" if others else text
 
 
 def _grouped(findings: Iterable[Finding], *, show_all: bool) -> Iterator[Finding]:
@@ -388,7 +398,7 @@ def report(ctx: typer.Context, request: commands.ReportRequest, show: _ReportSho
         return made.exit_code
     printer.show(dict(zip(_OF_TIER, (made.sizes, made.growth, made.expirations), strict=True)))
     if show is None:
-        summarize(ctx, made.summary, following=following)
+        summarize(ctx, made.summary + printer.cut_text, following=following)
     else:
         unknown = made.unknown if show is _ReportTable.EXPIRATIONS else []
         printer.finish(also="; ".join(unknown) or None, following=following)
@@ -437,7 +447,7 @@ def _print_what_if(ctx: typer.Context, show: _ReportTable | None) -> ExitCode:
     if found.groups:
         groups = counted(len({each.group for each in found.groups}), "consumer group")
         text += f"; {groups} would lose records"
-    summarize(ctx, text)
+    summarize(ctx, text + printer.cut_text)
     return found.exit_code
 
 
