@@ -171,6 +171,7 @@ def test_a_transaction_that_keeps_segments_from_the_tier(
     assert f"this ends it: {end}" in explained.err
     ran = tierctl("status", *where)
     assert "next: tierctl explain ledger-0 " in ran.summary
+    assert "; 1 problem in metadata, logs, with stopped copies of 1 partition" in ran.summary
     assert rows("status", *where, code=code)[-1]["problems"] == 1
 
 
@@ -204,6 +205,28 @@ def test_problems_are_the_findings_of_verify(moment: str, logs: str, capture: Ca
     topics = rows("status", *where, code=code)
     known = {topic["topic_id"] for topic in topics}
     assert sum(t["problems"] for t in topics) == sum(each["topic_id"] in known for each in serious)
+
+
+def test_problems_are_counted_by_findings_and_for_their_topics(writable: Callable[[str], Path]) -> None:
+    """A log whose topic id can't be read has the name only: that is no other topic."""
+    root = writable("tiered-cluster/before")
+    (root / "orders-0" / "partition.metadata").unlink()
+    log = root / "orders-1" / "00000000000000003000.log"
+    log.write_bytes(log.read_bytes()[:100] + b"\xff" + log.read_bytes()[101:])
+    where = ("--metadata", root, "--log-dir", root)
+    ran = tierctl("status", *where, "-o", "json")
+    assert {row["topic"]: row["problems"] for row in ran.json if row["problems"]} == {"orders": 2}
+    assert "; 2 problems in metadata, logs" in ran.summary
+    assert ": 2 problems of 1 topic: 2 error" in tierctl("verify", *where).summary
+
+
+def test_a_problem_of_several_findings_counts_as_many(capture: Capture) -> None:
+    root = capture("unclean-leader") / "before" / "broker-1"
+    where = ("status", "--metadata", root, "--log-dir", root)
+    for more in ((), ("--show", "problems")):
+        assert re.search(r"[:;] 10 problems(: 10 warning| in )", tierctl(*where, *more).summary)
+    limited = tierctl(*where, "--limit", 1, "-o", "table").summary
+    assert "; 1 of 2 rows printed (--limit); problems: 1 of 2 rows printed (--limit); 10 " in limited
 
 
 def test_a_problem_is_as_severe_as_the_worst_of_its_findings(writable: Callable[[str], Path]) -> None:

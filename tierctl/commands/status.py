@@ -31,6 +31,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
@@ -169,6 +170,7 @@ STATUS_PROBLEMS = Columns(
     commands="status --show problems",
     noun="problem",
     word="severity",
+    number="findings",
     below=("found", "fix"),
 )
 
@@ -284,8 +286,8 @@ def problems_text(
     """Return the numbers of findings, stopped partitions and those not understood, and what was checked."""
     logs = ["logs"] if request.log_dir else []
     checked = ", ".join(["metadata", *logs, *(["objects"] if checks_objects else [])])
-    text = f"{counted(findings, 'problem')} in {checked}"
-    text += f", and stopped copies of {counted(stopped, 'partition')}" if stopped else ""
+    text = f"{counted(findings + stopped, 'problem')} in {checked}"
+    text += f", with stopped copies of {counted(stopped, 'partition')}" if stopped else ""
     return f"{text}; {counted(not_understood, 'partition')} not understood" if not_understood else text
 
 
@@ -461,10 +463,11 @@ class TopicSums:
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Count `findings` for their topics."""
+        # Findings about logs whose topic id can't be read have the name only.
+        ids = dict(list(self._topics))
         for finding in findings:
-            if finding.topic_id is None:
-                continue
-            topic = self._topics.get((finding.topic or "", finding.topic_id))
+            name = finding.topic or ""
+            topic = self._topics.get((name, finding.topic_id or ids.get(name, ZERO_UUID)))
             if topic is not None:
                 topic.found[finding.check] += 1
 

@@ -123,6 +123,8 @@ class Columns:
     """The word of that column whose rows are not what `noun` says: the summary line counts them apart."""
     size: str | None = None
     """The column of sizes that the summary line sums up."""
+    number: str | None = None
+    """The column with how many of what `noun` says a row stands for; None for one."""
     terminal: tuple[str, ...] = ()
     """The columns at a terminal in their order, if they are not those with a rank in the order of csv."""
     table: tuple[str, ...] = ()

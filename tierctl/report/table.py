@@ -92,15 +92,17 @@ def counted(number: int, noun: str) -> str:
 class Tally:
     """Rows with `columns` that are counted while they are read.
 
-    `topics` are the topic ids, or the names of topics without ids; `words` counts the values of the column
-    `columns.word`, and `size_bytes` is the sum of `columns.size`. Rows with the word `columns.apart` are in
-    `apart` only.
+    `topics` are the topic ids, `named` their names, and `unnamed` the names in rows without an id; `words`
+    counts the values of the column `columns.word`, and `size_bytes` is the sum of `columns.size`. Rows with
+    the word `columns.apart` are in `apart` only.
     """
 
     columns: Columns
     rows: int = 0
     size_bytes: int = 0
     topics: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)
     words: Counter[str] = field(default_factory=Counter)
     apart: int = 0
 
@@ -113,11 +115,16 @@ class Tally:
                 self.apart += 1
                 yield row
                 continue
-            self.rows += 1
-            if topic := _value(row, "topic_id") or _value(row, "topic"):
-                self.topics.add(topic)
+            number = 1 if self.columns.number is None else _value(row, self.columns.number)
+            self.rows += number
+            topic = _value(row, "topic")
+            if topic_id := _value(row, "topic_id"):
+                self.topics.add(topic_id)
+                self.named.add(topic or "")
+            elif topic:
+                self.unnamed.add(topic)
             if found is not None:
-                self.words[str(found)] += 1
+                self.words[str(found)] += number
             if size is not None:
                 self.size_bytes += _value(row, size) or 0
             yield row
@@ -133,8 +140,9 @@ class Tally:
         text = counted(self.rows, self.columns.noun)
         if not self.rows:
             return text
-        if self.topics and "topic" not in self.columns.noun:
-            text += f" of {counted(len(self.topics), 'topic')}"
+        topics = len(self.topics) + len(self.unnamed - self.named)
+        if topics and "topic" not in self.columns.noun:
+            text += f" of {counted(topics, 'topic')}"
         if self.words:
             texts = self.columns.word_texts
             words = (f"{number} {texts.get(word, word)}" for word, number in self.words.most_common())
