@@ -44,6 +44,7 @@ TOPICS = ("clicks", "metrics", "orders", "payments", "shortlived")
             r"report: .*; 2 of 5 rows printed \(--limit\); growth: 2 of 5 rows printed \(--limit\) \(",
         ),
         ("report --limit 2 --what-if *.retention.ms=3d", r"report: .*; 2 of 6 rows printed \(--limit\) \("),
+        ("verify --topic payments", r"verify: 5 segments of 1 topic, 185 objects listed: "),
         ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems in metadata \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments .*; no problems in metadata, objects \("),

@@ -44,7 +44,6 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
-    Selection,
     TopicConfig,
     TopicIdPartition,
     Uuid,
@@ -298,6 +297,8 @@ class Examined:
     topics: int = 0
     objects: int = 0
     """Objects that were found in the store; 0 if no tier was named."""
+    is_narrowed: bool = False
+    """Whether objects of the whole tier were listed to compare a part of it."""
     log_dirs: int = 0
     reads: DeepReads | None = None
     """The segments whose bytes were read; None without `deep`."""
@@ -310,7 +311,7 @@ class Examined:
         """Return `43 segments of 3 topics, 215 objects, 2 log directories`."""
         text = f"{counted(self.segments, 'segment')} of {counted(self.topics, 'topic')}"
         if self.objects:
-            text += f", {counted(self.objects, 'object')}"
+            text += f", {counted(self.objects, 'object')}{' listed' if self.is_narrowed else ''}"
         return f"{text}, {counted(self.log_dirs, 'log directory/log directories')}" if self.log_dirs else text
 
 
@@ -438,7 +439,7 @@ def _findings(
         cluster = _cluster(resources)
         histories = Histories(resources)
         histories.examine(state, lambda: logs)
-        _count_known(examined, state, selection, request)
+        _count_known(examined, state, resources)
         if request.meter is not None:
             measure_tier(request.meter, state)
         deep = None
@@ -475,11 +476,12 @@ def _findings(
         yield from verification.findings()
 
 
-def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:
-    parts = [part for part in state if part.topic_id_partition in selection]
+def _count_known(examined: Examined, state: TierState, resources: Resources) -> None:
+    parts = [part for part in state if part.topic_id_partition in resources.selection]
     examined.segments = sum(part.segment_count for part in parts)
     examined.topics = len({part.topic_id_partition.topic_id for part in parts if part.segment_count})
-    examined.log_dirs = len(request.log_dir)
+    examined.log_dirs = len(resources.request.log_dir)
+    examined.is_narrowed = resources.selection_request.narrows
 
 
 def _configs(
