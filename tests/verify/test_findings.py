@@ -1,6 +1,7 @@
 """The table of findings, each of which some check detects, and when failed copies are one."""
 
 import ast
+import os
 import pickle
 import re
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from tierctl.checks import findings
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.checks.metadata import KnownTopics, without_gone
+from tierctl.checks.metadata import KnownTopics, more_dropped_events, without_gone
 from tierctl.checks.registry import DoctorCheck, RestoreCheck
 from tierctl.checks.segments import check_failed_copies
 from tierctl.cli.app import COMMANDS
@@ -94,6 +95,20 @@ def test_only_findings_of_a_kind_are_printed(writable: Callable[[str], Path]) ->
     none = tierctl(*verify, "--kind", "stuck_delete")
     assert (none.code, none.json) == (3, [])
     assert ": no findings of kind stuck_delete; " in none.summary
+
+
+@pytest.mark.parametrize(
+    ("age_s", "age"), [(59, "less than a minute"), (60, "1 minute"), (7_199, "1 hour"), (172_800, "2 days")]
+)
+def test_one_is_no_plural(age_s: int, age: str, writable: Callable[[str], Path]) -> None:
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    before = {*tier.remote.rglob("*")}
+    CASES["foreign object"].spoil(tier)
+    for each in {*tier.remote.rglob("*")} - before:
+        os.utime(each, (NOW_MS / 1000 - age_s,) * 2)
+    verify = ("verify", "--metadata", tier.metadata, "--remote", tier.remote, "--now", NOW_MS, "-o", "json")
+    assert f"last written {age} ago" in tierctl(*verify).json[0]["found"]
+    assert more_dropped_events(1).found == "1 more event was dropped"
 
 
 def test_objects_whose_events_were_lost_are_left_to_rebuild(capture: Callable[[str], Path]) -> None:

@@ -17,6 +17,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
+from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import Covered
 from tierctl.state.tier_state import Anomaly, PartitionState, TierState
@@ -48,6 +49,10 @@ def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Find
         yield more_dropped_events(more)
 
 
+_MORE = "more event was dropped/more events were dropped"
+_LEFT = "segment is left/segments are left"
+
+
 def unusable_record(metadata_partition: int, metadata_offset: int, why: str) -> Finding:
     """Return the finding about a record of the metadata topic that could not be used."""
     offsets = metadata_offset, metadata_offset
@@ -56,7 +61,7 @@ def unusable_record(metadata_partition: int, metadata_offset: int, why: str) -> 
 
 def more_dropped_events(count: int) -> Finding:
     """Return the finding about events that brokers drop and that are not told one by one."""
-    return metadata_finding(_K.DROPPED_EVENT, Severity.WARNING, f"{count} more events were dropped")
+    return metadata_finding(_K.DROPPED_EVENT, Severity.WARNING, counted(count, _MORE))
 
 
 def dropped_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Finding]:
@@ -124,10 +129,10 @@ def _dropped(
 def check_partition_delete(part: PartitionState) -> Iterator[Finding]:
     """Yield a finding if the partition's deletion was marked and segments are left."""
     if part.delete_state in {_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED}:
-        message = f"the partition is {part.delete_state}, and {part.segment_count} segments are left"
+        message = f"the partition is {part.delete_state}, and {counted(part.segment_count, _LEFT)}"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.WARNING, message)
     elif part.delete_state is _P.DELETE_PARTITION_FINISHED and part.segment_count:
-        message = f"the partition is {part.delete_state}, yet {part.segment_count} segments are left"
+        message = f"the partition is {part.delete_state}, yet {counted(part.segment_count, _LEFT)}"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.ERROR, message)
 
 
@@ -213,7 +218,7 @@ def _recency(part: PartitionState) -> tuple[int, Uuid]:
 
 
 def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTopics | None) -> Finding:
-    left = f"{part.segment_count} segments of this topic id are left"
+    left = counted(part.segment_count, "segment of this topic id is left/segments of this topic id are left")
     if current:
         message = f"the topic was recreated as {', '.join(sorted(current))}; {left}"
         return finding_of(part.topic_id_partition, _K.RECREATED_TOPIC, Severity.WARNING, message)

@@ -27,6 +27,7 @@ from tierctl.model import (
 from tierctl.model.choices import Severity
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import unknown_segment
+from tierctl.report.table import counted
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY, SegmentIds
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
@@ -429,4 +430,6 @@ def _span(age_ms: int) -> str:
     hours = age_ms // 3_600_000
     if hours >= 48:
         return f"{hours // 24} days"
-    return f"{hours} hours" if hours else f"{age_ms // 60_000} minutes"
+    if not hours and age_ms < 60_000:
+        return "less than a minute"
+    return counted(hours, "hour") if hours else counted(age_ms // 60_000, "minute")

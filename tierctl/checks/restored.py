@@ -46,6 +46,7 @@ from tierctl.plan.reasons import ReasonKind
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
+from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint
 from tierctl.wire.metadata.values import decode
@@ -196,15 +197,20 @@ def read_published(topic: MetadataTopic, *, own_broker_id: int) -> tuple[dict[Ke
     return found, unreadable
 
 
+_NOT_FINISHED = "segment of the tier is not finished/segments of the tier are not finished"
+
+
 def check_published(log: ExpectedLog, published: PublishedLog) -> Iterator[Result]:
     """Yield the results about one partition's deletions, finished segments, and next copy."""
     yield _deletions(log, published)
     if not log.is_materialised:
+        count = len(log.decision.choice.chain)
+        has = "segment that the tier's log has is" if count == 1 else "segments that the tier's log has are"
         yield decided(
             RestoreCheck.METADATA,
             log.subject,
             metadata_faults(log, published),
-            f"the {len(log.decision.choice.chain)} segments that the tier's log has are finished",
+            f"the {count} {has} finished",
         )
     yield _next_copy(log, published)
 
@@ -214,16 +220,18 @@ def _deletions(log: ExpectedLog, published: PublishedLog) -> Result:
     is_old = published.own_first is None and not log.is_materialised
     if is_old and gone and all(each.end_offset < log.start_offset for each in gone):
         reason = (
-            f"the metadata have no event of tierctl: {len(gone)} segments below the log start "
+            f"the metadata have no event of tierctl: {counted(len(gone), 'segment')} below the log start "
             f"{log.start_offset} may have been deleted long before"
         )
         return not_checked(RestoreCheck.DELETIONS, log.subject, reason)
     if not gone:
-        found = f"none of {len(published.finished)} finished segments is being deleted"
+        count = len(published.finished)
+        found = f"none of {count} finished {'segment' if count == 1 else 'segments'} is being deleted"
         return ok(RestoreCheck.DELETIONS, log.subject, found)
     first, last = min(each.start_offset for each in gone), max(each.end_offset for each in gone)
     found = (
-        f"{len(gone)} finished segments, offsets {first} to {last}, are deleted or being deleted: "
+        f"{counted(len(gone), 'finished segment')}, offsets {first} to {last}, "
+        f"{'is' if len(gone) == 1 else 'are'} deleted or being deleted: "
         f"{_some(each.segment_id for each in gone)}"
     )
     return fault(RestoreCheck.DELETIONS, log.subject, found)
@@ -241,7 +249,7 @@ def metadata_faults(log: ExpectedLog, published: PublishedLog) -> Iterator[str]:
         elif mine.segment_id in published.finished:
             yield from _differences(mine, its)
     if missing:
-        yield f"{len(missing)} segments of the tier are not finished: {_some(missing)}"
+        yield f"{counted(len(missing), _NOT_FINISHED)}: {_some(missing)}"
     wrong = [
         segment.segment_id
         for segment, reason in log.decision.choice.discarded
@@ -249,7 +257,8 @@ def metadata_faults(log: ExpectedLog, published: PublishedLog) -> Iterator[str]:
         and segment.segment_id in published.served
     ]
     if wrong:
-        yield f"{len(wrong)} segments are finished that are not of this log, or not complete: {_some(wrong)}"
+        are = counted(len(wrong), "segment is finished that is/segments are finished that are")
+        yield f"{are} not of this log, or not complete: {_some(wrong)}"
 
 
 def _differences(mine: RemoteLogSegmentMetadata, its: RemoteLogSegmentMetadata) -> Iterator[str]:
@@ -282,7 +291,7 @@ def _next_copy(log: ExpectedLog, published: PublishedLog) -> Result:
     elif first > end:
         found = f"the first copy begins at offset {first}: offsets {end} to {first - 1} are not in the tier"
     else:
-        found = f"{len(new)} segments were copied since, from offset {first} on"
+        found = f"{counted(len(new), 'segment was/segments were')} copied since, from offset {first} on"
         return ok(RestoreCheck.NEXT_COPY, log.subject, found)
     return fault(RestoreCheck.NEXT_COPY, log.subject, found)
 
@@ -595,9 +604,9 @@ def check_objects(before: Listing, after: Listing, *, since: str, expendable: fr
             gone.append(f"{name}: {len(sizes.keys() - now.keys())} of {len(sizes)}")
         elif any(now[part] != size for part, size in sizes.items()):
             changed.append(name)
-    faults = [f"objects of {len(gone)} segments were deleted: {_some(gone)}"] if gone else []
+    faults = [f"objects of {counted(len(gone), 'segment')} were deleted: {_some(gone)}"] if gone else []
     if changed:
-        faults.append(f"objects of {len(changed)} segments have another size: {_some(changed)}")
+        faults.append(f"objects of {counted(len(changed), 'segment')} have another size: {_some(changed)}")
     return decided(
         RestoreCheck.OBJECTS,
         "",
@@ -629,7 +638,7 @@ def check_broker_logs(files: Sequence[Path], *, expendable: frozenset[Uuid]) -> 
         yield decided(
             RestoreCheck.BROKER_LOGS,
             "",
-            [f"{path}: {len(found)} lines, the first: {found[0]}"] if found else [],
+            [f"{path}: {counted(len(found), 'line')}, the first: {found[0]}"] if found else [],
             f"{path} has no deletion of a segment, and no dropped leader epoch",
         )
 

@@ -24,12 +24,14 @@ from tierctl.model.progress import Advance, Progress
 from tierctl.model.times import duration_text
 from tierctl.plan.reasons import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
+from tierctl.report.table import counted
 
 _SEEKS = 10
 """Number of seeks per partition besides those around the starts of leader epochs."""
 _TRIES = 3
 """Number of attempts to look up an offset by time: a broker under load may answer with no offset."""
 _COUNTED = 1000
+_READ_ON = "consumer read on from its position/consumers read on from their positions"
 
 
 def check_records(log: ExpectedLog, server: Cluster, progress: Progress) -> Iterator[Result]:
@@ -75,11 +77,12 @@ def _scan(
     is_understood = not log.is_damaged
     faults = [_problem_text(log.problems)] if log.problems else [found] if found else []
     log.problems.clear()
+    span = f"of offsets {start} to {end - 1}"
     yield decided(
         RestoreCheck.RECORDS,
         log.subject,
         [f"{isolation}: {each}" for each in faults],
-        f"{isolation}: {count} records of offsets {start} to {end - 1} are those of the tier",
+        f"{isolation}: {counted(count, f'record {span} is that/records {span} are those')} of the tier",
         is_understood=is_understood,
     )
     if end < log.end_offset:
@@ -89,7 +92,7 @@ def _scan(
 
 
 def _problem_text(problems: list[TierctlError]) -> str:
-    more = f", and {len(problems) - 1} more errors" if len(problems) > 1 else ""
+    more = f", and {counted(len(problems) - 1, 'more error')}" if len(problems) > 1 else ""
     return f"the tier can't be read: {problems[0].message}{more}"
 
 
@@ -168,7 +171,7 @@ def check_seeks(log: ExpectedLog, server: Cluster) -> Iterator[Result]:
         RestoreCheck.SEEKS,
         log.subject,
         _some(faults),
-        f"{len(offsets)} seeks by offset and {len(times)} by time found the records of the tier",
+        f"{counted(len(offsets), 'seek')} by offset and {len(times)} by time found the records of the tier",
         is_understood=is_understood,
     )
 
@@ -346,8 +349,7 @@ class _Holding:
                 RestoreCheck.ELECTION,
                 str(name),
                 faults,
-                f"{count} consumers read on from their positions after leader epoch {before.get(name)} "
-                f"became {after.get(name)}",
+                f"{counted(count, _READ_ON)} after leader epoch {before.get(name)} became {after.get(name)}",
             )
 
 

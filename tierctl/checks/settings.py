@@ -626,7 +626,7 @@ def check_metadata_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Res
         found = f"not all replicas in sync: {_partitions(lagging)}"
         yield fault(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found, severity=Severity.WARNING)
     if not (leaderless or too_few or behind):
-        found = f"all replicas of {len(facts.partitions)} partitions are in sync"
+        found = f"all replicas of {counted(len(facts.partitions), 'partition')} are in sync"
         yield ok(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found)
 
 

@@ -16,6 +16,7 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import translated
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.report.table import counted
 
 if TYPE_CHECKING:
     from tierctl.metadata.manager import RemoteLogMetadataManager
@@ -91,7 +92,7 @@ class Histories:
         errors = [missing_events_error(*each) for each in self.incomplete.items()]
         errors += map(unseen_error, self.unseen)
         texts, more = [error.message for error in errors], len(errors) - _PROBLEMS_SHOWN_MAX
-        return texts if more <= 0 else [*texts[:_PROBLEMS_SHOWN_MAX], f"{more} more such errors"]
+        return texts if more <= 0 else [*texts[:_PROBLEMS_SHOWN_MAX], counted(more, "more such error")]
 
     def report(self, state: TierState) -> bool:
         """Report damaged records and missing events as problems; return whether there are any."""
@@ -129,7 +130,7 @@ def report_unusable(
             problem.hint = None
         resources.problems.report(problem)
     if len(problems) > _PROBLEMS_SHOWN_MAX:
-        resources.progress.warn(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
+        resources.progress.warn(counted(len(problems) - _PROBLEMS_SHOWN_MAX, "more such error"))
     return bool(problems)
 
 

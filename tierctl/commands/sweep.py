@@ -53,6 +53,7 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.plan.views import ClusterViews
+from tierctl.report.table import counted
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -393,7 +394,7 @@ def _lineages(
         run.progress.warn(failures[key])
     if len(failures) > _FAILURES_SHOWN:
         more = len(failures) - _FAILURES_SHOWN
-        run.progress.warn(f"no lineage of {more} more partitions; the plan lists them as skipped")
+        run.progress.warn(f"no lineage of {counted(more, 'more partition')}; skipped in the plan")
     return found
 
 

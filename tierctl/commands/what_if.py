@@ -47,6 +47,7 @@ from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult
+from tierctl.report.table import counted
 
 _WHAT_IF = "What if"
 TOTAL = "(total)"
@@ -453,11 +454,11 @@ def group_losses(
     for error in found.unreadable[:_SHOWN]:
         progress.warn(f"it is unknown whether a consumer group would lose records: {error}")
     if len(found.unreadable) > _SHOWN:
-        progress.warn(f"{len(found.unreadable) - _SHOWN} more consumer groups could not be read")
+        progress.warn(f"{counted(len(found.unreadable) - _SHOWN, 'more consumer group')} could not be read")
     if not found.lists_all:
         progress.warn(
-            f"only the {found.groups} consumer groups that this user may describe were examined; to examine "
-            "all: "
+            f"only the consumer groups that this user may describe, {found.groups}, were examined; to "
+            "examine all: "
             f"{Right('Describe').command}"
         )
     losses = tuple(_losses(found.offsets, moved, starts))
@@ -528,8 +529,10 @@ def _gather(run: Mutation, changes: Changes) -> GatheredFacts:
 def _result(resources: Resources, gathered: GatheredFacts, prices: Prices, *, is_damaged: bool) -> WhatIf:
     facts = gathered.facts
     if gathered.removed:
+        left_out = "partition that is being deleted is/partitions that are being deleted are"
+        them = "it" if gathered.removed == 1 else "them"
         resources.progress.note(
-            f"{gathered.removed} partitions that are being deleted are left out; tierctl delete removes them"
+            f"{counted(gathered.removed, left_out)} left out; tierctl delete removes {them}"
         )
     topics = tuple(
         topic_rows(facts, now_ms=resources.now_ms, prices=prices, counts_objects=gathered.counts_objects)

@@ -216,7 +216,8 @@ def plan_compaction(path: Path) -> Compaction:
     entries = len(all_entries)
     if len(new.data) >= size_bytes:
         return Compaction(entries=entries, size_bytes=size_bytes, reason="every entry is needed")
-    reason = f"{entries - new.kept} entries are not needed"
+    unneeded = entries - new.kept
+    reason = "1 entry is not needed" if unneeded == 1 else f"{unneeded} entries are not needed"
     return Compaction(entries=entries, size_bytes=size_bytes, crc=crc, compacted=new, reason=reason)
 
 

@@ -352,7 +352,8 @@ def growth_section(rows: Iterable[Row], now_ms: int) -> str:
     left_out = [day for day in sums if not days[0].isoformat() <= day <= days[-1].isoformat()]
     note = ""
     if left_out:
-        listed = f"{len(left_out)} earlier or later days with changes are"
+        noun = "earlier or later day with changes is/earlier or later days with changes are"
+        listed = counted(len(left_out), noun)
         note = f"<p>{listed} not shown; tierctl report --show growth lists them.</p>\n"
     body = (_table_row(day, sums) for day, sums in reversed(shown) if sums.segments)
     head = ("day", "copied", "deleted", "net", "expiring")

@@ -50,9 +50,9 @@ OK, FAILED, NOT = Severity.OK, Severity.ERROR, Severity.NOT_CHECKED
 CASES: dict[str, tuple[Sequence[SegmentEvent], Severity, Severity, Severity, str]] = {
     "rebuilt": (REBUILT, OK, OK, NOT, "not yet: no segment was copied since"),
     "the loser was deleted": ([*REBUILT, *LOSER_GONE], OK, OK, NOT, ""),
-    "copied on": ([*REBUILT, *COPIED], OK, OK, OK, "1 segments were copied since, from offset 300 on"),
+    "copied on": ([*REBUILT, *COPIED], OK, OK, OK, "1 segment was copied since, from offset 300 on"),
     "copy began": ([*REBUILT, COPIED[0]], OK, OK, OK, "copied since, from offset 300 on"),
-    "deleted": ([*REBUILT, *DELETED], FAILED, OK, NOT, "1 finished segments, offsets 0 to 99, are deleted"),
+    "deleted": ([*REBUILT, *DELETED], FAILED, OK, NOT, "1 finished segment, offsets 0 to 99, is deleted"),
     "deleted before it was rebuilt": (
         [*finished(NEXT, BROKER), then(NEXT, _S.DELETE_SEGMENT_STARTED, BROKER), *REBUILT],
         OK,
@@ -60,14 +60,14 @@ CASES: dict[str, tuple[Sequence[SegmentEvent], Severity, Severity, Severity, str
         NOT,
         "none of 4 finished segments",
     ),
-    "one is missing": (REBUILT[:4], OK, FAILED, NOT, "1 segments of the tier are not finished"),
-    "one is not finished": (REBUILT[:5], OK, FAILED, NOT, "1 segments of the tier are not finished"),
+    "one is missing": (REBUILT[:4], OK, FAILED, NOT, "1 segment of the tier is not finished"),
+    "one is not finished": (REBUILT[:5], OK, FAILED, NOT, "1 segment of the tier is not finished"),
     "the loser is finished": (
         [*REBUILT[:6], *finished(DIVERGED)],
         OK,
         FAILED,
         NOT,
-        "1 segments are finished that are not of this log",
+        "1 segment is finished that is not of this log",
     ),
     "an epoch is missing": (
         [*finished(SETS[0]), *finished(SETS[1], segment_leader_epochs=((0, 100),)), *REBUILT[4:]],
@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Sequence[SegmentEvent], Severity, Severity, Severity, str
         FAILED,
         OK,
         NOT,
-        "1 finished segments",
+        "1 finished segment",
     ),
     "nothing": ([], OK, FAILED, NOT, "3 segments of the tier are not finished"),
 }

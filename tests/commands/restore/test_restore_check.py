@@ -336,11 +336,11 @@ def test_a_deleted_or_changed_object_is_found(
     victim.write_bytes(victim.read_bytes()[:-1])
     ran, rows = check(None, "--before", before, remote=remote)
     assert (ran.code, rows[0]["check"]) == (3, "objects")
-    assert "objects of 1 segments have another size: " in rows[0]["found"]
+    assert "objects of 1 segment have another size: " in rows[0]["found"]
     victim.unlink()
     ran, rows = check(None, "--before", before, remote=remote)
     assert (ran.code, rows[0]["check"]) == (3, "objects")
-    assert "objects of 1 segments were deleted: " in rows[0]["found"]
+    assert "objects of 1 segment were deleted: " in rows[0]["found"]
 
 
 def second_set(remote: Path) -> list[Path]:
