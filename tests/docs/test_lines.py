@@ -137,8 +137,9 @@ FOREIGN = {
     *("--release-version", "--start-offset", "--transactionalId"),
     *("--archives", "--conf", "--name", "--py-files"),
     *("--collector", "--release"),
+    *("--x-s3", "--xa-s3"),
 }
-"""Options of Kafka's tools, of spark-submit, of node_exporter and of javac."""
+"""Options of Kafka's tools, of spark-submit, of node_exporter and of javac; ends of buckets' names."""
 
 
 def test_texts_of_the_code_name_options_that_exist() -> None:
