@@ -455,20 +455,22 @@ def _pipe(file: Path) -> None:
         (lambda file: os.link(file, file.parent / "bashrc"), "it has 2 names (hard links)"),
         (_link, "it is a link"),
         (_pipe, "it is no regular file"),
+        (lambda file: file.write_bytes(bytes(8) + b"segment"), "it does not begin with a message"),
     ],
-    ids=["own", "world", "group", "owner", "hard link", "link", "pipe"],
+    ids=["own", "world", "group", "owner", "hard link", "link", "pipe", "segment of Kafka's log"],
 )
 def test_messages_are_appended_only_to_a_file_of_this_user(
     change: Callable[[Path], object], why: str | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "log"
-    file.write_text("before\n")
+    file.write_text("2026-01-01T before\n")
     change(file)
+    before = file.read_bytes() if file.is_file() else b""
     ran = tierctl("segments", "--metadata", tmp_path / "$(touch x)", "--log-file", file)
     if why is None:
         assert ran.code == 10
-        assert file.read_text().startswith("before\n20")
+        assert file.read_text().startswith("2026-01-01T before\n20")
     else:
         assert (ran.code, ran.out) == (2, "")
         assert f"--log-file {file}: {why}" in ran.err
-        assert not file.is_file() or file.read_text() == "before\n"
+        assert not file.is_file() or file.read_bytes() == before

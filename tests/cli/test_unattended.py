@@ -63,7 +63,7 @@ def test_after_a_rename_the_next_message_is_in_a_new_file(tmp_path: Path) -> Non
 
 def test_a_full_disk_loses_the_log_and_not_the_run(sweep: list[str], tmp_path: Path) -> None:
     file, size_bytes = tmp_path / "log", 1 << 24
-    file.touch()
+    file.write_text("2026-01-01T before\n")
     os.truncate(file, size_bytes)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))

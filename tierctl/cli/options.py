@@ -89,7 +89,7 @@ def _set_log_file(settings: RunSettings, value: Path) -> None:
     except OSError as e:
         raise UsageError(
             f"--log-file {value}: {e.strerror}",
-            hint="name a new file, or a regular file of this user that nobody else may write",
+            hint="name a new file, or a log of tierctl that belongs to this user and nobody else may write",
         ) from e
     settings.log = log
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -23,6 +24,9 @@ from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
 from tierctl.report.table import printable
 
 _MODE = 0o640
+_HEAD_BYTES = 16
+_MESSAGE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T|\{"time": ')
+"""The begin of a line in a log file, as text and as JSON."""
 
 
 class LogFormat(StrEnum):
@@ -39,7 +43,8 @@ class LogFile:
     The file is opened for each message, so that after a rename, by logrotate or by hand, the next message is
     in a new file. One write per line keeps the lines of several runs apart. A message that can't be written
     is lost, and the error is in `error`: a full disk must not end a run. Only a regular file of this user is
-    appended to, if nobody else may write it, and not through a link: an error text may contain a command.
+    appended to, if nobody else may write it, and not through a link: an error text may contain a command. A
+    file that begins with something else than a message is not appended to: it may be one of Kafka's logs.
     """
 
     path: Path
@@ -67,7 +72,7 @@ class LogFile:
 
     def _opened(self) -> int:
         # A pipe without a reader must not stop the run, and a link may lead to any file of this user.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             fd = os.open(self.path, flags, _MODE)
@@ -75,6 +80,9 @@ class LogFile:
             why = {errno.ELOOP: "is a link", errno.ENXIO: "is no regular file"}.get(e.errno or 0)
             raise e if why is None else OSError(e.errno, f"it {why}") from e
         why = why_foreign(fd)
+        head = b"" if why is not None else os.pread(fd, _HEAD_BYTES, 0)
+        if head and not _MESSAGE.match(head):
+            why = "does not begin with a message of tierctl"
         if why is not None:
             os.close(fd)
             raise OSError(errno.EPERM, f"it {why}")
