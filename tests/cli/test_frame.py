@@ -125,6 +125,14 @@ def test_settings_come_from_command_line_environment_and_profile(after: Path, tm
     assert count("--limit", 9, cwd=tmp_path, env=env) == 9
     assert count("--config-file", file) == 3
     assert count(env=environment(TIERCTL_CONFIG_FILE=str(file), TIERCTL_PROFILE="two")) == 5
+    in_environment = environment(TIERCTL_CONFIG_FILE=str(file), TIERCTL_PROFILE="two")
+    assert len(tierctl("--profile", "one", "format", env=in_environment).lines) == 3
+    (tmp_path / "other.toml").write_text(f'[profiles.two]\nmetadata = "{after}"\nlimit = 4\n')
+    typed = ("--config-file", tmp_path / "other.toml")
+    assert len(tierctl(*typed, "format", env=in_environment).lines) == 4
+    for words in (("--profile", "", "format"), ("format", "--profile=")):
+        empty = tierctl(*words, cwd=tmp_path)
+        assert (empty.code, "--profile: expected a name, found an empty text" in empty.err) == (2, True)
     rows = tierctl("--profile", "two", "format", "--style", "json", cwd=tmp_path).lines
     assert {json.loads(row)["topic"] for row in rows} <= {"orders", "clicks"}
 

@@ -103,8 +103,14 @@ def _set_lock_timeout(settings: RunSettings, value: int) -> None:
 
 
 def _keep(ctx: typer.Context, name: str, value: object) -> None:
-    """Keep the value of --profile or --config-file in the settings of the run."""
-    if value is not None:
+    """Keep the value of --profile or --config-file in the settings of the run; a typed one as in `_once`."""
+    if value == "" and not ctx.resilient_parsing:
+        raise UsageError(
+            f"--{name}: expected a name, found an empty text",
+            hint="name a profile of tierctl.toml, or leave the option out",
+        )
+    if value is not None and (is_typed(ctx, name) or name not in ctx.obj.unattended):
+        ctx.obj.unattended.add(name)
         setattr(ctx.obj, name, value)
 
 
