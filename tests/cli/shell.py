@@ -160,15 +160,18 @@ def at_terminal(*args: object) -> Ran:
     return tierctl(*args, env=environment(TERM="dumb", COLUMNS="80"), is_at_terminal=True)
 
 
-def answered(*args: object, typed: str) -> Ran:
-    """Run one command line in a separate process with a terminal that has this text as stdin and stderr."""
+def answered(*args: object, typed: str, is_redirected: bool = False) -> Ran:
+    """Run one command line in a separate process with a terminal that has this text as stdin and stderr.
+
+    If `is_redirected`, stderr is that of stdout, as with 2>&1 and a pipe.
+    """
     ours, theirs = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "tierctl", *map(str, args)],
         env=environment(TERM="dumb", COLUMNS="80"),
         stdin=theirs,
         stdout=subprocess.PIPE,
-        stderr=theirs,
+        stderr=subprocess.STDOUT if is_redirected else theirs,
     ) as process:
         os.close(theirs)
         os.write(ours, typed.encode())

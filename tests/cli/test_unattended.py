@@ -133,6 +133,8 @@ def test_the_topics_name_is_asked_for(
     refused = answered(*line, typed="payment\n")
     assert "type the topic's name to continue: " in refused.raw_err
     assert (refused.code, "done" in refused.out, "not confirmed" in refused.raw_err) == (4, False, True)
+    unseen = answered(*line, typed="payments\n", is_redirected=True)
+    assert (unseen.code, "done" in unseen.out, "hint: --yes" in unseen.out) == (4, False, True)
     # No event was published, so the plan is the same.
     assert "mark_partition" in tierctl(*line[:-1]).out
     ran = answered(*line, typed="payments\n")

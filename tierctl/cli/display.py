@@ -378,10 +378,10 @@ def _warn_of_failure(console: Console, outcome: "Outcome") -> None:
 def confirmation(*, is_given: bool) -> Callable[["Plan"], None]:
     """Return the function that asks whether a plan of `delete` is carried out; SafetyRefusal for a no.
 
-    It does not ask about plans of other commands, if the answer `is_given` by --yes, and without a terminal,
-    where nobody could answer.
+    It does not ask about plans of other commands, if the answer `is_given` by --yes, and if stdin is no
+    terminal, where nobody could answer.
     """
-    if is_given or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if is_given or not sys.stdin.isatty():
         return lambda _plan: None
     return _ask
 
@@ -389,6 +389,11 @@ def confirmation(*, is_given: bool) -> Callable[["Plan"], None]:
 def _ask(plan: "Plan") -> None:
     if not plan.steps or plan.command != "delete":
         return
+    if not sys.stderr.isatty():
+        raise SafetyRefusal(
+            "not confirmed: the question is asked on stderr, which is no terminal; nothing was changed",
+            hint="--yes carries the plan out without the question; or do not redirect stderr",
+        )
     tally = Tally(STEPS)
     for _ in tally.of(step.to_json() for step in plan.steps):
         pass
