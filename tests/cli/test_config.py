@@ -216,6 +216,10 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
     ("line", "words", "hint"),
     [
         ('attempts = ["1", "2"]', "takes one value", "--attempts"),
+        ("state-dir = true", "expected text or a number, found true", "--state-dir"),
+        ('partition = [["a"]]', "expected text or a number, found a list in a list", "--partition"),
+        ("topic-id = [false]", "expected text or a number, found false", "--topic-id"),
+        ('aiven-private-key = "a\\u0000b"', "without the character U+0000", "--aiven-private-key"),
         ('output = "tabel"', "'tabel'", "--output"),
         ("metdata = 1", "no option 'metdata'", '"metadata"'),
         ("apply = true", "apply = true: ", "--apply"),
@@ -226,7 +230,7 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
     ],
 )
 def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
-    line: str, words: str, hint: str, folder: Path
+    line: str, words: str, hint: str, folder: Path, tmp_path: Path
 ) -> None:
     file = folder / "tierctl.toml"
     before, none = file.read_text().count("\n"), ("--profile", "none")
@@ -242,6 +246,10 @@ def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
     assert any("thread" in each["fix"] for each in found.values())
     assert len(found) == 3
     # Every other command ends with the problem, unless it concerns another profile.
+    if "expected" in words or "U+" in words:
+        (tmp_path / "tierctl.toml").write_text(f"[profiles.default]\n{line}\n")
+        ran = tierctl("segments", "--metadata", tmp_path, cwd=tmp_path)
+        assert (ran.code, "tierctl.toml, line 2: " in ran.err and ": expected" in ran.err) == (2, True)
     if "apply" in line or "max_deletes" in line or "profils" in line:
         assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
 

@@ -172,7 +172,11 @@ class ProfileValues(Mapping[str, Any]):
             value = [value]
         if value is None or (self._skips_refused and why_refused(option, value) is not None):
             raise KeyError(name)
-        _require_no_credentials(_in_profile(option, self._settings), value)
+        place = _in_profile(option, self._settings)
+        wrong = _wrong_form(option, value)
+        if wrong is not None:
+            raise UsageError(f"{place}: {wrong}", hint="write the value as on the command line, in quotes")
+        _require_no_credentials(place, value)
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -204,8 +208,9 @@ def in_our_words(error: Any, text: str) -> str:
 
 def why_refused(option: Any, value: Any) -> str | None:
     """Return why an option refuses a value of a profile; None if it accepts it."""
-    if isinstance(value, list) and not option.multiple:
-        return "the option takes one value, not a list"
+    wrong = _wrong_form(option, value)
+    if wrong is not None:
+        return wrong
     given = [value] if option.multiple and not isinstance(value, list) else value
     try:
         _require_no_credentials(max(option.opts, key=len), value)
@@ -215,6 +220,22 @@ def why_refused(option: Any, value: Any) -> str | None:
         return in_our_words(e, e.message).replace("\n", " ")
     except UsageError as e:
         return e.message
+    return None
+
+
+def _wrong_form(option: Any, value: Any) -> str | None:
+    """Return why a value of a profile is none that the option could have on the command line, or None.
+
+    Typer would convert it to Python's text of it, such as True or ['a'], and take that for a name.
+    """
+    if isinstance(value, list) and not option.multiple:
+        return "the option takes one value, not a list"
+    for each in value if isinstance(value, list) else (value,):
+        if isinstance(each, list) or (isinstance(each, bool) and not (option.is_flag or option.count)):
+            found = "a list in a list" if isinstance(each, list) else str(each).lower()
+            return f"expected text or a number, found {found}"
+        if isinstance(each, str) and "\0" in each:
+            return f"expected text without the character U+0000, found {each!r}"
     return None
 
 
