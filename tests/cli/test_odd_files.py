@@ -318,14 +318,14 @@ def test_what_is_of_another_kind_is_named(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
 
 
-def test_a_file_of_metrics_that_has_none_is_kept(cluster: Path, tmp_path: Path) -> None:
-    text = "# TYPE orders\n"  # The library refuses it without a reason.
+@pytest.mark.parametrize("text", ["# TYPE orders\n", "0\n1\nclicks 0 7\n", "# comment\n", "\udcff"])
+def test_a_file_that_has_no_metrics_is_not_replaced_by_them(text: str, cluster: Path, tmp_path: Path) -> None:
     file = tmp_path / "topics.properties"
-    file.write_text(text)
+    file.write_bytes(data := text.encode(errors="surrogateescape"))
     ran = tierctl("segments", f"--metadata={cluster / 'before'}", "--metrics-file", file)
     assert ran.code == 0
-    assert f"{file} is no Prometheus text; it is kept as topics.properties.bak, and counters" in ran.err
-    assert (tmp_path / "topics.properties.bak").read_text() == text
+    assert f"--metrics-file {file} could not be written: it is no Prometheus text" in ran.err
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (data, [file])
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

@@ -325,12 +325,9 @@ def _write_metrics(settings: RunSettings, code: int, error: BaseException | None
     measure_run(settings.meter, run)
     measure_throttle(settings.meter, settings.throttle)
     try:
-        lost = write_metrics(settings.metrics_file, settings.meter)
+        write_metrics(settings.metrics_file, settings.meter)
     except (OSError, TierctlError) as e:
         console.warn(f"--metrics-file {settings.metrics_file} could not be written: {_why(e)}")
-    else:
-        if lost is not None:
-            console.warn(f"--metrics-file: {lost}")
 
 
 def _exit_code(error: BaseException, settings: RunSettings) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import BACKUP_SUFFIX, exclusive_replacement, read_regular, replace_durably
+from tierctl.errors import SafetyRefusal
+from tierctl.files import exclusive_replacement, read_regular, replace_durably
 from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
 _TOTAL = "_total"
@@ -33,28 +34,25 @@ class _Content:
         yield from self.others
 
 
-def write_metrics(path: Path, meter: Meter) -> str | None:
-    """Merge `meter` into the metrics of earlier runs in `path`; return a message if it has something else.
+def write_metrics(path: Path, meter: Meter) -> None:
+    """Merge `meter` into the metrics of earlier runs in `path`: add to counters, replace gauges.
 
-    Such a file is kept as .bak. Otherwise counters are added to, and gauges replaced. Runs that write at the
-    same time wait for each other. Raise OSError if the file can't be read or written, and LockedError after
-    ten seconds.
+    Runs that write at the same time wait for each other. Raise SafetyRefusal for a file with other content
+    than metrics, OSError if the file can't be read or written, and LockedError after ten seconds.
     """
     path = path.absolute()
     with exclusive_replacement(path):
-        lost = None
         try:
             content = _parsed(read_regular(path).decode("utf-8"))
         except FileNotFoundError:
             content = _Content()
         except ValueError as e:
-            content = _Content()
-            kept = path.name + BACKUP_SUFFIX
             why = f" ({e})" if str(e) else ""  # Some errors of the library have no text.
-            lost = f"{path} is no Prometheus text{why}; it is kept as {kept}, and counters begin at 0"
+            raise SafetyRefusal(
+                f"it is no Prometheus text{why}, and is not replaced: name another file, or move it away"
+            ) from e
         _merge(content.values, meter)
-        replace_durably(path, generate_latest(content), backup=lost is not None, mode=0o666)
-    return lost
+        replace_durably(path, generate_latest(content), mode=0o666)
 
 
 def _parsed(text: str) -> _Content:
@@ -68,6 +66,8 @@ def _parsed(text: str) -> _Content:
         for sample in metric.samples:
             if sample.labels.keys() == set(family.labels):
                 values[tuple(sample.labels[name] for name in family.labels)] = sample.value
+    if text.strip() and not (content.values or content.others):
+        raise ValueError("it has only comments")
     return content
 
 
