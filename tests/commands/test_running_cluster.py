@@ -9,6 +9,7 @@ import pytest
 from tierctl.commands import running_cluster
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
+from tierctl.metadata.daily_changes import RecentWriters
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import BrokerFacts, TopicFacts
@@ -133,7 +134,7 @@ def test_a_broker_id_hides_no_running_broker(
     offsets = {"beginning_offsets": lambda: {home: 0}, "end_offsets": lambda: {home: 0}}
     topic: Any = SimpleNamespace(partition_count=50, **offsets)
     beside.topic, beside.own_broker_ids = topic, own_ids
-    monkeypatch.setattr(running_cluster, "recent_writers", lambda *_args: {broker_id: 5})
+    monkeypatch.setattr(running_cluster, "recent_writers", lambda *_args: RecentWriters({broker_id: 5}, None))
     if is_open:
         beside.check_fence([FREE])
         return

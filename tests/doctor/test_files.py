@@ -366,6 +366,23 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
     assert found.severity is PROBLEM
 
 
+@pytest.mark.parametrize("at", [20, 100])
+def test_events_that_can_not_be_used_are_not_called_good(
+    at: int, writable: Capture, capture: Capture
+) -> None:
+    """The byte is in the head of a batch, or in its records."""
+    metadata, log_dir = writable("tiered-cluster/before"), capture("tiered-cluster") / "before"
+    (log,) = (metadata / "__remote_log_metadata-2").glob("*0.log")
+    data = bytearray(log.read_bytes())
+    data[at] ^= 1
+    log.write_bytes(data)
+    for check in (DoctorCheck.EVENT_CLOCK, DoctorCheck.LEADER_EPOCHS):
+        found = examined(check, metadata=str(metadata), log_dir=[log_dir])
+        assert (found.severity, found.error) == (NOT_CHECKED, ExitCode.CORRUPT), check
+        assert "__remote_log_metadata-2, offset 0" in found.found
+        assert "tierctl verify" in str(found.fix)
+
+
 def test_events_of_tierctl_are_not_those_of_a_broker() -> None:
     found = check_event_clock({-1: 3_600_000, 2: 3_600_000}, now_ms=0)
     assert [each.subject for each in found] == ["tierctl", "broker 2"]

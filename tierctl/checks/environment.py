@@ -92,10 +92,13 @@ def check_controller_clock(
     yield from check_clock(DoctorCheck.CONTROLLER_CLOCK, f"controller {ids[0]}", reading)
 
 
-def check_event_clock(writers_ms: Mapping[int, int], now_ms: int) -> Iterator[Result]:
+def check_event_clock(
+    writers_ms: Mapping[int, int], now_ms: int, unusable: TierctlError | None = None
+) -> Iterator[Result]:
     """Yield the results about brokers whose last event has a time after `now_ms`.
 
-    `writers_ms` has the time of the last event of each broker that wrote after `now_ms`.
+    `writers_ms` has the time of the last event of each broker that wrote after `now_ms`, and `unusable` is
+    the error of an event that can't be used, whose time is not known.
     """
     is_good = True
     for broker_id, at_ms in sorted(writers_ms.items()):
@@ -105,7 +108,9 @@ def check_event_clock(writers_ms: Mapping[int, int], now_ms: int) -> Iterator[Re
             found = f"its last event is {ahead_ms / 1000:.0f} s in the future: {iso_utc(at_ms)}"
             severity = Severity.ERROR if ahead_ms > CLOCK_SKEW_MS_MAX else Severity.WARNING
             yield fault(DoctorCheck.EVENT_CLOCK, writer_text(broker_id), found, severity=severity)
-    if is_good:
+    if unusable is not None:
+        yield prevented(DoctorCheck.EVENT_CLOCK, "", unusable)
+    elif is_good:
         yield ok(DoctorCheck.EVENT_CLOCK, "", "no event of the metadata topic has a time in the future")
 
 
@@ -567,9 +572,16 @@ def hosts_text(hosts: Sequence[str]) -> str:
 
 
 def check_leader_epochs(
-    folder: Path, select: Callable[[TopicPartition], bool], state: TierState
+    folder: Path,
+    select: Callable[[TopicPartition], bool],
+    state: TierState,
+    unusable: TierctlError | None = None,
 ) -> Iterator[Result]:
-    """Yield a result for each replica in a log directory whose checkpoint was cut; `state` is the tier's."""
+    """Yield a result for each replica in a log directory whose checkpoint was cut; `state` is the tier's.
+
+    `unusable` is the error of an event that can't be used: the tier may have leader epochs that the state has
+    not.
+    """
     unreadable: list[tuple[Path, TierctlError]] = []
     logs = read_log_dirs([folder], select=select, on_error=lambda *found: unreadable.append(found))
     for where, error in unreadable:
@@ -581,6 +593,8 @@ def check_leader_epochs(
         if cut is not None:
             is_good = False
             yield fault(DoctorCheck.LEADER_EPOCHS, str(log.directory), str(cut))
-    if is_good:
+    if unusable is not None:
+        yield prevented(DoctorCheck.LEADER_EPOCHS, str(folder), unusable)
+    elif is_good:
         found = f"{counted(len(logs), 'replica')} have the leader epochs of the tier from the log start on"
         yield ok(DoctorCheck.LEADER_EPOCHS, str(folder), found)

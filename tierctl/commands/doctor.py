@@ -63,12 +63,13 @@ from tierctl.checks.settings import (
     missing_metadata_topic,
 )
 from tierctl.checks.store import REFUSALS, examine_store, probe_store
+from tierctl.commands.histories import unusable_error
 from tierctl.commands.request import DECIDE, Request
 from tierctl.commands.resources import Resources, cluster_location, stated_in_file, valid_in_file
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
 from tierctl.files import is_file, read_regular
 from tierctl.locallog import list_partitions
-from tierctl.metadata.daily_changes import recent_writers
+from tierctl.metadata.daily_changes import RecentWriters, recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.choices import EngineName, Severity, private_keys_of
@@ -84,6 +85,7 @@ from tierctl.plan.preconditions import require_known_names
 from tierctl.spark.executors import examined
 from tierctl.spark.fold import newest_events
 from tierctl.spark.session.jvm import SPECULATION, SparkSettings, conf_of, is_speculative
+from tierctl.state.tier_state import Quarantined
 from tierctl.storage.stores.base import store_uri
 from tierctl.wire.files.properties import read_client_file, read_topic_configs, require_kind_of_file
 
@@ -435,16 +437,18 @@ class _Run:
         now_ms = self.request.clock_ms()
         ends = read.end_offsets()
         latest: dict[int, int] = {}
+        unusable: list[Quarantined] = []
         with self.progress.bar("reading the newest events", unit="tasks", total=len(ends)) as advance:
             for writers in self._newest_events(read, ends, now_ms):
-                for writer, at_ms in writers.items():
+                for writer, at_ms in writers.latest.items():
                     latest[writer] = max(at_ms, latest.get(writer, at_ms))
+                unusable += filter(None, [writers.unusable])
                 advance(1)
-        yield from check_event_clock(latest, now_ms)
+        yield from check_event_clock(latest, now_ms, next(map(unusable_error, unusable), None))
 
     def _newest_events(
         self, read: MetadataTopic, ends: Mapping[int, int], since_ms: int
-    ) -> Iterator[dict[int, int]]:
+    ) -> Iterator[RecentWriters]:
         """Yield the brokers that wrote to each metadata partition after `since_ms`, up to `ends`."""
         begins, resources = read.beginning_offsets(), self.resources
         if resources.is_on_spark:
@@ -494,7 +498,9 @@ class _Run:
         make([DoctorCheck.SECRETS], "", lambda: check_secrets(secret_files(self.request)))
 
     def _of_leader_epochs(self, folder: Path) -> Iterator[Result]:
-        return check_leader_epochs(folder, self._selects, self.resources.metadata().refresh())
+        state = self.resources.metadata().refresh()
+        unusable = next(map(unusable_error, state.quarantined), None)
+        return check_leader_epochs(folder, self._selects, state, unusable)
 
     def _selects(self, partition: TopicPartition) -> bool:
         return admits_topic(self.request.topic, partition.topic)

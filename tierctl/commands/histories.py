@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tierctl import locallog
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import TierctlError
+from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.metadata import state_dir
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -103,6 +103,13 @@ class Histories:
         return report_unusable(self.resources, (), self.incomplete, self.unseen)
 
 
+def unusable_error(bad: Quarantined) -> CorruptInputError:
+    """Return the error of a metadata record that can't be used, with its place and a hint."""
+    error = bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
+    error.hint = error.hint or "tierctl verify lists all records of the metadata topic that can't be used"
+    return error
+
+
 def report_unusable(
     resources: Resources,
     quarantined: Iterable[Quarantined],
@@ -113,10 +120,7 @@ def report_unusable(
 
     For `incomplete` and `unseen` see `read.histories`. Return whether there are any problems.
     """
-    problems: list[TierctlError] = [
-        bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
-        for bad in quarantined
-    ]
+    problems: list[TierctlError] = [unusable_error(bad) for bad in quarantined]
     if incomplete or unseen:
         from tierctl.read.readable_log import missing_events_error, unseen_error
 

@@ -289,7 +289,7 @@ class RunningCluster:
         found: dict[int, dict[int, int]] = {}
         own_ids = self._own_ids()
         for number in sorted(numbers):
-            writers = recent_writers(self.topic, number, begins[number], ends[number], since_ms)
+            writers = recent_writers(self.topic, number, begins[number], ends[number], since_ms).latest
             found[number] = others(writers, own_ids)
         return found
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from tierctl.state.fold import fold
 from tierctl.state.fold_kernels import numbered
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import STATES, SegmentIds
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import (
@@ -204,35 +205,49 @@ def _count(day: DayChanges, code: int, segments: int, size_bytes: int) -> None:
 _WINDOW_RECORDS = 256
 
 
+class RecentWriters(NamedTuple):
+    """The time of the last event of each broker id, and a record among those events that can't be used."""
+
+    latest: dict[int, int]
+    unusable: Quarantined | None
+
+
 def recent_writers(
     topic: MetadataTopic, partition: int, begin: int, end_offset: int, since_ms: int
-) -> dict[int, int]:
+) -> RecentWriters:
     """Return the broker ids of events later than `since_ms`, each with the time of its last event.
 
     The time of an event is the later one of its own and its record's timestamp. The partition is read in
     growing windows back from `end_offset` to the first record that is older, or to `begin`, the partition's
-    first offset. Records that cannot be decoded are skipped.
+    first offset. The first record that cannot be decoded is returned, too: its writer is not known.
     """
     length = _WINDOW_RECORDS
     while True:
         start = max(begin, end_offset - length)
-        found, oldest_ms = _writers(topic, partition, start, end_offset)
+        (found, unusable), oldest_ms = _writers(topic, partition, start, end_offset)
         if start == begin or (oldest_ms is not None and oldest_ms < since_ms):
-            return {broker: at_ms for broker, at_ms in found.items() if at_ms > since_ms}
+            latest = {broker: at_ms for broker, at_ms in found.items() if at_ms > since_ms}
+            return RecentWriters(latest, unusable)
         length *= 8
 
 
 def _writers(
     topic: MetadataTopic, partition: int, start_offset: int, end_offset: int
-) -> tuple[dict[int, int], int | None]:
+) -> tuple[RecentWriters, int | None]:
     """Return the last time of each broker id in a range of offsets, and the timestamp of its first record."""
     latest: dict[int, int] = {}
+    bad: list[Quarantined] = []
     oldest_ms: int | None = None
     for chunk in topic.read(partition, start_offset, end_offset):
         times = chunk.timestamps_ms.tolist()
         if times and oldest_ms is None:
             oldest_ms = times[0]
-        rows = decode_values(chunk.slices).rows
+        decoded = decode_values(chunk.slices)
+        bad += [Quarantined(partition, each.offset, each.error) for each in chunk.damage]
+        odd = decoded.errors.items()
+        bad += [Quarantined(partition, int(chunk.offsets[row]), error) for row, error in odd]
+        del bad[1:]
+        rows = decoded.rows
         is_written = (rows[:, KIND] <= SNAPSHOT) & (rows[:, DIALECT] == 0)
         events = rows[:, (WRITER, EVENT_TIMESTAMP)][is_written].tolist()
         for written_ms, (broker_id, event_ms) in zip(
@@ -240,7 +255,7 @@ def _writers(
         ):
             at_ms = max(written_ms, event_ms)
             latest[broker_id] = max(at_ms, latest.get(broker_id, at_ms))
-    return latest, oldest_ms
+    return RecentWriters(latest, next(iter(bad), None)), oldest_ms
 
 
 def others(writers: dict[int, int], own: Collection[int]) -> dict[int, int]:

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata.daily_changes import DailyChanges, DayChanges, deleted_segment_ids, recent_writers
+from tierctl.metadata.daily_changes import (
+    DailyChanges,
+    DayChanges,
+    RecentWriters,
+    deleted_segment_ids,
+    recent_writers,
+)
 from tierctl.metadata.offset_repair import Held, Missing, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
 from tierctl.metadata.topic import MetadataTopic
@@ -247,12 +253,12 @@ def newest_events(
     begins: Mapping[int, int],
     ends: Mapping[int, int],
     since_ms: int,
-) -> Iterator[dict[int, int]]:
+) -> Iterator[RecentWriters]:
     """Yield the result of `recent_writers` for each metadata partition; raises as `Executors.run`."""
     spans = [(number, end, begins[number]) for number, end in sorted(ends.items())]
     return read_topic(executors, location, partial(_recent_writers, since_ms), spans, events=_end)
 
 
-def _recent_writers(since_ms: int, topic: MetadataTopic, span: tuple[int, int, int]) -> dict[int, int]:
+def _recent_writers(since_ms: int, topic: MetadataTopic, span: tuple[int, int, int]) -> RecentWriters:
     number, end, begin = span
     return recent_writers(topic, number, begin, end, since_ms)

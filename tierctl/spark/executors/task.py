@@ -67,6 +67,7 @@ _PACKAGES = (
     "checks.deep",
     "checks.cross_check",
     "checks.environment",
+    "metadata.daily_changes",
     "metadata.parallel_fold",
     "read.tasks",
     "wire.files.checkpoints",
