@@ -76,6 +76,19 @@ def test_verify_segments_and_report_count_the_same(
         assert f": {problems}" in ran.summary
 
 
+@pytest.mark.parametrize("command", ["segments --check", "segments", "delete"])
+def test_a_run_that_ends_with_an_error_printed_before_says_so(
+    command: str, capture: Capture, writable: Capture
+) -> None:
+    metadata = writable("tiered-cluster/before")
+    (log,) = (metadata / "__remote_log_metadata-2").glob("*0.log")
+    log.write_bytes(log.read_bytes()[:100] + b"?" + log.read_bytes()[101:])
+    remote = capture("tiered-cluster") / "before-remote"
+    ran = tierctl(*command.split(), "--metadata", metadata, "--remote", remote)
+    assert (ran.code, ran.err.count("error: "), "tierctl verify lists" in ran.err) == (7, 1, True)
+    assert "; 1 error printed above (" in ran.summary
+
+
 def test_quiet_prints_errors_only(tier: list[str]) -> None:
     ran = tierctl("sweep", *tier, "-q")
     assert (ran.code, ran.err, ran.summary) == (0, "", "")

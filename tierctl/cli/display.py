@@ -240,6 +240,7 @@ def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console
         is_json=settings.wants_json(),
         prints_meanwhile=prints_meanwhile,
         log=settings.log,
+        errors=settings.errors,
     )
 
 
@@ -251,6 +252,9 @@ def summarize(ctx: typer.Context, text: str, *, following: Following = None) -> 
     """
     settings: RunSettings = ctx.obj
     seconds = time.monotonic() - settings.started_s
+    if settings.errors:
+        text += f"; {counted(len(settings.errors), 'error')} printed above"
+        settings.errors.clear()
     waited_s = settings.throttle.elapsed_s
     if waited_s >= _THROTTLED_FROM_S:
         text += f", throttled {waited_s:.0f} s"

@@ -24,7 +24,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierctl.errors import UsageError
+from tierctl.errors import ExitCode, UsageError
 from tierctl.files import is_file, open_regular, why_distrusted
 from tierctl.model.location import require_no_credentials
 from tierctl.model.settings.known import FileKind, ProblemKind, SettingProblem, did_you_mean, is_secret
@@ -376,6 +376,8 @@ class RunSettings:
     """Receives the metrics of the run, if a file for them is named."""
     log: "LogFile | None" = None
     log_format: "LogFormat | None" = None
+    errors: list[ExitCode] = field(default_factory=list)
+    """The exit codes of errors that were printed and did not end the run, since its last summary."""
     lock_timeout_ms: int = 0
     """How long the run waits for a lock of another run."""
     throttle: Throttle = field(default_factory=Throttle)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tierctl.errors import CorruptInputError, TierctlError
+from tierctl.errors import CorruptInputError, ExitCode, TierctlError
 from tierctl.files import why_foreign
 from tierctl.model.location import masked
 from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
@@ -187,6 +187,8 @@ class Console:
     """Whether rows are printed while bars are shown: at a terminal, the rows are the progress then."""
     log: LogFile | None = None
     """The file that also receives every message, whatever is printed."""
+    errors: list[ExitCode] = field(default_factory=list)
+    """The exit codes of the errors that did not end the run."""
     _noted: set[str] = field(default_factory=set)
     _has_bar: bool = False
 
@@ -214,6 +216,7 @@ class Console:
 
     def problem(self, error: TierctlError) -> None:
         """Implement `Progress.problem`: print message and hint as for an error that ends the run."""
+        self.errors.append(error.exit_code)
         self.error(ErrorReport.of(error))
 
     def error(self, report: ErrorReport) -> None:
