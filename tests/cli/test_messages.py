@@ -173,19 +173,24 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
         ("sweep --apply", "change.run", "while the plan was carried out: the next run finishes or withdraws"),
         ("sweep --apply", "histories.Histories.examine", "nothing was changed"),
         ("sweep", "histories.Histories.examine", "nothing was changed"),
+        ("copy --apply", "mutation.Mutation.inspect_tier", "no step of a plan was begun"),
     ],
 )
 def test_an_interrupted_run_says_what_was_changed(
     words: str, patched: str, said: str, tier: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before its first step, copy may have made the metadata topic."""
+
     def interrupt(*_args: object, **_more: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(f"tierctl.commands.{patched}", interrupt)
-    line = [*words.split(), *tier, "--log-start-offset", "orders-0=1800"]
+    command, *more = words.split()
+    decides = ["--log-start-offset", "orders-0=1800"] if command == "sweep" else ["--log-dir", tier[1]]
+    line = [command, *more, *tier, *decides]
     ran = tierctl(*line)
     assert (ran.code, ran.out) == (130, "")
-    assert f"sweep: stopped by SIGINT; {said}" in ran.summary
+    assert f"{command}: stopped by SIGINT; {said}" in ran.summary
     assert shlex.split(ran.summary.partition("; next: ")[2]) == ["tierctl", *line]
 
 

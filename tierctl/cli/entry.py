@@ -342,11 +342,13 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
 
 
 _ENDLESS = frozenset({"--follow", "-f", "--watch"})
-_WHAT_WAS_CHANGED = {
+_WHAT_WAS_CHANGED: dict[str, str | None] = {
     "pipeline run": "the next run continues after the last commit",
     "cache build": "each file is the old or the new one",
     "cache compact": "each file is the old or the new one",
     "offsets repair": "each file is the old or the new one",
+    # They may have made the metadata topic, and its folders, before the first step.
+    **dict.fromkeys(("copy", "apply", "rebuild"), "no step of a plan was begun"),
     # They end with an interruption, or another process does the work.
     "format": None,
     "submit": None,
