@@ -82,6 +82,7 @@ _Watch = Annotated[
         metavar="DURATION",
         parser=parse_duration_s,
         min=0.1,
+        max=30 * 86_400,  # No operator waits longer, and a sleep of centuries is an error.
         help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS}.",
         rich_help_panel=SHOW,
     ),

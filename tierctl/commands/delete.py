@@ -88,6 +88,7 @@ class DeleteRequest(MutationRequest):
             metavar="[DURATION]",
             parser=parse_duration_ms,
             min=1,
+            max=30 * 86_400_000,
             help=f"Repeat the run at this interval after the end of the previous run: {DURATION_FORMS}. "
             "Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
             rich_help_panel=HOW,

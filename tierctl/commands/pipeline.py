@@ -50,6 +50,7 @@ class RunPipelineRequest(Request):
             metavar="DURATION",
             parser=parse_duration_s,
             min=1,
+            max=30 * 86_400,
             show_default="10s",
             help=f"With --follow: minimum time between two commits: {DURATION_FORMS}.",
             rich_help_panel=RUN,
