@@ -1,6 +1,8 @@
 """`tierctl config`: every setting with its origin; `tierctl doctor`: every problem of files of settings."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +306,25 @@ def test_a_value_of_the_environment_that_an_own_option_refuses(value: str) -> No
         ran = tierctl(*command, env=env)
         assert (ran.code, f"--{name.lower().replace('_', '-')}" in ran.err) == (2, True)
     assert rows(env=environment(TIERCTL_THREADS="x"), code=3)["option", "threads"][0].startswith("refused: ")
+
+
+@pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.ESTALE])
+def test_a_home_that_can_not_be_examined(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network home may be stale; a name that is too long is none of a file."""
+    home, stat = tmp_path / "home", Path.stat
+
+    def failing(path: Path, **how: Any) -> os.stat_result:
+        if home in path.parents:
+            raise OSError(number, os.strerror(number), str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", failing)
+    ran = tierctl("segments", env=environment(XDG_CONFIG_HOME=str(home)))
+    assert (ran.code, ran.out) == (2, "")
+    assert ("--metadata is missing" in ran.err) is (number == errno.ENAMETOOLONG)
+    assert ran.err.count("error: ") == ran.err.count("hint: ") == 1
 
 
 def test_the_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

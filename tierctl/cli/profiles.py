@@ -12,6 +12,7 @@ The keys of a profile are option names, with - or _. The command line and the en
 """
 
 import difflib
+import errno
 import os
 import re
 import time
@@ -333,11 +334,14 @@ OWN_FILE_HINT = (
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a file is there for this user; under sudo, HOME may be that of another one."""
+    """Return whether a file is there for this user; under sudo, HOME may be that of another one.
+
+    A file is taken to be there if that is not known, as with a network home: reading it states the error.
+    """
     try:
         return is_file(path)
-    except PermissionError:
-        return False
+    except OSError as e:
+        return e.errno not in {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG}
 
 
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
