@@ -42,8 +42,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Self
 
-WRONG_PATH = IsADirectoryError | NotADirectoryError | FileExistsError
-"""Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
+
+class IrregularFileError(OSError):
+    """What a path names is no regular file: a pipe, a device, or a link to nothing."""
+
+
 NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
 """The hint of an error of the operating system about rights."""
 _HINTS = {
@@ -54,6 +57,7 @@ _HINTS = {
     errno.EDQUOT: "the quota is used up: raise it, then run again",
     errno.EFBIG: "raise the limit on the size of a file (ulimit -f), then run again",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then run again",
+    errno.ENAMETOOLONG: "a name in this path, or the whole path, is too long: check the path",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
     errno.ELOOP: "a symbolic link is not followed here, or leads to itself: name another path",
     errno.EROFS: "the folder is mounted read-only",
@@ -62,7 +66,15 @@ _HINTS = {
 
 def hint_of(error: OSError) -> str | None:
     """Return the remedy of an error of the operating system; None for one that no operator can mend."""
+    if isinstance(error, IrregularFileError):
+        return "name a regular file, or mount the disk that its link leads to"
     return _HINTS.get(error.errno or 0)
+
+
+def is_wrong_path(error: OSError) -> bool:
+    """Return whether the error means a wrong path, which the operator must correct, not a failing disk."""
+    kinds = IsADirectoryError | NotADirectoryError | FileExistsError | IrregularFileError
+    return isinstance(error, kinds) or error.errno == errno.ENAMETOOLONG
 
 
 class ExitCode(IntEnum):
@@ -263,7 +275,7 @@ def output_error(what: str, error: OSError) -> "UsageError | AuthenticationError
     message = f"{what}: {error.strerror or error}"
     if isinstance(error, PermissionError):
         return AuthenticationError(message, hint="name a file that this user may write")
-    if isinstance(error, WRONG_PATH | FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or is_wrong_path(error):
         return UsageError(message, hint="name a regular file, in a folder that exists")
     return OutputError(message, hint=hint_of(error) or "look at the disk, then run again")
 

@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
+from tierctl.errors import CorruptInputError, IrregularFileError, LockedError, SafetyRefusal
 
 TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
@@ -183,13 +183,13 @@ def open_regular(path: Path, *, follows_links: bool = True) -> int:
     except FileNotFoundError:
         if is_link(path):
             # Not "there is none": what a checkpoint on a disk that is not mounted states is unknown.
-            raise OSError(errno.EINVAL, "it is a symbolic link to nothing", str(path)) from None
+            raise IrregularFileError(errno.EINVAL, "it is a symbolic link to nothing", str(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         if is_dir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        raise IrregularFileError(errno.EINVAL, "it is no plain file", str(path))
     return fd
 
 

@@ -300,6 +300,20 @@ def test_a_backup_replaces_only_a_backup(tmp_path: Path) -> None:
             "/dev/null has no metadata topic: it is no folder",
             "name a broker's",
         ),
+        ("format {tmp}/pipe", "{tmp}/pipe: it is no plain file", "name a regular file"),
+        ("offsets show /dev/zero", "/dev/zero: it is no plain file", "name a regular file"),
+        ("format {tmp}/link", "{tmp}/link: it is a symbolic link to nothing", "name a regular file"),
+        ("format {tmp}/" + 300 * "a", "{tmp}/" + 300 * "a" + ": File name too long", "check the path"),
+        (
+            f"{' '.join(OUTPUTS['plan'])} {{tmp}}/link",
+            "--plan-out {tmp}/link: it is a symbolic link to nothing",
+            "name a regular file",
+        ),
+        (
+            f"{' '.join(OUTPUTS['segment'])} {{tmp}}/no/x",
+            "--out {tmp}/no/x: No such file or directory",
+            "in a folder that exists",
+        ),
     ],
 )
 def test_what_is_of_another_kind_is_named(
@@ -308,6 +322,7 @@ def test_what_is_of_another_kind_is_named(
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nothing")
     segment = json.loads(tierctl("segments", f"--metadata={cluster / 'before'}", "-o", "json").out)[0]
     words = line.format(root=cluster, tmp=tmp_path).replace("first", segment["segment_id"])
     ran = tierctl(*words.split())
@@ -315,7 +330,7 @@ def test_what_is_of_another_kind_is_named(
     assert ran.code == 2
     assert message.startswith(f"error: {error.format(tmp=tmp_path)}")
     assert hint in hinted
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "pipe"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder", "link", "pipe"]
 
 
 @pytest.mark.parametrize("text", ["# TYPE orders\n", "0\n1\nclicks 0 7\n", "# comment\n", "\udcff"])

@@ -27,7 +27,7 @@ from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_paramete
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY
-from tierctl.errors import WRONG_PATH, ExitCode, LockedError, TierctlError, hint_of
+from tierctl.errors import ExitCode, LockedError, TierctlError, hint_of, is_wrong_path
 from tierctl.model.location import masked
 from tierctl.model.times import duration_text
 from tierctl.report.console import Console, ErrorReport, print_line
@@ -456,6 +456,6 @@ def _file_error_code(error: OSError) -> ExitCode:
             return ExitCode.AUTHENTICATION
         case FileNotFoundError():
             return ExitCode.NOT_FOUND
-        case _ if isinstance(error, WRONG_PATH):
+        case _ if is_wrong_path(error):
             return ExitCode.USAGE
     return ExitCode.RETRYABLE

@@ -15,9 +15,9 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.erasure import KeyOccurrences, erase_report
 from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.files import PLAIN, replace_durably, write_durably
+from tierctl.files import PLAIN, replace_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.checked_values import must_be_written, natural_number
+from tierctl.model.checked_values import must_be_written, natural_number, write_output
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import TIME_FORMS, parse_time_ms
 from tierctl.read.partition_reader import (
@@ -583,7 +583,7 @@ def _object_bytes(resources: Resources, request: FetchRequest) -> Generator[byte
         if request.out is None:
             yield from chunks
         elif must_be_written("--out", request.out, chunks):
-            write_durably(request.out, chunks, mode=0o666)
+            write_output("--out", request.out, chunks, mode=0o666)
     return resources.problems.exit_code
 
 

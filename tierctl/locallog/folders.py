@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tierctl.errors import AuthenticationError, CorruptInputError, NotFoundError, SafetyRefusal, UsageError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    IrregularFileError,
+    NotFoundError,
+    SafetyRefusal,
+    UsageError,
+)
 from tierctl.files import (
     BROKER_LOCK,
     exists,
@@ -160,7 +167,7 @@ def _plain_names(directory: Path) -> Iterator[str]:
     with os.scandir(directory) as entries:
         for entry in entries:
             if not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry.path):
-                raise OSError(errno.EINVAL, "it is no plain file", entry.path)
+                raise IrregularFileError(errno.EINVAL, "it is no plain file", entry.path)
             yield entry.name
 
 
