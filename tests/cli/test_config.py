@@ -60,6 +60,15 @@ def test_a_setting_of_the_metadata_manager_needs_its_prefix(tmp_path: Path) -> N
     assert found["metadata manager", name] == ("7", "option", "--override")
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+def test_an_option_of_every_command_is_shown_as_typed(is_before: bool) -> None:
+    words, typed = ("config", "show", "-o", "json"), ("--lock-timeout", "3s")
+    line = (*typed, *words) if is_before else (*words, *typed)
+    ran = tierctl(*line, env=environment(TIERCTL_LOCK_TIMEOUT="9s"))
+    (row,) = (each for each in ran.json if each["setting"] == "lock-timeout")
+    assert (row["value"], row["source"], row["place"]) == ("3s", "option", "--lock-timeout")
+
+
 def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
     env = environment(TIERCTL_METADATA="/m", TIERCTL_THREADS="5")
     found = rows("--override", "remote.log.manager.task.retry.jitter=0.1", cwd=folder, env=env)

@@ -24,7 +24,7 @@ from tierctl.cli.app import (
     why_refused,
 )
 from tierctl.cli.display import Printer, Rows, console_of
-from tierctl.cli.options import is_typed, request_of
+from tierctl.cli.options import request_of
 from tierctl.cli.profiles import ProfilesFile, RunSettings, option_key
 from tierctl.errors import ExitCode
 from tierctl.model.choices import EngineName
@@ -289,8 +289,10 @@ def _in_force(
 ) -> tuple[list[typer.Context], dict[str, Any], commands.ConfigRequest]:
     """Return the contexts of the commands that are shown, their typed options, and the request."""
     if not words:
-        typed = {name: value for name, value in ctx.params.items() if is_typed(ctx, name)}
-        return list(_contexts(ctx)), typed, request
+        root = ctx.find_root()
+        before, rest, _ = root.command.make_parser(root).parse_args(list(ctx.obj.args))
+        after, _, _ = ctx.command.make_parser(ctx).parse_args(rest[2:])  # Without `config show`.
+        return list(_contexts(ctx)), before | after, request
     command, arguments = named_command(words)
     if not isinstance(command, Command):
         raise unknown_command(words, "as in: tierctl config show sweep")
