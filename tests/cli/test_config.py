@@ -233,6 +233,7 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         ('aiven-private-key = "a\\u0000b"', "without the character U+0000", "--aiven-private-key"),
         ('output = "tabel"', "'tabel'", "--output"),
         ("metdata = 1", "no option 'metdata'", '"metadata"'),
+        ('profile = "x"', "no option 'profile' in a profile", "TIERCTL_PROFILE"),
         ("apply = true", "apply = true: ", "--apply"),
         ("max_deletes = 1", "max-deletes = 1: ", "--max-deletes"),
         ("no-header = {a = 1}", "no_header: expected text", "command line"),
@@ -283,6 +284,13 @@ def test_what_is_not_toml_is_told_with_its_line(lines: str, words: str, hint: st
     assert (words in found["found"], hint in found["fix"]) == (True, True)
     ran = tierctl("segments", "--metadata", folder, cwd=folder)
     assert (ran.code, found["subject"] in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\xef\xbb\xbf[profiles.default]\n"])
+def test_a_file_in_another_encoding_is_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_bytes(data)
+    ran = tierctl("segments", cwd=tmp_path)
+    assert (ran.code, "hint: save it as UTF-8 without a byte order mark" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(("chosen", "line"), [("staging", ""), ("nob", ", line 1")])

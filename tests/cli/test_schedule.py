@@ -105,6 +105,7 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
         (("--cron", "format", "--bootstrap-server", "h:1"), "add --timeout-ms or --limit"),
         (("--cron", *PIPELINE, "--follow"), "--follow, pipeline continues until"),
         (("--cron", *SUBMIT), "no command"),
+        (("--cron", "segments", "--metadata", "/m", "--columns", "nosuch"), "no column 'nosuch'"),
         (("--cron", *SUBMIT, "--", "sweeep"), 'did you mean "sweep"?'),
         (("--cron", *SUBMIT, "--", "sweep", "--aply"), "No such option"),
         (("--cron", *SUBMIT, "--", *SWEEP, "--now", "+1d"), "must not have --now"),

@@ -190,6 +190,7 @@ _EXPECTED = {
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
     "Input should be a valid boolean, unable to interpret input": "expected true or false",
+    "unexpected extra argument(s) ()": "an unexpected empty argument",
     "Input should be a": "expected a",
     "Input should be ": "expected a value ",
 }

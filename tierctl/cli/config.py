@@ -23,7 +23,7 @@ from tierctl.cli.app import (
     unknown_command,
     why_refused,
 )
-from tierctl.cli.display import Printer, Rows, console_of
+from tierctl.cli.display import Printer, Rows, console_of, view_of
 from tierctl.cli.options import request_of
 from tierctl.cli.profiles import ProfilesFile, RunSettings, option_key
 from tierctl.errors import ExitCode
@@ -98,13 +98,17 @@ def parsed_for_later(
 ) -> typer.Context:
     """Return the context of a command that runs later, with the profile that its arguments choose.
 
-    Raise UsageError for a problem in that profile, in its tierctl.toml, or in the environment.
+    Raise UsageError for a problem in that profile, in its tierctl.toml, or in the environment, and for names
+    of columns that no rows of the command have.
     """
     parsed(ctx, words, command, arguments)
     # The arguments may name another profile or another tierctl.toml than those of this run.
     ctx.obj.read_again()
     given = parsed(ctx, words, command, arguments)
     ctx.obj.require_valid()
+    rows = getattr(command.callback, "rows", ())
+    if rows and not any(map(view_of(given).fits, rows)):
+        view_of(given).check(rows[0])
     return given
 
 

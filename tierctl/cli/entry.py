@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from traceback import format_exc, walk_tb
@@ -27,7 +28,7 @@ from tierctl.cli.options import HELP_OPTION, OPTIONS, eager_option, set_paramete
 from tierctl.cli.profiles import OptionKeys, RunSettings, require_no_credentials_in
 from tierctl.commands.completion import store_topics
 from tierctl.commands.request import TYPED_ONLY
-from tierctl.errors import ExitCode, LockedError, TierctlError, hint_of, is_wrong_path
+from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError, hint_of, is_wrong_path
 from tierctl.model.location import masked
 from tierctl.model.times import duration_text
 from tierctl.report.console import Console, ErrorReport, print_line
@@ -205,7 +206,7 @@ def run(args: Sequence[str]) -> int:
         keys=OptionKeys(lambda: (command for _, command in leaves())), environ=os.environ, args=args
     )
     command = get_command(app)
-    if _COMPLETE in os.environ:
+    if os.environ.get(_COMPLETE):
         command.main(list(args), prog_name="tierctl", complete_var=_COMPLETE, obj=settings)
     error: BaseException | None = None
     try:
@@ -337,6 +338,9 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
         _say_what_was_changed(error, code - 128, settings)
     report = _report(error, code)
     if report is not None:
+        if report.hint is None and isinstance(error, UsageError):
+            words = shlex.join(["tierctl", *settings.command.split()])
+            report = replace(report, hint=f"see '{words} --help'")
         _fail(settings, report)
     return code
 

@@ -97,6 +97,7 @@ FILE_NAME = "tierctl.toml"
 DEFAULT_PROFILE = "default"
 _TOP_LEVEL = ("profile", "profiles")
 _FILE_BYTES_MAX = 1 << 20
+_SAVE_AS = "save it as UTF-8 without a byte order mark"
 _TYPES = "text, a number, true, false or a list"
 
 
@@ -172,8 +173,10 @@ def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
                     hint="a file of settings has some KiB: take out what is none",
                 )
             text = opened.read()
+            if text.startswith("\ufeff"):
+                raise UsageError(f"{file}: not TOML: it begins with a byte order mark", hint=_SAVE_AS)
     except UnicodeDecodeError as e:
-        raise UsageError(f"{file}: not TOML: {e}") from e
+        raise UsageError(f"{file}: not TOML: {e}", hint=_SAVE_AS) from e
     except OSError as e:
         raise UsageError(
             f"{file}: {e.strerror}",
@@ -263,13 +266,10 @@ class _Reader:
         )
 
     def _unknown(self, entry: TomlEntry, key: str) -> SettingProblem:
-        nearest = self._keys.nearest(key)
-        return self._problem(
-            entry,
-            ProblemKind.UNKNOWN_SETTING,
-            f"no option {key!r}",
-            did_you_mean(nearest, "see 'tierctl --help' for the options"),
-        )
+        hint = did_you_mean(self._keys.nearest(key), "see 'tierctl --help' for the options")
+        if key in CHOOSE_PROFILE:
+            hint = f"no profile chooses it: the command line does, or {_PREFIX}{key.upper()}"
+        return self._problem(entry, ProblemKind.UNKNOWN_SETTING, f"no option {key!r} in a profile", hint)
 
     def _repeated(self, entry: TomlEntry, first_line: int) -> SettingProblem:
         return self._problem(

@@ -181,7 +181,7 @@ def _parted(text: str) -> tuple[str, str]:
     """Return the name and the value of NAME=VALUE; UsageError for another form."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--override {name}: expected NAME=VALUE")
+        raise UsageError(f"--override {name}: expected NAME=VALUE", hint="as --override chunk.size=4194304")
     return name.strip(), without_unit(name.strip(), value.strip(), "--override")
 
 

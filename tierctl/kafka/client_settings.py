@@ -409,7 +409,7 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
         host, colon, port = server.rpartition(":")
         has_brackets = host.startswith("[") == host.endswith("]")
         if not (colon and host and has_brackets and natural_number(port, PORT_MAX)):
-            hint = None if has_brackets else "put an IPv6 address in brackets: [::1]:9092"
+            hint = "as in broker1:9092" if has_brackets else "put an IPv6 address in brackets: [::1]:9092"
             raise UsageError(f"{source}: {server!r} is no host:port", hint=hint)
     return servers
 

@@ -85,7 +85,8 @@ class TopicLocation:
 
     def _refusal(self) -> UsageError:
         if self.option == BOOTSTRAP_SERVER:
-            return UsageError(f"{self.option}: {self.uri.removeprefix('kafka://')!r} is no host:port")
+            servers = self.uri.removeprefix("kafka://")
+            return UsageError(f"{self.option}: {servers!r} is no host:port", hint="as in broker1:9092")
         return UsageError(
             f"not a metadata topic: {self.uri!r}",
             hint="expected kafka://host:port, file:///dir, or a folder in a store, such as s3://bucket/folder",

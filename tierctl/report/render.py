@@ -46,8 +46,11 @@ class OutputFormat(StrEnum):
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the names of a comma-separated list."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """Return the names of a comma-separated list; raise UsageError for a list without names."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError(f"expected names of columns, found {text!r}", hint="name one, or leave it out")
+    return names
 
 
 def _complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
