@@ -312,6 +312,23 @@ def test_a_table_that_another_program_compacted_in_the_middle_of_a_commit(
     assert rows_of(warehouse) == run_once(topic)
 
 
+def test_files_of_a_commit_that_another_program_deleted_before_it_was_complete(
+    topic: Path, warehouse: Path
+) -> None:
+    """No table refers to them, and they are older than the table keeps files: a vacuum deletes them."""
+    run(topic, warehouse)
+    write(topic, lives(range(60, 62)))
+    killed(topic, warehouse, "warehouse.follow.segments")
+    for path in (warehouse / "segments").rglob("*.parquet"):
+        os.utime(path, (10**9, 10**9))
+    assert delta(warehouse, "segments").vacuum(dry_run=False, full=True)
+    version = delta(warehouse, "segments").version()
+    for _ in range(2):
+        with pytest.raises(SafetyRefusal, match=r"that it adds are gone, segments/bucket="):
+            run(topic, warehouse)
+    assert delta(warehouse, "segments").version() == version
+
+
 @pytest.fixture
 def grown(topic: Path, warehouse: Path) -> Path:
     """Return a warehouse with two commits, each with files in every table."""

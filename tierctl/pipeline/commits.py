@@ -515,8 +515,7 @@ class Commits:
                     f"another program changed table {name} at the same time",
                     hint="run again once it has ended",
                 )
-        keys = sorted(f"{file.table}/{file.path}" for file in commit.added)
-        missing = sorted(set(keys) - self._warehouse.store.sizes_bytes(keys).keys()) if keys else []
+        missing = self._missing(commit.added)
         if missing:
             raise RemoteStorageError(
                 f"{len(missing)} files that executors stored are missing in the warehouse, {missing[0]} for "
@@ -524,14 +523,27 @@ class Commits:
                 hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
             )
 
+    def _missing(self, files: Iterable[TableFile]) -> list[str]:
+        """Return the keys of the files that are not in the warehouse."""
+        keys = {f"{file.table}/{file.path}" for file in files}
+        return sorted(keys - self._warehouse.store.sizes_bytes(sorted(keys)).keys()) if keys else []
+
     def finish(self, commit: Commit) -> None:
         """Let the tables follow the commit, as far as they have not; a repeated call changes nothing.
 
-        Raise SafetyRefusal if another program combined files that the commit removes, since it was made.
+        Raise SafetyRefusal if, since it was made, another program combined files that the commit removes, or
+        deleted files that it adds: a vacuum does that after a day, as no table refers to them yet.
         """
-        for name, table in self._tables.items():
-            if table.number() < commit.number:
-                self._follow(name, table, commit)
+        behind = {name: table for name, table in self._tables.items() if table.number() < commit.number}
+        missing = self._missing(file for file in commit.added if file.table in behind)
+        if missing:
+            raise SafetyRefusal(
+                f"commit {commit.number} is not complete, and {len(missing)} of the files that it adds are "
+                f"gone, {missing[0]} for one: another program deleted them",
+                hint="put them back from a backup, or name a new --warehouse, which reads the whole topic",
+            )
+        for name, table in behind.items():
+            self._follow(name, table, commit)
 
     def _follow(self, name: str, table: LakeTable, commit: Commit) -> None:
         adds = [file for file in commit.added if file.table == name]
