@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 from tierctl.errors import CorruptInputError, LockedError, RemoteStorageError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task, commits
@@ -402,6 +404,48 @@ def test_a_feature_that_deltalake_does_not_write(name: str, is_read: bool, topic
     with pytest.raises(RemoteStorageError, match="Unsupported") as e:
         run(topic, grown)
     assert "DROP FEATURE" in str(e.value.hint)
+
+
+def forget(warehouse: Path, table: str) -> None:
+    """Let Delta delete the logs of a table, which are old, but the last one, which changes no rows."""
+    delta(warehouse, table).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    for path in (warehouse / table / "_delta_log").glob("*.json"):
+        os.utime(path, (10**9, 10**9))
+    opened = delta(warehouse, table)
+    opened.create_checkpoint()
+    opened.cleanup_metadata()
+    assert len(list((warehouse / table / "_delta_log").glob("*.json"))) <= 1
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [("events", "added"), ("segments", "deleted"), ("segments", "combined"), ("commits", "added")],
+)
+def test_a_change_of_rows_of_which_no_log_tells(table: str, change: str, topic: Path, grown: Path) -> None:
+    """The last commit says how many rows a table has."""
+    opened = delta(grown, table)
+    if change == "added":
+        write_deltalake(opened, opened.to_pyarrow_table(), mode="append")
+    elif change == "deleted":
+        opened.delete("start_offset >= 300")
+    else:
+        opened.optimize.z_order(["start_offset"])
+        log = grown / table / "_delta_log" / f"{opened.version():020d}.json"
+        # Other writers may state no number of rows.
+        log.write_text(re.sub(r',"stats":"([^"\\]|\\.)*"', "", log.read_text()))
+    forget(grown, table)
+    write(topic, lives(range(70, 72)))
+    if change == "combined":
+        assert run(topic, grown) == 3
+        assert rows_of(grown) == run_once(topic)
+        return
+    uses: list[Callable[[], object]] = [
+        partial(run, topic, grown),
+        partial(read_warehouse, WarehouseSpec.of(grown.as_uri())),
+    ]
+    for use in uses[: 1 if table == "events" else 2]:
+        with pytest.raises(SafetyRefusal, match=f"changed rows of table {table}: (it has|expected)"):
+            use()
 
 
 def test_old_events_that_another_program_deleted(topic: Path, grown: Path) -> None:

@@ -54,6 +54,7 @@ from tierctl.pipeline.warehouse import (
     TableFile,
     Warehouse,
     bytes_of,
+    read_file,
     stored_file,
     write_rows,
 )
@@ -268,6 +269,30 @@ class LakeTable:
             found.setdefault(bucket, []).append(path)
         return found
 
+    def row_counts(self) -> dict[str, int]:
+        """Return the number of rows of each of the table's files by path."""
+        files = _arrow(self.opened.get_add_actions())
+        counts = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True)
+        # Another program may combine files without Delta's statistics.
+        return {path: self._rows_in(path) if count is None else count for path, count in counts}
+
+    def _rows_in(self, path: str) -> int:
+        any_column = pa.schema([self._schema.field("metadata_partition")])
+        return int(read_file(self._warehouse.store, self.name, path, any_column).num_rows)
+
+    def require_rows_of(self, commit: Commit) -> None:
+        """Raise SafetyRefusal if the table, which follows the commit, has another number of rows.
+
+        This finds a change whose log was deleted. Another program may delete rows of `events`.
+        """
+        expected, found = commit.rows.get(self.name, 0), sum(self.row_counts().values())
+        if found > expected or (found < expected and self.name != EVENTS):
+            raise SafetyRefusal(
+                f"another program changed rows of table {self.name}: it has {found} rows, and commit "
+                f"{commit.number} left {expected}",
+                hint=f"{_remedy(self.name)}; if there is none, name a new --warehouse",
+            )
+
     def lacks(self, files: Iterable[TableFile]) -> bool:
         """Return whether another program removed one of the files."""
         present = set(chain(*self.paths().values()))
@@ -413,10 +438,12 @@ _ATTEMPTS: Final = 3
 
 
 def latest_commit(commits: LakeTable) -> Commit:
-    """Return the last commit in the table `commits`; its number is 0 before the first."""
+    """Return the last commit in the table `commits`; its number is 0 before the first.
+
+    Raise CorruptInputError for a row of another form, and SafetyRefusal if there is not only that commit's.
+    """
     try:
         rows = [Commit.of_row(row) for row in commits.rows(COMMITS_SCHEMA.names)]
-        return rows[0] if rows else Commit()
     except (KeyError, TypeError, pa.ArrowException) as e:
         raise CorruptInputError(
             f"table {COMMITS}",
@@ -425,6 +452,13 @@ def latest_commit(commits: LakeTable) -> Commit:
             source=COMMITS,
             hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
         ) from e
+    found, number = [row.number for row in rows], commits.number()
+    if found != ([number] if number else []):
+        raise SafetyRefusal(
+            f"another program changed rows of table {COMMITS}: expected commit {number}, found {found}",
+            hint=_remedy(COMMITS),
+        )
+    return rows[0] if rows else Commit()
 
 
 class Commits:
@@ -477,6 +511,18 @@ class Commits:
     def files(self, table: str) -> dict[int, list[str]]:
         """Return the paths of the files of a table by bucket."""
         return self._tables[table].paths()
+
+    def rows_after(
+        self, before: Commit, added: Sequence[TableFile], removed: Sequence[TableFile]
+    ) -> dict[str, int]:
+        """Return the number of rows of each table after a commit that follows `before`."""
+        rows = {name: before.rows.get(name, 0) for name in self._tables}
+        counts = {name: table.row_counts() for name, table in self._tables.items() if name != EVENTS}
+        for file in added:
+            rows[file.table] += file.rows
+        for file in removed:
+            rows[file.table] -= counts[file.table].get(file.path, 0)
+        return rows
 
     def commit(self, commit: Commit, *, is_batch: bool) -> None:
         """Make a commit, which follows the latest one; raise LockedError if another run made it.
@@ -569,7 +615,10 @@ class Commits:
                 return
 
     def refresh(self, commit: Commit) -> None:
-        """Read the newest version of all tables; raise LockedError if `commit` is no longer the last one."""
+        """Read the newest version of all tables; raise LockedError if `commit` is no longer the last one.
+
+        Raise SafetyRefusal as `require_rows_of`.
+        """
         for table in (self._commits, *self._tables.values()):
             table.refresh()
         if self._commits.number() != commit.number:
@@ -577,6 +626,12 @@ class Commits:
                 f"another pipeline made commit {self._commits.number()} of this warehouse",
                 hint="wait for it to end, then run again",
             )
+        self.require_rows_of(commit)
+
+    def require_rows_of(self, commit: Commit) -> None:
+        """Raise SafetyRefusal if a table has not as many rows as `commit`, which all follow, states."""
+        for table in self._tables.values():
+            table.require_rows_of(commit)
 
     def maintain(self, number: int) -> None:
         """Combine small files of `events`, and delete unused files of all tables, in every 16th commit.

@@ -129,6 +129,7 @@ class Pipeline:
             latest = commits.latest()
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
+            commits.require_rows_of(latest)
             yield PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
 
 
@@ -285,6 +286,8 @@ class PipelineRun:
         self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int], batch: Batch | None
     ) -> Commit:
         before, done = self.latest, {each.bucket: each for each in results}
+        added = tuple(file for each in results for file in each.added)
+        removed = tuple(file for each in results for file in each.removed)
         due_ms = {bucket: at for bucket, at in before.due_ms.items() if bucket not in done}
         due_ms |= {bucket: each.due_ms for bucket, each in done.items() if each.due_ms is not None}
         return Commit(
@@ -302,9 +305,10 @@ class PipelineRun:
             cuts=dict(before.cuts) | {number: end for number, (_, end) in job.cuts.items()},
             due_ms=due_ms,
             dropped={**before.dropped, **{bucket: each.dropped for bucket, each in done.items()}},
+            rows=self._commits.rows_after(before, added, removed),
             missing=job.missing,
-            added=tuple(file for each in results for file in each.added),
-            removed=tuple(file for each in results for file in each.removed),
+            added=added,
+            removed=removed,
         )
 
 
@@ -633,6 +637,8 @@ def _complete_commit(spec: WarehouseSpec, commits: LakeTable, tables: Mapping[st
             n for n, at in numbers.items() if at > commit.number or (at < commit.number and n in changed)
         ]
         if not others:
+            for table in tables.values():
+                table.require_rows_of(commit)
             return commit
     raise RemoteStorageError(
         f"commit {commit.number} of {spec.uri} is not complete: table {others[0]} is at another one",

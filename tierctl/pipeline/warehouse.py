@@ -53,6 +53,7 @@ BUCKET: Final = pa.field("bucket", pa.int32())
 Effect = Callable[[str], None]
 """Receives a label before each change of a warehouse."""
 
+_ROWS: Final = "numRecords"
 _FILE: Final = pa.struct(
     [
         ("table", pa.string()),
@@ -75,6 +76,11 @@ class TableFile:
     size_bytes: int = 0
     stats: str = ""
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of a file with statistics."""
+        return int(json.loads(self.stats)[_ROWS])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
@@ -82,9 +88,10 @@ class Commit:
 
     `ends` has the next offset to read of each metadata partition; `cuts` the log's end where it was found
     below that; `missing` the events that were gone before they were read. `due_ms` has the time at which rows
-    of a bucket change without an event, `dropped` the number of its events that a broker drops. `query` and
-    `batch` name the stream of Spark whose batch this is. `path` is the file of the commit's row. `added` and
-    `removed` are the files by which the commit changes the tables.
+    of a bucket change without an event, `dropped` the number of its events that a broker drops. `rows` has
+    the number of rows of each table; of `events`, those that all commits added. `query` and `batch` name the
+    stream of Spark whose batch this is. `path` is the file of the commit's row. `added` and `removed` are the
+    files by which the commit changes the tables.
     """
 
     number: int = 0
@@ -100,6 +107,7 @@ class Commit:
     cuts: Mapping[int, int] = field(default_factory=dict)
     due_ms: Mapping[int, int] = field(default_factory=dict)
     dropped: Mapping[int, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[MissingEvents, ...] = ()
     added: tuple[TableFile, ...] = ()
     removed: tuple[TableFile, ...] = ()
@@ -118,7 +126,8 @@ class Commit:
         return asdict(self) | {name: list(getattr(self, name).items()) for name in _MAPS}
 
 
-_MAPS: Final = ("ends", "cuts", "due_ms", "dropped")
+_NUMBERS: Final = ("ends", "cuts", "due_ms", "dropped")
+_MAPS: Final = (*_NUMBERS, "rows")
 _FILES: Final = ("added", "removed")
 
 COMMITS_SCHEMA: Final = pa.schema(
@@ -132,7 +141,8 @@ COMMITS_SCHEMA: Final = pa.schema(
         ("query", pa.string()),
         ("batch", pa.int64()),
         ("path", pa.string()),
-        *((name, pa.map_(pa.int32(), pa.int64())) for name in _MAPS),
+        *((name, pa.map_(pa.int32(), pa.int64())) for name in _NUMBERS),
+        ("rows", pa.map_(pa.string(), pa.int64())),
         ("missing", pa.list_(pa.field("element", _MISSING))),
         *((name, pa.list_(pa.field("element", _FILE))) for name in _FILES),
     ]
@@ -319,7 +329,7 @@ def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
         nulls[name] = sum(s.null_count for s in found)
         if bounds and all(type(s.min) is int for s in bounds):
             lows[name], highs[name] = min(s.min for s in bounds), max(s.max for s in bounds)
-    return {"numRecords": metadata.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
+    return {_ROWS: metadata.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
 
 
 def bytes_of(store: ObjectStore, key: str) -> bytes:
