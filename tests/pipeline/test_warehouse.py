@@ -152,6 +152,23 @@ def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
     assert known == [[], ["info"], ["info", "warning"], ["info", "info", "info"]]
 
 
+def test_what_deleted_rows_of_events_would_tell_is_unknown(tmp_path: Path) -> None:
+    """That an event is dropped because its segment was deleted; a later event may tell it again."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    begun, gone = update(1, S.DELETE_SEGMENT_STARTED), update(1, S.DELETE_SEGMENT_FINISHED)
+    write(topic, [started(1), update(1), begun, gone, started(9), update(9, S.DELETE_SEGMENT_STARTED)])
+    run(topic, warehouse)
+    delta(warehouse, "events").delete("metadata_offset < 1000")
+    known = []
+    for event in (begun, started(8), update(9), gone):
+        write(topic, [event])
+        run(topic, warehouse)
+        dropped = [row for row in rows_of(warehouse)["anomalies"] if row["check"] == "dropped_event"]
+        known.append([(row["was_deleted"], "another program deleted" in row["found"]) for row in dropped])
+    unknown, not_deleted, deleted = (None, True), (False, False), (True, False)
+    assert known == [[unknown], [unknown], [unknown, not_deleted], [deleted, deleted, not_deleted]]
+
+
 def test_nothing_new_changes_nothing(topic: Path, warehouse: Path) -> None:
     assert run(topic, warehouse) == 1
     files = {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()}

@@ -345,6 +345,8 @@ def grown(topic: Path, warehouse: Path) -> Path:
     [
         ("events", "restored"),
         ("events", "emptied"),
+        ("events", "appended"),
+        ("events", "updated"),
         ("segments", "restored"),
         ("segments", "deleted"),
         *(pytest.param(each, "restored", marks=pytest.mark.matrix) for each in ("commits", "anomalies")),
@@ -357,6 +359,10 @@ def test_rows_that_another_program_changed(table: str, change: str, topic: Path,
     version = opened.version()
     if change == "deleted":
         opened.delete("topic_id IS NOT NULL AND bucket >= 0")
+    elif change == "appended":
+        write_deltalake(opened, opened.to_pyarrow_table(), mode="append")
+    elif change == "updated":
+        opened.update(updates={"topic": "'other'"})
     else:
         opened.restore(version - 1 if change == "restored" else 0)
     write(topic, lives(range(70, 72)))

@@ -10,7 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tierctl.checks.findings import Finding
-from tierctl.checks.metadata import dropped_events, more_dropped_events, unusable_record
+from tierctl.checks.metadata import dropped_events, live_segments, more_dropped_events, unusable_record
 from tierctl.metadata.parallel_fold import PartitionFold, chunks_of_batch
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
@@ -90,7 +90,8 @@ class BucketJob:
     The buckets in `woken` make their rows again without new events. `files` are the tables' files by bucket.
     `missing` are events that were gone before they were read, `cuts` the offset that was read and the lower
     end at which a log was found, by metadata partition; they are told in the bucket with that number.
-    `dropped` is the number of dropped events of a bucket.
+    `dropped` is the number of dropped events of a bucket. Without `has_all_events` another program deleted
+    rows of `events`.
     """
 
     warehouse: WarehouseSpec
@@ -103,6 +104,7 @@ class BucketJob:
     missing: tuple[MissingEvents, ...] = ()
     cuts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     dropped: Mapping[int, int] = field(default_factory=dict)
+    has_all_events: bool = True
 
     def run(self, bucket: int, batches: Iterable[pa.RecordBatch]) -> BucketResult | None:
         """Fold batches with EVENT_COLUMNS; return None if nothing is to be done.
@@ -180,7 +182,8 @@ class _Bucket:
         self._state.missing = list(job.missing)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> BucketResult:
-        former = _Former(self._known.anomalies, self._job.dropped.get(self._bucket, 0))
+        dropped = self._job.dropped.get(self._bucket, 0)
+        former = _Former(self._known.anomalies, dropped, self._job.has_all_events)
         former.restore(self._state)
         events = _Events(self._folder / "events.parquet", self._state, self._job, self._keys.values())
         _forget_last_offsets(self._state)
@@ -458,19 +461,26 @@ def _lost_range(row: Mapping[str, Any]) -> AnomalyRow:
     return AnomalyRow(finding=found, metadata_partition=number, metadata_offset=offset)
 
 
+_UNKNOWN: Final = (
+    ", or the segment was deleted before: another program deleted rows of the table events, which would tell"
+)
+
+
 class _Former:
     """The anomalies of a bucket in the last commit, and what they say about later ones.
 
     The `events` table tells whether the segment of a dropped event was deleted, so that the metadata topic is
     not read again, as `verify` does. Each segment is searched in all of its bucket's events once, and later
-    in new events only.
+    in new events only. Without `has_all` of these events, one that is not found may have been deleted.
     """
 
-    def __init__(self, rows: pa.Table, dropped: int) -> None:
+    def __init__(self, rows: pa.Table, dropped: int, has_all: bool) -> None:
         self.rows = rows
         self._dropped = dropped
+        self._has_all = has_all
         self._searched: set[str] = set()
         self._deleted: set[str] = set()
+        self._unknown: set[str] = set()
 
     def restore(self, state: TierState) -> None:
         """Add the events that brokers dropped to `state`."""
@@ -479,10 +489,9 @@ class _Former:
             state.note(
                 Anomaly(row["metadata_partition"], row["metadata_offset"], event.topic_id_partition, event)
             )
-            if row["was_deleted"] is not None:
-                self._searched.add(row["segment_id"])
-            if row["was_deleted"]:
-                self._deleted.add(row["segment_id"])
+            if isinstance(event, RemoteLogSegmentMetadataUpdate):
+                known = {None: self._unknown, True: self._deleted, False: self._searched}
+                known[row["was_deleted"]].add(row["segment_id"])
         state.count_anomalies(0, self._dropped - state.anomaly_count)
 
     def search(self, state: TierState, store: ObjectStore, history: Sequence[str], new: Path | None) -> None:
@@ -491,14 +500,20 @@ class _Former:
         `history` are the keys of the files in `store` that have the earlier events of the bucket, `new` is
         the file with those of this run.
         """
-        updates = (each.event for each in state.anomalies)
-        wanted = {str(e.segment_id) for e in updates if isinstance(e, RemoteLogSegmentMetadataUpdate)}
+        updated = {
+            (each.topic_id_partition.key, each.event.segment_id)
+            for each in state.anomalies
+            if isinstance(each.event, RemoteLogSegmentMetadataUpdate)
+        }
+        wanted = {str(segment_id) for _, segment_id in updated}
         if new is not None and wanted - self._deleted:
             self._deleted |= _deleted_in(new, wanted - self._deleted)
-        unsearched = wanted - self._searched - self._deleted
+        unsearched = wanted - self._searched - self._deleted - self._unknown
         for path in history if unsearched else ():
             self._deleted |= _deleted_in(read_file(store, EVENTS, path, _OF_DELETION), unsearched)
-        self._searched |= wanted
+        if not self._has_all:
+            self._unknown |= unsearched - {str(segment_id) for _, segment_id in live_segments(state, updated)}
+        self._searched |= unsearched - self._unknown
 
     def of_partitions(self, kept: Collection[tuple[str, int]]) -> pa.Table:
         """Return the rows about the user partitions `kept`, without those about single events."""
@@ -529,12 +544,17 @@ class _Former:
         return pa.concat_tables([former, anomaly_table(new)])
 
     def _dropped_row(self, anomaly: Anomaly, found: Finding) -> AnomalyRow:
+        segment_id = str(found.segment_id)
+        was_deleted = segment_id in self._deleted
+        is_unknown = segment_id in self._unknown and not was_deleted
+        if is_unknown:
+            found = replace(found, found=f"{found.found}{_UNKNOWN}")
         return AnomalyRow(
             finding=found,
             metadata_partition=anomaly.metadata_partition,
             metadata_offset=anomaly.metadata_offset,
             record=encode(anomaly.event, dialect_of(anomaly.event)),
-            was_deleted=None if found.segment_id is None else str(found.segment_id) in self._deleted,
+            was_deleted=None if found.segment_id is None or is_unknown else was_deleted,
         )
 
 

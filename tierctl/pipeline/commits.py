@@ -99,7 +99,7 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
 }
 
-_RESTORE: Final = "RESTORE"
+_RESTORE, _DELETE = "RESTORE", "DELETE"
 
 
 def _remedy(table: str) -> str:
@@ -220,7 +220,7 @@ class LakeTable:
         """Return the number of the commit whose rows the version `newest` has; None if no log tells it.
 
         A log is kept for KEPT_HOURS. Raise SafetyRefusal if another program changed rows since that commit;
-        it may delete those of `events`, from which no fold goes on.
+        it may DELETE those of `events`, from which no fold goes on.
         """
         at = newest
         while at >= 0:
@@ -230,7 +230,7 @@ class LakeTable:
             if version.restored is not None:
                 at = min(version.restored, at - 1)
                 continue
-            if version.changes_rows and (self.name != EVENTS or version.operation == _RESTORE):
+            if version.changes_rows and (self.name, version.operation) != (EVENTS, _DELETE):
                 raise SafetyRefusal(
                     f"another program changed rows of table {self.name}: version {at}, {version.operation}",
                     hint=_remedy(self.name),
@@ -511,6 +511,10 @@ class Commits:
     def files(self, table: str) -> dict[int, list[str]]:
         """Return the paths of the files of a table by bucket."""
         return self._tables[table].paths()
+
+    def has_all_events(self, commit: Commit) -> bool:
+        """Return whether `events` has all rows that commits up to this one, the last, added."""
+        return sum(self._tables[EVENTS].row_counts().values()) == commit.rows.get(EVENTS, 0)
 
     def rows_after(
         self, before: Commit, added: Sequence[TableFile], removed: Sequence[TableFile]

@@ -94,7 +94,8 @@ ANOMALY_SCHEMA: Final = pa.schema(
 """The table of findings of `tierctl verify` that need only metadata.
 
 Those about an event have its `metadata_offset`. An event that brokers drop has the bytes of its `record`, and
-`was_deleted` if its segment has a DELETE_SEGMENT_FINISHED event.
+`was_deleted` if its segment has a DELETE_SEGMENT_FINISHED event; null if rows of `events` were deleted that
+would tell.
 """
 
 BATCH: Final = pa.field("batch", pa.int64())

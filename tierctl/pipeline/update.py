@@ -280,6 +280,7 @@ class PipelineRun:
             missing=missing,
             cuts=cuts,
             dropped=before.dropped,
+            has_all_events=self._commits.has_all_events(before),
         )
 
     def _commit(
