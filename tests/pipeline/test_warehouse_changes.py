@@ -17,8 +17,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, Transaction, write_deltalake
 from tierctl.errors import CorruptInputError, LockedError, RemoteStorageError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task, commits
@@ -379,6 +380,21 @@ def test_rows_that_another_program_changed(table: str, change: str, topic: Path,
     delta(grown, table).restore(version)
     assert run(topic, grown) == 3
     assert rows_of(grown) == run_once(topic)
+
+
+def test_a_warehouse_of_a_newer_tierctl(topic: Path, grown: Path) -> None:
+    """It may have any other columns."""
+    row = read(grown, "commits").to_pylist()[0]
+    own = Transaction("tierctl-pipeline", row["number"])
+    newer = pa.Table.from_pylist([{"version": 2, "number": "two"}])
+    properties = CommitProperties(app_transactions=[own])
+    opened = delta(grown, "commits")
+    write_deltalake(opened, newer, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
+    write(topic, lives(range(70, 72)))
+    for use in (partial(run, topic, grown), partial(read_warehouse, WarehouseSpec.of(grown.as_uri()))):
+        with pytest.raises(SafetyRefusal, match="found version 2, which a newer tierctl wrote") as e:
+            use()
+        assert e.value.hint == "run that tierctl, or use another --warehouse"
 
 
 @pytest.mark.parametrize("table", ["commits", "segments"])

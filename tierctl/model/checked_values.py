@@ -50,12 +50,12 @@ def require_types(raw: Mapping[str, Any], types: Mapping[str, Types], where: str
             raise ValueError(f"{where}{name}: expected {names}, found {value!r}")
 
 
-def require_no_newer(source: str, found: object, known: int) -> None:
-    """Raise SafetyRefusal if `found` in `source` is a version above `known`: that is no damage."""
+def require_no_newer(source: str, found: object, known: int, option: str = "--state-dir") -> None:
+    """Raise SafetyRefusal if `found`, the version of `source`, is above `known`: that is no damage."""
     if isinstance(found, int) and found > known:
         raise SafetyRefusal(
             f"{source}: expected version {known}, found version {found}, which a newer tierctl wrote",
-            hint="run that tierctl, or use another --state-dir",
+            hint=f"run that tierctl, or use another {option}",
         )
 
 

@@ -42,6 +42,7 @@ from tierctl.errors import (
     hint_of,
 )
 from tierctl.files import TEMP_SUFFIX
+from tierctl.model.checked_values import require_no_newer
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse import (
     BUCKET,
@@ -49,6 +50,8 @@ from tierctl.pipeline.warehouse import (
     COMMITS_SCHEMA,
     EVENTS,
     TABLES,
+    VERSION,
+    VERSION_COLUMN,
     Commit,
     Effect,
     TableFile,
@@ -440,9 +443,12 @@ _ATTEMPTS: Final = 3
 def latest_commit(commits: LakeTable) -> Commit:
     """Return the last commit in the table `commits`; its number is 0 before the first.
 
-    Raise CorruptInputError for a row of another form, and SafetyRefusal if there is not only that commit's.
+    Raise CorruptInputError for a row of another form, and SafetyRefusal for that of a newer tierctl, and if
+    there is not only that commit's.
     """
     try:
+        for row in commits.rows([VERSION_COLUMN]):
+            require_no_newer(f"table {COMMITS}", row[VERSION_COLUMN], VERSION, "--warehouse")
         rows = [Commit.of_row(row) for row in commits.rows(COMMITS_SCHEMA.names)]
     except (KeyError, TypeError, pa.ArrowException) as e:
         raise CorruptInputError(

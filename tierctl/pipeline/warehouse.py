@@ -44,6 +44,11 @@ ANOMALIES: Final = "anomalies"
 COMMITS: Final = "commits"
 CHECKPOINT: Final = "_checkpoint"
 
+VERSION: Final = 1
+"""The version of the stored form of all tables, which the last commit states."""
+
+VERSION_COLUMN: Final = "version"
+
 TABLES: Final = (EVENTS, SEGMENTS, PARTITIONS, ANOMALIES)
 """The tables for readers, in the order in which a commit reaches them."""
 
@@ -97,6 +102,7 @@ class Commit:
     number: int = 0
     committed_ms: int = 0
     tierctl: str = ""
+    version: int = VERSION
     topic_id: str | None = None
     metadata_partitions: int = 0
     buckets: int = 0
@@ -135,6 +141,7 @@ COMMITS_SCHEMA: Final = pa.schema(
         ("number", pa.int64()),
         ("committed_ms", pa.int64()),
         ("tierctl", pa.string()),
+        (VERSION_COLUMN, pa.int32()),
         ("topic_id", pa.string()),
         ("metadata_partitions", pa.int32()),
         ("buckets", pa.int32()),
