@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from tierctl.errors import MetadataError
+from tierctl.errors import MetadataError, SafetyRefusal
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import bucket_task
@@ -208,6 +208,27 @@ def test_a_log_that_was_cut_is_told_of_once(topic: Path, warehouse: Path) -> Non
     assert numbers == [2, 2, 2]
     rows = rows_of(warehouse)
     assert any("an end at or after" in row["found"] for row in rows["anomalies"])
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("grown", range(7, 10))
+def test_a_log_that_was_cut_and_grew_again(is_open: bool, grown: int, tmp_path: Path) -> None:
+    """Other events have the offsets that were read: to fold the ones after them alone would be wrong."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    both = [[started(number), update(number)] for number in range(grown)]
+    write(topic, [*both[1], *both[2], *both[3]])
+    ids = {path: path.read_bytes() for path in topic.rglob("partition.metadata")}
+    with pipeline(topic, warehouse).opened() as opened:
+        step(opened)
+        shutil.rmtree(topic)
+        write(topic, [*both[1], *(event for events in both[5:] for event in events)])
+        for path, content in ids.items():
+            path.write_bytes(content)
+        if is_open and grown > 7:
+            with pytest.raises(SafetyRefusal, match="offset 5 of metadata partition 2 that was read before"):
+                step(opened)
+    with pytest.raises(SafetyRefusal, match=r"expected the record at .*, found another one"):
+        run(topic, warehouse)
 
 
 def test_a_copy_that_was_begun_again_with_more_epochs_has_the_same_row_after_each_run(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -81,20 +81,46 @@ def record_in(chunk: RecordChunk, at: int) -> LastRecord:
     return LastRecord(int(chunk.offsets[at]), int(chunk.timestamps_ms[at]), length, crc32c(value))
 
 
-def other_record(state: TierState, topic: MetadataTopic, number: int, begin: int) -> CorruptInputError | None:
-    """Return the error of a metadata partition whose log does not continue what `state` has of it.
+_LAST_OFFSETS = 100
+"""The last record is looked for in so many offsets: those at the end may have none."""
+
+
+def last_records(
+    topic: MetadataTopic, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, LastRecord]:
+    """Return the last record of each metadata partition in `starts` up to its offset in `ends`.
+
+    A metadata partition without any near the end is not returned.
+    """
+    found = {
+        number: _last_record(topic, number, max(start, ends[number] - _LAST_OFFSETS), ends[number])
+        for number, start in starts.items()
+    }
+    return {number: last for number, last in found.items() if last is not None}
+
+
+def _last_record(topic: MetadataTopic, number: int, start: int, end: int) -> LastRecord | None:
+    last = None
+    for chunk in topic.read(number, start, end):
+        if len(chunk.offsets):
+            last = record_in(chunk, len(chunk.offsets) - 1)
+    return last
+
+
+def other_record(
+    last: LastRecord | None, topic: MetadataTopic, number: int, begin: int
+) -> CorruptInputError | None:
+    """Return the error of a metadata partition whose log does not have `last`, the last record that was read.
 
     The log starts at offset `begin`. What is below it can't be compared.
     """
-    last = state.last_records.get(number)
     if last is None or last.offset < begin:
         return None
-    chunks = topic.read(number, last.offset, last.offset + 1)
-    found = [record_in(chunk, 0) for chunk in chunks if len(chunk.offsets)]
-    if found == [last]:
+    found = _last_record(topic, number, last.offset, last.offset + 1)
+    if found == last:
         return None
     expected = f"the record at offset {last.offset} of metadata partition {number} that was read before"
-    return CorruptInputError("snapshot", expected=expected, found="another one" if found else "none")
+    return CorruptInputError("snapshot", expected=expected, found="none" if found is None else "another one")
 
 
 class PartitionFold:

@@ -191,7 +191,7 @@ class StateDirectory:
             error = found if isinstance(found, CorruptInputError) else None
             if isinstance(found, TierState) and found.read[number] <= ends.get(number, 0):
                 # The log must continue what is known: it may have been cut, and have grown again since.
-                error = other_record(found, topic, number, begins.get(number, 0))
+                error = other_record(found.last_records.get(number), topic, number, begins.get(number, 0))
             if error is not None:
                 self._set_aside(path, error)
             elif found is None:

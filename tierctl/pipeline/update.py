@@ -36,6 +36,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.files import exists, is_dir, is_link
+from tierctl.metadata.parallel_fold import last_records, other_record
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.model import TopicIdPartition, Uuid
@@ -116,7 +117,8 @@ class Pipeline:
         """Hold the lock of the warehouse during the block, and first complete its last commit.
 
         Raise LockedError if another pipeline holds the lock, SafetyRefusal if the warehouse belongs to
-        another topic, UsageError if the folder has other content, and as `open_topic` for a complete topic.
+        another topic, UsageError if the folder has other content, and as `open_topic` for a complete topic
+        and `require_continued`.
         """
         require_deltalake()
         # It imports deltalake, which is optional, and not needed on executors.
@@ -130,7 +132,9 @@ class Pipeline:
             require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
             commits.require_rows_of(latest)
-            yield PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
+            run = PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
+            run.require_continued(latest.ends)
+            yield run
 
 
 class PipelineRun:
@@ -206,12 +210,16 @@ class PipelineRun:
         }
         goal = {number: max(start, ends.get(number, 0)) for number, start in starts.items()}
         offsets = {number: end - starts[number] for number, end in goal.items()}
+        changed = {number: at for number, at in starts.items() if at < goal[number]}
+        self.require_continued(changed)
         missing = (*before.missing, *self._missing(begins))
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
         self._require_same_topic(ends)
-        self._require_kept({number: at for number, at in starts.items() if at < goal[number]})
+        self._require_kept(changed)
         commit = self._commit(job, results, goal, batch)
+        last = {**before.last_records, **last_records(self._topic, changed, goal)}
+        commit = replace(commit, last_records=last)
         self._commits.commit(commit, is_batch=batch is not None)
         self.latest = commit
         self._commits.maintain(commit.number)
@@ -242,6 +250,22 @@ class PipelineRun:
                     f"metadata partition {number}: retention deleted the offsets from {start} to "
                     f"{begin - 1} while they were read",
                     hint="run again: the next commit states which events are gone",
+                )
+
+    def require_continued(self, numbers: Iterable[int]) -> None:
+        """Raise SafetyRefusal if a metadata partition has another record where a commit read its last one.
+
+        Its log was cut, and has grown again: the tables have lost events, and lack those with their offsets.
+        """
+        begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
+        # The cuts tell of a log that ends lower.
+        for number in (each for each in numbers if self.latest.ends.get(each, 0) <= ends.get(each, 0)):
+            last = self.latest.last_records.get(number)
+            error = other_record(last, self._topic, number, begins.get(number, 0))
+            if error is not None:
+                raise SafetyRefusal(
+                    f"the log was cut and has grown again: expected {error.expected}, found {error.found}",
+                    hint="the tables have events that the topic lost: use a new --warehouse",
                 )
 
     def _due(self, now_ms: int) -> list[int]:

@@ -29,7 +29,7 @@ from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import require_no_file
 from tierctl.model.location import path_in_uri, require_no_credentials, split_uri
-from tierctl.state.tier_state import MissingEvents
+from tierctl.state.tier_state import LastRecord, MissingEvents
 from tierctl.storage.lease import ObjectLease
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
 from tierctl.storage.stores.base import ConditionalStore, hashed_file
@@ -68,6 +68,7 @@ _FILE: Final = pa.struct(
         ("stats", pa.string()),
     ]
 )
+_LAST_RECORD: Final = pa.struct([(name, pa.int64()) for name in LastRecord._fields])
 _MISSING: Final = pa.struct([(each.name, pa.int64()) for each in fields(MissingEvents)])
 
 
@@ -92,11 +93,11 @@ class Commit:
     """A commit: its number, 0 before the first, and what the next one needs beside the tables.
 
     `ends` has the next offset to read of each metadata partition; `cuts` the log's end where it was found
-    below that; `missing` the events that were gone before they were read. `due_ms` has the time at which rows
-    of a bucket change without an event, `dropped` the number of its events that a broker drops. `rows` has
-    the number of rows of each table; of `events`, those that all commits added. `query` and `batch` name the
-    stream of Spark whose batch this is. `path` is the file of the commit's row. `added` and `removed` are the
-    files by which the commit changes the tables.
+    below that; `last_records` the last record that was read; `missing` the events that were gone before they
+    were read. `due_ms` has the time at which rows of a bucket change without an event, `dropped` the number
+    of its events that a broker drops. `rows` has the number of rows of each table; of `events`, those that
+    all commits added. `query` and `batch` name the stream of Spark whose batch this is. `path` is the file of
+    the commit's row. `added` and `removed` are the files by which the commit changes the tables.
     """
 
     number: int = 0
@@ -111,6 +112,7 @@ class Commit:
     path: str = ""
     ends: Mapping[int, int] = field(default_factory=dict)
     cuts: Mapping[int, int] = field(default_factory=dict)
+    last_records: Mapping[int, LastRecord] = field(default_factory=dict)
     due_ms: Mapping[int, int] = field(default_factory=dict)
     dropped: Mapping[int, int] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -123,13 +125,16 @@ class Commit:
         """Return the commit in a row of COMMITS_SCHEMA; raise KeyError or TypeError for another mapping."""
         given = {each.name: row[each.name] for each in fields(cls)}
         given |= {name: dict(row[name]) for name in _MAPS}
+        given["last_records"] = {number: LastRecord(**each) for number, each in row["last_records"]}
         given["missing"] = tuple(MissingEvents(**each) for each in row["missing"])
         given |= {name: tuple(TableFile(**each) for each in row[name]) for name in _FILES}
         return cls(**given)
 
     def row(self) -> dict[str, Any]:
         """Return the row of COMMITS_SCHEMA."""
-        return asdict(self) | {name: list(getattr(self, name).items()) for name in _MAPS}
+        last_records = [(number, each._asdict()) for number, each in self.last_records.items()]
+        maps = {name: list(getattr(self, name).items()) for name in _MAPS}
+        return asdict(self) | maps | {"last_records": last_records}
 
 
 _NUMBERS: Final = ("ends", "cuts", "due_ms", "dropped")
@@ -150,6 +155,7 @@ COMMITS_SCHEMA: Final = pa.schema(
         ("path", pa.string()),
         *((name, pa.map_(pa.int32(), pa.int64())) for name in _NUMBERS),
         ("rows", pa.map_(pa.string(), pa.int64())),
+        ("last_records", pa.map_(pa.int32(), _LAST_RECORD)),
         ("missing", pa.list_(pa.field("element", _MISSING))),
         *((name, pa.list_(pa.field("element", _FILE))) for name in _FILES),
     ]
