@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tierctl.pipeline import update
 from tierctl.pipeline.update import StepResult, fold_woken, run_stream
+from tierctl.pipeline.warehouse import offsets_of
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import environment, tierctl
@@ -161,7 +162,7 @@ def test_the_offsets_of_a_batch_are_read_from_either_log(source: str, tmp_path: 
     (tmp_path / "offsets").mkdir()
     text = json.dumps({"topic_id": None, "next_offsets": {"0": 7, "3": 12}})
     (tmp_path / "offsets" / "4").write_text(f"v{2 if source else 1}\n{{}}\n{source}{text}")
-    assert update.offsets_of(tmp_path, 4) == {0: 7, 3: 12}
+    assert offsets_of(tmp_path, 4) == {0: 7, 3: 12}
 
 
 @pytest.mark.matrix

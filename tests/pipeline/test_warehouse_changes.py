@@ -28,7 +28,7 @@ from tierctl.pipeline import warehouse as warehouse_open
 from tierctl.pipeline.bucket_task import BucketJob, BucketResult
 from tierctl.pipeline.commits import LakeTable, translated
 from tierctl.pipeline.tables import SCHEMAS
-from tierctl.pipeline.update import checkpoint_of, read_folded, read_warehouse
+from tierctl.pipeline.update import Batch, checkpoint_of, read_folded, read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import tierctl
@@ -199,6 +199,40 @@ def test_only_a_checkpoint_of_a_stream_is_deleted(is_link: bool, topic: Path, wa
         (checkpoint.unlink if is_link else (checkpoint / "photos").rmdir)()
         with checkpoint_of(opened):
             assert not checkpoint.exists()
+
+
+NEXT = '{"next_offsets": {"0": 0, "1": 0, "2": 0, "3": 0}}'
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "is_kept"),
+    [
+        ("offsets/1", f"v1\n{{}}\n{NEXT}", True),
+        ("offsets/1", "", False),
+        ("offsets/1", 'v1\n{}\n{"next_offsets":[]}', False),
+        ("offsets/0", "", False),
+        ("commits/0", "", False),
+        ("metadata", "", False),
+        ("metadata", "[]", False),
+    ],
+)
+def test_a_damaged_checkpoint_is_replaced(
+    file: str, content: str, is_kept: bool, tmp_path: Path, warehouse: Path
+) -> None:
+    """A power cut leaves empty files; Spark would stop at them in every run."""
+    topic, checkpoint = tmp_path / "topic", warehouse / "_checkpoint"
+    write(topic, [None])
+    with pipeline(topic, warehouse).opened() as opened:
+        opened.step(lambda _job: (), dict.fromkeys(range(4), 0), Batch("q", 0))
+        for name in ("offsets", "commits"):
+            (checkpoint / name).mkdir(parents=True)
+        (checkpoint / "metadata").write_text('{"id": "q"}')
+        (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{NEXT}")
+        (checkpoint / "offsets" / "1").write_text(f"v1\n{{}}\n{NEXT}")
+        (checkpoint / "commits" / "0").write_text("v1\n{}")
+        (checkpoint / file).write_text(content)
+        with checkpoint_of(opened):
+            assert checkpoint.exists() is is_kept
 
 
 def test_no_checkpoint_is_used_through_a_link(topic: Path, warehouse: Path) -> None:

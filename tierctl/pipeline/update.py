@@ -8,7 +8,6 @@ Only the tasks read events and write files; their results are valid once the dri
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import threading
@@ -53,7 +52,10 @@ from tierctl.pipeline.warehouse import (
     Commit,
     Effect,
     WarehouseSpec,
+    last_batch,
     no_op,
+    offsets_of,
+    query_of,
     require_deltalake,
 )
 from tierctl.spark.executors.task import task_number
@@ -511,9 +513,6 @@ def _started(batches: _Batches, interval_s: float | None) -> Iterator[StreamingQ
         query.stop()
 
 
-# The checkpoint of a stream: its id in the file `metadata`, and a file per batch in `offsets`.
-
-
 @contextmanager
 def checkpoint_of(run: PipelineRun) -> Iterator[Path]:
     """Provide the folder of the checkpoint, without one that does not fit the tables.
@@ -561,8 +560,7 @@ def _fits(checkpoint: Path, run: PipelineRun) -> bool:
     if is_link(checkpoint):
         return False
     try:
-        numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
-        query, last = query_of(checkpoint), max(numbers)
+        query, last = query_of(checkpoint), last_batch(checkpoint)
         if not run.has_batch(Batch(query, last)):
             if exists(checkpoint / "commits" / str(last)):
                 return False
@@ -573,22 +571,8 @@ def _fits(checkpoint: Path, run: PipelineRun) -> bool:
         return (run.latest.query, run.latest.batch) == (query, last) and offsets_of(checkpoint, last) == dict(
             run.latest.ends
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False
-
-
-def query_of(checkpoint: Path) -> str:
-    """Return the id of the checkpoint's stream."""
-    return str(json.loads((checkpoint / "metadata").read_text())["id"])
-
-
-def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:
-    """Return the next offset of each metadata partition after a batch, from Spark's log of offsets."""
-    # A line with the version, one with settings, and one with the offset of each source: version 2 of the
-    # log names the source before it, as in 0:{...}.
-    line = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
-    offset = json.loads(line[line.index("{") :])
-    return {int(number): at for number, at in offset["next_offsets"].items()}
 
 
 _NAMED = ("topic", "topic_id", "partition")

@@ -283,6 +283,48 @@ class Warehouse:
         return None if self._root is None else self._root / CHECKPOINT
 
 
+# The checkpoint of a stream: its id in the file `metadata`, and a file per batch in `offsets` and `commits`.
+
+
+def query_of(checkpoint: Path) -> str:
+    """Return the id of the checkpoint's stream."""
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])
+
+
+def last_batch(checkpoint: Path) -> int:
+    """Return the last batch that was planned.
+
+    Raise OSError, ValueError, LookupError, TypeError or AttributeError if Spark could not go on from it, as
+    from a file that a power cut left empty: it reads the last two plans and the last commit.
+    """
+    planned, committed = (_batches_in(checkpoint / name) for name in ("offsets", "commits"))
+    for number in planned[-2:]:
+        offsets_of(checkpoint, number)
+    for number in committed[-1:]:
+        _last_line(checkpoint / "commits" / str(number))
+    return planned[-1]
+
+
+def _batches_in(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:
+    """Return the next offset of each metadata partition after a batch, from Spark's log of offsets."""
+    offsets = _last_line(checkpoint / "offsets" / str(batch))["next_offsets"]
+    return {int(number): int(at) for number, at in offsets.items()}
+
+
+def _last_line(path: Path) -> Any:
+    """Return the JSON in the last line of a batch's file.
+
+    In `offsets` there are a line with the version, one with settings, and one with the offset of each source:
+    version 2 names the source before it, as in 0:{...}.
+    """
+    line = path.read_text().splitlines()[-1]
+    return json.loads(line[line.index("{") :])
+
+
 def require_deltalake() -> None:
     """Raise UsageError if deltalake is not installed."""
     if find_spec("deltalake") is None:
