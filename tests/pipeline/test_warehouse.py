@@ -199,6 +199,17 @@ def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path, war
     assert severities == [(1, "info", 0), (1, "info", 0), hanging, hanging, dangling, dangling]
 
 
+@pytest.mark.parametrize("begun_ms", [-(1 << 63), -1, 10**13, (1 << 63) - 1])
+def test_a_copy_that_was_begun_at_any_time_is_counted_as_its_anomaly_says(
+    begun_ms: int, tmp_path: Path, warehouse: Path
+) -> None:
+    write(tmp_path / "topic", [replace(started(1), event_timestamp_ms=begun_ms)])
+    run(tmp_path / "topic", warehouse)
+    rows = rows_of(warehouse)
+    assert [each["severity"] == "warning" for each in rows["anomalies"]] == [begun_ms < 0]
+    assert rows["partitions"][0]["dangling_copies"] == (begun_ms < 0)
+
+
 def test_a_log_that_was_cut_is_told_of_once(topic: Path, warehouse: Path) -> None:
     run(topic, warehouse)
     log = next(path for path in topic.rglob("*.log") if path.stat().st_size > 1000)

@@ -268,7 +268,8 @@ def partition_batch(
     """Return the rows of the table `partitions` of a group."""
     live, parts = group.live, group.parts
     states, times_ms = live.states, live.column("event_timestamp")
-    is_old, is_finished = now_ms - times_ms > DANGLING_AFTER_MS, states == FINISHED
+    # Not `now_ms - times_ms`: an event may state any time, and the difference would overflow.
+    is_old, is_finished = times_ms < now_ms - DANGLING_AFTER_MS, states == FINISHED
     sizes, highest = live.column("size").astype(np.int64), group.highest_by_epoch()
     columns = {
         **partition_names([part.topic_id_partition for part in parts], metadata_partition),
