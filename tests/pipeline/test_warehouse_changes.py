@@ -103,6 +103,22 @@ def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> No
         run(topic, tmp_path / "full")
 
 
+@pytest.mark.parametrize("name", ["a%20b", r"a\b", "a\nb", "100%", "a b#?[1]*:'ü"])
+def test_a_path_that_deltalake_misreads(name: str, topic: Path, tmp_path: Path) -> None:
+    """It would put the tables elsewhere: those of a%20b into a b."""
+    warehouse = tmp_path / name / "warehouse"
+    if name in {"100%", "a b#?[1]*:'ü"}:
+        assert run(topic, warehouse) == 1
+        assert read_warehouse(WarehouseSpec.of(warehouse.as_uri())).commit.number == 1
+        assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "topic"])
+        return
+    spec = WarehouseSpec.of(warehouse.as_uri())
+    for use in (partial(run, topic, warehouse), partial(read_warehouse, spec)):
+        with pytest.raises(UsageError, match="for another name"):
+            use()
+    assert [each.name for each in tmp_path.iterdir()] == ["topic"]
+
+
 def test_only_files_of_tables_are_deleted(topic: Path, warehouse: Path) -> None:
     """A vacuum of Delta alone would delete all that is no file of the table, also behind links."""
     elsewhere = warehouse.with_name("elsewhere")

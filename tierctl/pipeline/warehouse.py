@@ -11,6 +11,7 @@ its bucket, a number that Spark computes from its topic id and its number.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -167,6 +168,9 @@ def no_op(_label: str) -> None:
     """Do nothing; used outside of tests."""
 
 
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+"""Parts of paths that deltalake decodes, or divides the path at."""
+
 LOCK: Final = ".tierctl-pipeline.lock"
 LEASE: Final = "_lease.json"
 
@@ -197,8 +201,15 @@ class WarehouseSpec:
         return open_store(self.uri, endpoint=self.endpoint, named_by="--warehouse")
 
     def open(self) -> Warehouse:
-        """Open the warehouse; nothing is created yet."""
-        return Warehouse(self, self.open_store())
+        """Open the warehouse; nothing is created yet. Raise UsageError for a path that deltalake misreads."""
+        opened = Warehouse(self, self.open_store())
+        misread = _MISREAD.search(opened.tables_uri)
+        if misread is not None:
+            raise UsageError(
+                f"--warehouse {opened.tables_uri!r}: deltalake takes {misread[0]!r} for another name",
+                hint=r"name a path without % before two hexadecimal digits, without \ and control characters",
+            )
+        return opened
 
 
 class Warehouse:
