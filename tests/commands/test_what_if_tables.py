@@ -1,6 +1,7 @@
 """`report --what-if` decides by the pipeline's tables as `sweep` does, and as without them."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import AuthenticationError, ExitCode
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.state_dir import Journal
-from tierctl.model import TopicConfig
+from tierctl.model import TopicConfig, Uuid
+from tierctl.pipeline.update import read_warehouse
+from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import Ran, tierctl
 from tests.pipeline.tables import run
@@ -102,3 +105,27 @@ def test_tables_decide_as_the_topic(
     assert of_topic.code == code, of_topic.err
     for told in (of_topic, of_tables):
         assert ("--topic-configs: not used" in told.err) is (brokers is not None)
+
+
+def test_the_tier_of_other_metadata_is_refused(tables: Path, writable: Callable[[str], Path]) -> None:
+    metadata, remote = writable("tiered-cluster/before"), writable("unclean-leader/before/remote")
+    for source in (("--metadata", metadata), ("--warehouse", tables)):
+        ran = tierctl("report", "--what-if", "metrics.retention.ms=36h", "--remote", remote, *source)
+        assert (ran.code, ran.out) == (ExitCode.RETRYABLE, "")
+        assert "has no object of the finished segments" in ran.err
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_tables_of_another_clusters_metadata_are_refused(
+    is_own: bool, tables: Path, writable: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = read_log_dirs([writable("tiered-cluster/before")])
+    cluster = LoggedCluster(logs, CONFIGS, forgets=False)
+    topic_id = read_warehouse(WarehouseSpec.of(tables.as_uri())).commit.topic_id
+    assert topic_id is not None
+    own = Uuid.parse(topic_id) if is_own else Uuid.from_bytes(b"another-topic-id")
+    cluster.facts["__remote_log_metadata"] = replace(cluster.facts["orders"], topic_id=own)
+    monkeypatch.setattr(Resources, "cluster", cluster)
+    asked = ("report", "--what-if", "metrics.retention.ms=36h", "--bootstrap-server", "broker1:9092")
+    ran = tierctl(*asked, "--warehouse", tables)
+    assert ("is of metadata topic" in ran.err, ran.code == ExitCode.REFUSED) == (not is_own, not is_own)

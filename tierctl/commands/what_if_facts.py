@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
+from tierctl.apply.tier_check import tier_contents
 from tierctl.commands.local_logs import UnreadLogs, read_local_logs
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.running_cluster import EpochsRead, SeenLeaders
@@ -19,8 +20,11 @@ from tierctl.commands.sweep import (
     stored_lineage,
 )
 from tierctl.errors import TierctlError
+from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.state_dir import Journal
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
+    ClusterIdentity,
     EpochEntry,
     LocalLog,
     LocalSegment,
@@ -46,7 +50,7 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
-from tierctl.plan.preconditions import CurrentTopics, newest_replicas
+from tierctl.plan.preconditions import CurrentTopics, TierContents, check_tier, newest_replicas
 from tierctl.plan.steps import Skip
 from tierctl.plan.views import ClusterViews, LeaderView, view_of_log
 from tierctl.spark.executors.task import shared_tier
@@ -270,7 +274,8 @@ class TablesSpec:
 def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) -> GatheredFacts:
     """Return the facts of the selected partitions in the tables of `warehouse`.
 
-    Raises NotFoundError for a place without tables, and as `gather_facts`.
+    Raises NotFoundError for a place without tables, SafetyRefusal for those of the metadata topic of another
+    cluster, and as `check_tier` and `gather_facts`.
     """
     spec = WarehouseSpec.of(store_uri("--warehouse", warehouse))
     contents = read_warehouse(spec)
@@ -283,6 +288,8 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     live = sorted(partition for partition in contents.live if partition in selection)
     topics = {partition.topic for partition in live}
     changes.require_topics(topics)
+    if resources.cluster is not None:
+        _require_cluster_of(contents, resources.cluster)
     leaders = None if resources.cluster is None else SeenLeaders.of(resources.cluster, live)
     if leaders is None:
         configs = _configs(resources, contents, topics)
@@ -294,6 +301,8 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     logs = read_local_logs(request.log_dir, unread.progress, select=may_select, on_error=unread.add)
     state_dir = request.state_dir
     tier = None if request.remote is None else resources.tier_spec().resolved(resources.remote)
+    if tier is not None:
+        _require_own_tier(resources, spec, contents)
     common = TablesSpec(
         warehouse=spec,
         contents=contents,
@@ -319,6 +328,38 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         damaged=sum(each.damaged for each in found) + len(unread.partitions),
         counts_objects=common.objects is not None,
     )
+
+
+def _require_cluster_of(contents: WarehouseContents, cluster: Cluster) -> None:
+    """Raise SafetyRefusal if the cluster's metadata topic is not that of the tables."""
+    # It imports deltalake, which is optional.
+    from tierctl.pipeline.commits import require_same_topic
+
+    topic = cluster.topics({METADATA_TOPIC}).get(METADATA_TOPIC)
+    topic_id = None if topic is None else str(topic.topic_id)
+    require_same_topic(contents.commit, topic_id, contents.commit.metadata_partitions)
+
+
+def _require_own_tier(resources: Resources, spec: WarehouseSpec, contents: WarehouseContents) -> None:
+    """Raise the errors of `check_tier` unless an object or the identity shows the tier of the tables.
+
+    Usually the first bucket with finished segments decides: no process has the state of all.
+    """
+    topic_id = contents.commit.topic_id
+    own = ClusterIdentity(
+        cluster_id=None, metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id)
+    )
+    found: TierContents | None = None
+    for bucket in range(contents.commit.buckets):
+        seen = tier_contents(resources.remote, read_folded(spec, contents, bucket))
+        if found is None or seen.known or found.missing is None:
+            # Other buckets may know the topic of an object.
+            found = replace(seen, is_foreign=False)
+        if seen.known or (seen.identity is not None and seen.identity.cluster.is_same_as(own)):
+            break
+    note = None if found is None else check_tier(found, own, is_reading=True)
+    if note is not None:
+        resources.progress.note(note)
 
 
 def _facts_of_buckets(resources: Resources, spec: TablesSpec) -> list[GatheredFacts]:
