@@ -144,7 +144,7 @@ def wanted_partitions(
     ends: Mapping[int, int],
     predicates: Collection[Predicate],
 ) -> list[int]:
-    """Return the metadata partitions that can contain events for which `predicates` are true."""
+    """Return the metadata partitions in which brokers look for the events for which `predicates` are true."""
     numbers = _by_number(predicates, sorted(ends))
     by_id = _by_id(predicates, topic.partition_count)
     if by_id is None or not are_in_place(topic, begins, ends):
@@ -296,12 +296,13 @@ def plan_tasks(
 ) -> list[EventTask]:
     """Return tasks that read the topic's current records, ordered by metadata partition and offset.
 
-    Ranges in which no record can satisfy `predicates` are left out. Raises as `open_topic`.
+    Ranges in which no record can satisfy `predicates` are left out. Those on user partitions leave out none:
+    the events may be in any metadata partition, also of a topic that got more. Raises as `open_topic`.
     """
     with closing(open_topic(location)) as topic:
         ends = topic.end_offsets()
         begins = topic.beginning_offsets()
-        numbers = wanted_partitions(topic, begins, ends, predicates)
+        numbers = _by_number(predicates, sorted(ends))
         ranges = wanted_offsets(topic, numbers, begins, ends, predicates)
     return event_tasks(
         location, ranges, records_per_task=records_per_task, predicates=predicates, columns=columns

@@ -25,9 +25,10 @@ fail_on_data_loss   false: continue if records were deleted before they were rea
 
 The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those of COLUMNS that .schema(...) selects;
 others are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
-metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
-bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not, because
-timestamps need not increase.
+metadata_partition and on metadata_offset skip whole tasks. Those on topic_id and partition do not: in a topic
+that got more partitions, events of one user partition are in several. A lower bound on timestamp or
+timestamp_ms skips tasks too if the log has time indexes; an upper bound does not, because timestamps need not
+increase.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
+from tierctl.metadata.topic import open_topic
 from tierctl.metadata.topic.open_topic import cut
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.frames import options_of
 from tierctl.spark.sources import metadata_splits
-from tierctl.spark.sources.metadata_splits import Predicate, Window, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.metadata_splits import (
+    Predicate,
+    Window,
+    event_tasks,
+    plan_tasks,
+    read_task,
+    wanted_partitions,
+)
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
@@ -300,27 +309,40 @@ def test_a_wide_gap_of_offsets_makes_no_more_tasks(monkeypatch: pytest.MonkeyPat
             assert all(low < high == following for (low, high), (following, _) in pairwise(own))
 
 
-def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
+def test_a_user_partition_is_looked_for_everywhere(tmp_path: Path) -> None:
+    """In a topic that got more partitions, only its newest events need be where brokers look for them."""
     ids = [Uuid.from_bytes(number.to_bytes(16, "big")) for number in range(1, 41)]
     homes: dict[int, list[bytes]] = {}
     for topic_id in ids:
         home = metadata_partition(topic_id, 2, 5)
         homes.setdefault(home, []).append(encode(started(1, partition=2, topic_id=topic_id)))
     assert len(homes) == 5
-    for home, values in homes.items():
-        write_log(tmp_path, home, batches(values))
     asked = (Predicate("topic_id", "in", (str(ids[7]), "no id")), Predicate("partition", "=", 2))
-    location = TopicLocation(uri=f"file://{tmp_path}")
-    numbers = {split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task}
-    assert numbers == {metadata_partition(ids[7], 2, 5)}
-    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
-    # If partitions are missing, or their number was changed, the partition of a topic is unknown.
-    (tmp_path / "__remote_log_metadata-4").rename(tmp_path / "__remote_log_metadata-5")
-    assert (
-        len({split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task})
-        == 5
-    )
-    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
+    home = metadata_partition(ids[7], 2, 5)
+    other = homes[(home + 1) % 5]
+    other += [*other * 100, encode(started(2, partition=2, topic_id=ids[7]))]
+    for number, values in homes.items():
+        write_log(tmp_path, number, batches(values))
+    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]] * 2
+    only = Predicate("metadata_partition", "=", home)
+    assert [row["start_offset"] for row in rows(tmp_path, *asked, only)] == [100]
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_segments_of_a_user_partition_are_looked_for_where_brokers_put_them(
+    is_renamed: bool, tmp_path: Path
+) -> None:
+    """If partitions are missing, or their number was changed, the partition of a topic is unknown."""
+    ids = [Uuid.from_bytes(number.to_bytes(16, "big")) for number in range(1, 41)]
+    for home in range(5):
+        own = [each for each in ids if metadata_partition(each, 2, 5) == home]
+        events = [encode(started(1, partition=2, topic_id=each)) for each in own]
+        write_log(tmp_path, 5 if is_renamed and home == 4 else home, batches(events))
+    asked = (Predicate("topic_id", "in", (str(ids[7]), "no id")), Predicate("partition", "=", 2))
+    with closing(open_topic(TopicLocation(uri=f"file://{tmp_path}"))) as topic:
+        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+        found = wanted_partitions(topic, begins, ends, asked)
+    assert found == (sorted(ends) if is_renamed else [metadata_partition(ids[7], 2, 5)])
 
 
 def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
