@@ -17,11 +17,12 @@ from tierctl.metadata.daily_changes import (
     recent_writers,
 )
 from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.model import MetadataEvent
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.values import encode
 
 from tests.conftest import DATA
-from tests.metadata.events import TOPIC_ID, repeated_and_lost, started
+from tests.metadata.events import TOPIC_ID, repeated_and_lost, started, update
 from tests.metadata.topics import topic_in
 
 Row = dict[str, Any]
@@ -119,3 +120,24 @@ def test_recent_writers(tmp_path: Path, before: int) -> None:
     assert recent_writers(topic, 3, 0, end + 1, written_ms + 60_000).latest == {6: later.event_timestamp_ms}
     assert recent_writers(topic, 4, 0, 0, 0) == ({}, None)
     topic.close()
+
+
+@pytest.mark.parametrize(
+    ("events", "segments", "unknown"),
+    [
+        (((4, started(1)), (4, started(1, partition=1)), (4, update(1)), (4, update(1, partition=1))), 2, 0),
+        (((4, started(1)), (4, replace(update(1), topic="renamed")), (4, update(1))), 1, 1),
+        (((4, started(1)), (4, update(1, partition=1))), 0, 1),
+        (((0, started(1)), (2, update(1))), 1, 0),
+    ],
+    ids=["an id twice", "another name", "another partition", "a topic that got more partitions"],
+)
+def test_a_segment_is_one_of_its_user_partition(
+    events: tuple[tuple[int, MetadataEvent], ...], segments: int, unknown: int, tmp_path: Path
+) -> None:
+    topic = topic_in(tmp_path, writable=True)
+    topic.append([(number, encode(event)) for number, event in events])
+    found = read_daily_changes(topic, topic.end_offsets(), lambda _: True)
+    topic.close()
+    assert sum(each.copied_segments for each in found.days.values()) == segments
+    assert found.unknown_segments == unknown

@@ -213,15 +213,19 @@ def test_days_by_events_that_no_broker_applies(tmp_path: Path, spark: "SparkSess
         *(replace(entry, state=state) for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED)),
         *(replace(started(2), state=state) for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED)),
         *(begun, other, update(1), update(3), replace(started(4), state=S.COPY_SEGMENT_FINISHED), update(4)),
+        # A segment is one of its user partition.
+        *(started(5), started(5, partition=1), update(5), update(5, partition=1)),
+        *(update(5, partition=2), replace(update(5), topic="renamed")),
     ]
     topic = topic_in(tmp_path / "topic", writable=True)
     topic.append([(4, encode(event)) for event in events])
     topic.close()
     known = days_in(tmp_path / "topic", spark, Selection())
-    assert known.unknown_segments == 1
+    assert known.unknown_segments == 3
     (day,) = known.days.values()
-    assert (day.copied_segments, day.deleted_segments) == (2, 0)
-    assert day.copied_bytes == sum(each.segment_size_in_bytes for each in (begun, started(4)))
+    assert (day.copied_segments, day.deleted_segments) == (4, 0)
+    copied = (begun, started(4), started(5), started(5))
+    assert day.copied_bytes == sum(each.segment_size_in_bytes for each in copied)
 
 
 def test_spark_distributes_the_events(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tierctl.kernel import expect
+from tierctl.metadata.parallel_fold import misplaced
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
@@ -122,42 +123,71 @@ def read_daily_changes(
     `advance` receives numbers of events read.
     """
     found = DailyChanges()
-    known: dict[int, _Segments] = {}
+    number, is_scattered, segments = -1, False, _Segments()
     for chunk in record_chunks(topic, end_offsets):
-        if chunk.partition not in known:
-            known = {chunk.partition: _Segments()}
-        _add(found, known[chunk.partition], decode_values(chunk.slices), selects)
+        # The events of a segment are in one metadata partition, unless the topic got more: after the first
+        # event of such a topic that is not where it belongs, memory holds the segments of all partitions.
+        if chunk.partition != number and not is_scattered:
+            segments = _Segments()
+        number, events = chunk.partition, decode_values(chunk.slices)
+        owners = segments.add(events)
+        named = np.unique(owners[owners >= 0])
+        is_scattered |= bool(len(misplaced(segments.table, named, number, topic.partition_count)))
+        _add(found, segments, events.rows, selects)
         advance(len(chunk.offsets))
     return found
 
 
+_MIX = np.int64(-7046029254386353131)
+"""An odd number: its products with different numbers differ."""
+
+
 class _Segments:
-    """The sizes of the segments of one metadata partition, and the states that were counted."""
+    """The sizes of segments of one or several metadata partitions, and the states that were counted.
+
+    As in brokers, a segment is one of a user partition: others may have segments with the same id.
+    """
 
     def __init__(self) -> None:
+        self.table = SegmentTable()
         self.ids = SegmentIds()
         self.sizes = np.empty(0, np.int64)
         self.counted = {code: np.empty(0, np.bool_) for code in (_COPIED, _DELETED)}
+        self.names = np.empty(0, np.int64)
+        self._keys = np.empty((0, 2), np.int64)
 
-    def add(self, events: Int64s) -> None:
-        """Add the segments that ADD events, decoded rows, name first."""
-        rows = events[events[:, KIND] == ADD]
+    def add(self, events: DecodedEvents) -> Int64s:
+        """Add the segments that ADD events name first; return the number in `table` of each event's owner.
+
+        `names` has a number for each event's owner and topic name then; it is negative without one.
+        """
+        owners, topics = numbered(self.table, events)
+        self.names = np.where(owners < 0, -1, (owners << 32) + topics)
+        self._keys = _ids_of(events.rows).copy()
+        self._keys[:, 0] ^= self.names * _MIX
+        at = np.flatnonzero(events.rows[:, KIND] == ADD)
         known = len(self.ids)
-        numbers, firsts = np.unique(self.ids.add(_ids_of(rows)), return_index=True)
+        numbers, firsts = np.unique(self.ids.add(self._keys[at]), return_index=True)
         is_new = numbers >= known
-        self.sizes = np.concatenate([self.sizes, rows[firsts[is_new], SIZE]])
+        self.sizes = np.concatenate([self.sizes, events.rows[at[firsts[is_new]], SIZE]])
         for code, counted in self.counted.items():
             self.counted[code] = np.concatenate([counted, np.zeros(len(self.ids) - known, np.bool_)])
+        return owners
+
+    def topic_of(self, name: int, selects: Callable[[TopicIdPartition], bool]) -> tuple[str, Uuid] | None:
+        """Return the topic of a name if `selects` accepts its user partition."""
+        whose = self.table.topic_id_partition(name >> 32, name & 0xFFFF_FFFF) if name >= 0 else None
+        return (whose.topic, whose.topic_id) if whose is not None and selects(whose) else None
 
     def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.
+        """Return the rows of added events that first bring a segment to state `code`, and the sizes of these.
 
         Only segments that were copied can be deleted: call it for the copies of the same events first.
 
         The third value are the rows of events whose segment is not known.
         """
         rows = np.flatnonzero((events[:, KIND] == UPDATE) & (events[:, STATE] == code))
-        at = self.ids.find_many(_ids_of(events[rows]))
+        at = self.ids.find_many(self._keys[rows])
         unknown, rows, at = rows[at < 0], rows[at >= 0], at[at >= 0]
         new = ~self.counted[code][at]
         if code == _DELETED:
@@ -169,21 +199,16 @@ class _Segments:
 
 
 def _add(
-    found: DailyChanges,
-    segments: _Segments,
-    events: DecodedEvents,
-    selects: Callable[[TopicIdPartition], bool],
+    found: DailyChanges, segments: _Segments, events: Int64s, selects: Callable[[TopicIdPartition], bool]
 ) -> None:
-    segments.add(events.rows)
-    table = SegmentTable()
-    owners, _ = numbered(table, events)
-    named = table.topic_id_partitions()
-    topics = [(whose.topic, whose.topic_id) if selects(whose) else None for whose in named]
+    """Count the changes by events that were added to `segments`."""
+    names, owners = np.unique(segments.names, return_inverse=True)
+    topics = [segments.topic_of(name, selects) for name in names.tolist()]
     is_selected = np.array([topic is not None for topic in topics], np.bool_)
     for code in (_COPIED, _DELETED):
-        rows, sizes, unknown = segments.first_in(code, events.rows)
+        rows, sizes, unknown = segments.first_in(code, events)
         found.unknown_segments += int(np.count_nonzero(is_selected[owners[unknown]]))
-        days = np.clip(events.rows[rows, EVENT_TIMESTAMP] // DAY_MS, 0, DAY_MAX)
+        days = np.clip(events[rows, EVENT_TIMESTAMP] // DAY_MS, 0, DAY_MAX)
         keys, which = np.unique((owners[rows] << 32) + days, return_inverse=True)
         counts, sums = np.bincount(which, minlength=len(keys)), np.zeros(len(keys), np.int64)
         np.add.at(sums, which, sizes)
