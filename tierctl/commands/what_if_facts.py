@@ -30,6 +30,7 @@ from tierctl.model import (
     LocalSegment,
     Selection,
     TopicConfig,
+    TopicIdPartition,
     TopicPartition,
     Uuid,
 )
@@ -288,9 +289,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     live = sorted(partition for partition in contents.live if partition in selection)
     topics = {partition.topic for partition in live}
     changes.require_topics(topics)
-    if resources.cluster is not None:
-        _require_cluster_of(contents, resources.cluster)
-    leaders = None if resources.cluster is None else SeenLeaders.of(resources.cluster, live)
+    leaders = None if resources.cluster is None else _leaders(resources.cluster, contents, live)
     if leaders is None:
         configs = _configs(resources, contents, topics)
     else:
@@ -300,9 +299,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     request, may_select = resources.request, resources.selection_request.may_select
     logs = read_local_logs(request.log_dir, unread.progress, select=may_select, on_error=unread.add)
     state_dir = request.state_dir
-    tier = None if request.remote is None else resources.tier_spec().resolved(resources.remote)
-    if tier is not None:
-        _require_own_tier(resources, spec, contents)
+    tier = None if request.remote is None else _own_tier(resources, spec, contents)
     common = TablesSpec(
         warehouse=spec,
         contents=contents,
@@ -330,18 +327,21 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     )
 
 
-def _require_cluster_of(contents: WarehouseContents, cluster: Cluster) -> None:
-    """Raise SafetyRefusal if the cluster's metadata topic is not that of the tables."""
+def _leaders(
+    cluster: Cluster, contents: WarehouseContents, partitions: Sequence[TopicIdPartition]
+) -> SeenLeaders:
+    """Return the leaders; raise SafetyRefusal if the cluster's metadata topic is not that of the tables."""
     # It imports deltalake, which is optional.
     from tierctl.pipeline.commits import require_same_topic
 
     topic = cluster.topics({METADATA_TOPIC}).get(METADATA_TOPIC)
     topic_id = None if topic is None else str(topic.topic_id)
     require_same_topic(contents.commit, topic_id, contents.commit.metadata_partitions)
+    return SeenLeaders.of(cluster, partitions)
 
 
-def _require_own_tier(resources: Resources, spec: WarehouseSpec, contents: WarehouseContents) -> None:
-    """Raise the errors of `check_tier` unless an object or the identity shows the tier of the tables.
+def _own_tier(resources: Resources, spec: WarehouseSpec, contents: WarehouseContents) -> TierSpec:
+    """Return the tier; raise the errors of `check_tier` unless it is that of the tables.
 
     Usually the first bucket with finished segments decides: no process has the state of all.
     """
@@ -360,6 +360,7 @@ def _require_own_tier(resources: Resources, spec: WarehouseSpec, contents: Wareh
     note = None if found is None else check_tier(found, own, is_reading=True)
     if note is not None:
         resources.progress.note(note)
+    return resources.tier_spec().resolved(resources.remote)
 
 
 def _facts_of_buckets(resources: Resources, spec: TablesSpec) -> list[GatheredFacts]:
