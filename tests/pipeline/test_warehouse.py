@@ -242,10 +242,17 @@ def test_a_log_that_was_cut_and_grew_again(is_open: bool, grown: int, tmp_path: 
         run(topic, warehouse)
 
 
-def test_a_copy_that_was_begun_again_with_more_epochs_has_the_same_row_after_each_run(tmp_path: Path) -> None:
-    first, other = replace(started(1), segment_leader_epochs=((0, 100),)), started(2)
-    again = replace(first, segment_leader_epochs=((0, 100), (3, 150)))
-    write(tmp_path / "topic", [first, again, other])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([(0, 100)], [(0, 100), (3, 150)]), ([(1, 100), (2, 150)], [(0, 100)])],
+    ids=["more", "others"],
+)
+def test_a_copy_that_was_begun_again_with_other_epochs_has_the_same_row_after_each_run(
+    before: list[tuple[int, int]], after: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    first, other = replace(started(1), segment_leader_epochs=tuple(before)), started(2)
+    again = replace(first, segment_leader_epochs=tuple(after))
+    write(tmp_path / "topic", [first, again, again, other])
     with pipeline(tmp_path / "topic", tmp_path / "steps").opened() as steps:
         step(steps, dict.fromkeys(range(COUNT), 2))
     run(tmp_path / "topic", tmp_path / "steps")
