@@ -471,8 +471,8 @@ AIVEN = f"tier/orders-{'A' * 22}/0/"
         (KAFKA, 1000, "kafka"),
         (AIVEN, 999, "aiven"),
         (AIVEN, 1000, None),
-        (None, 1000, ""),
-        (None, 1001, None),
+        (None, 999, ""),
+        (None, 1000, None),
     ],
 )
 def test_many_objects_before_the_first_segment_are_not_the_whole_tier(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.deep import Candidates, Sample
@@ -19,6 +20,7 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.kafka import SUFFIXES, KafkaLayout, SegmentLayout, split_key
 from tierctl.storage.stores.base import FolderListing, RemoteObject
+from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, S, advance, segment
 from tests.support.amounts import examples
@@ -166,6 +168,24 @@ def test_folders_add_up(
     assert sum(counts) == len(listing)
     assert sorted(apart.candidates()) == sorted(at_once.candidates())
     assert len(list(at_once.candidates())) == 11
+
+
+@pytest.mark.parametrize("prefix", ["", "older/"])
+def test_custom_metadata_name_the_place_of_a_segment(prefix: str) -> None:
+    """An object elsewhere is not read, also in the folder of the segment's partition."""
+    custom = write_custom_metadata(AivenCustomMetadata(object_prefix=prefix))
+    state, added = TierState(), replace(segment(0, 0, 9, partition=PARTITIONS[0]), custom_metadata=custom)
+    fold_event(added, state, metadata_partition=0, metadata_offset=0)
+    advance(state, added, S.COPY_SEGMENT_FINISHED)
+    name = folder_of(PARTITIONS[0], is_aiven=True) + f"{0:020d}-{added.segment_id}"
+    listing = [
+        RemoteObject(f"{place}{name}{suffix}", 100, 0)
+        for place in ("", "older/")
+        for suffix in AIVEN_SUFFIXES
+    ]
+    audit = audit_listing(state, listing, AivenLayout())
+    assert {each.key.startswith("older/") for each in audit.unaccounted} == {prefix == ""}
+    assert list(audit.suspects()) == []
 
 
 def test_a_segment_of_another_partition_is_told_apart() -> None:

@@ -41,7 +41,7 @@ from tierctl.storage.layouts.kafka import (
 )
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
-from tierctl.wire.arrays import Int64s
+from tierctl.wire.arrays import Bools, Int64s
 
 _S = RemoteLogSegmentState
 _P = ObjectPart
@@ -51,13 +51,15 @@ _LOG: Final = int(_P.LOG)
 
 @dataclass(slots=True)
 class _Listed:
-    """The objects found of one partition's segments, by row: 18 bytes per segment beside the ids.
+    """The objects found of one partition's segments, by row: 19 bytes per segment beside the ids.
 
-    Their keys begin with `folder`; None if the partition's name is not legal in keys.
+    Their keys begin with `folder`; None if the partition's name is not legal in keys. The custom metadata of
+    segments, which are given in `has_custom`, may name another place.
     """
 
     part: PartitionState
     folder: str | None
+    has_custom: Bools
     ids: SegmentIds
     starts: array[int]
     parts: bytearray
@@ -73,7 +75,9 @@ class _Listed:
         sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
         parts, archived = bytearray(count), bytearray(count)
         folder = _folder_of(layout, part.topic_id_partition)
-        return cls(part, folder, SegmentIds(live.id_words), starts, parts, sizes, totals, archived)
+        has_custom = live.column("custom") >= 0
+        ids = SegmentIds(live.id_words)
+        return cls(part, folder, has_custom, ids, starts, parts, sizes, totals, archived)
 
 
 def _folder_of(layout: SegmentLayout, partition: TopicIdPartition) -> str | None:
@@ -181,14 +185,12 @@ class StoreAudit:
         row = listed.ids.find(name.segment_id.bytes)
         if row < 0 or listed.starts[row] != name.start_offset:
             return None
-        if listed.folder != stem[: stem.rfind("/") + 1] and not self._is_named(listed, name.segment_id, stem):
-            return None
-        return listed, row, name.parts
-
-    def _is_named(self, listed: _Listed, segment_id: Uuid, stem: str) -> bool:
-        """Return whether the custom metadata of a segment name another place than its partition's folder."""
-        segment = listed.part.get(segment_id)
-        return segment is not None and stem_of(self._layout, segment) == stem
+        if listed.has_custom[row]:
+            segment = listed.part.get(name.segment_id)
+            is_read = segment is not None and stem_of(self._layout, segment) == stem
+        else:
+            is_read = listed.folder == stem[: stem.rfind("/") + 1]
+        return (listed, row, name.parts) if is_read else None
 
     def totals_by_row(self, key: PartitionKey) -> Int64s:
         """Return, by row, the bytes of all objects found of each segment."""

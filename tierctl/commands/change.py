@@ -484,8 +484,13 @@ def measure_mutation(meter: Meter, run: Mutation, plan: Plan, outcomes: Sequence
     left = [step for step in plan.steps if id(step) not in done]
     parts = {part.topic_id_partition for part in state} | {step.topic_id_partition for step in plan.steps}
     is_from_logs = plan.command == "copy" and run.request.log_dir
-    found = decided_topics(run, plan, plan.basis.log_starts if is_from_logs else parts)
-    decided = {name for name, _topic_id in found}
+    if is_from_logs:
+        parts = set(plan.basis.log_starts)
+    # A topic that was created again has two ids, of which the metadata may not have the new one.
+    asked = parts | {skip.topic_id_partition for skip in plan.skipped}
+    found = decided_topics(run, plan, asked)
+    undecided = {each.topic for each in asked if (each.topic, each.topic_id) not in found}
+    decided = {each.topic for each in parts} - undecided
     if plan.command == "copy":
         left_plan = replace(plan, steps=tuple(left))
         measure_copy_lag(meter, left_plan, decided, scope, now_ms=run.resources.now_ms)

@@ -82,8 +82,8 @@ class Histories:
 
     @property
     def unknown(self) -> int:
-        """The number of partitions with missing events."""
-        return len(self.incomplete) + len(self.unseen)
+        """The number of user partitions with missing events; if none is known, of metadata partitions."""
+        return len(self.incomplete) or len(self.unseen)
 
     def texts(self) -> list[str]:
         """Return what `report` reports of missing events, a bounded number of lines."""

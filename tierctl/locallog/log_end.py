@@ -487,10 +487,17 @@ def read_log_dirs(
                         logs.append(read_log(partition, folder, checkpoints))
                 except TierctlError as error:
                     # A topic may be deleted while it is read: a running broker has then renamed its folder.
-                    if exists(folder, follow_symlinks=False):
+                    if _may_exist(folder):
                         report(folder, error)
                 advance(1)
     return sorted(without_duplicates(logs, report), key=lambda log: log.topic_partition)
+
+
+def _may_exist(folder: Path) -> bool:
+    try:
+        return exists(folder, follow_symlinks=False)
+    except OSError:
+        return True
 
 
 def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:

@@ -48,28 +48,27 @@ class DetectedLayout:
 def detect_layouts(store: ObjectStore, *, is_needed: bool = False) -> dict[DetectedLayout, str]:
     """Return the layouts of the first segments in `store`, each with the key of one object.
 
-    If OBJECTS_MAX other objects come before the first segment, only layout `kafka` is found, whose folder is
-    known; raise UsageError if there is none, but a layout `is_needed`. Raise UnsupportedFormatError for
+    OBJECTS_MAX objects are looked at. If none of them is of a segment, but a layout `is_needed`, `kafka` is
+    found by the folder that it has; raise UsageError if there is none. Raise UnsupportedFormatError for
     Aiven's Iceberg tables.
     """
     found: dict[DetectedLayout, str] = {}
-    objects = store.list_objects("")
-    for obj in islice(objects, OBJECTS_MAX):
+    count = 0
+    for obj in islice(store.list_objects(""), OBJECTS_MAX):
+        count += 1
         known = _layout_of(obj.key)
         if known is not None:
             found.setdefault(known, obj.key)
-    if found or next(objects, None) is None:
+    if found or count < OBJECTS_MAX or not is_needed:
         return found
     for obj in islice(store.list_objects(f"{ROOT_FOLDER}/"), 1):
         return {DetectedLayout(Layout.KAFKA): obj.key}
-    if is_needed:
-        raise UsageError(
-            f"the layout of {store.name_of('')} is unknown: none of its first {OBJECTS_MAX} objects is of a "
-            "segment, and others follow",
-            hint="give --layout, and rsm.config.key.prefix in --broker-config if the plugin has one, or the "
-            "tier's own folder as --remote",
-        )
-    return {}
+    raise UsageError(
+        f"the layout of {store.name_of('')} is unknown: none of its first {OBJECTS_MAX} objects is of a "
+        "segment, and others may follow",
+        hint="give --layout, and rsm.config.key.prefix in --broker-config if the plugin has one, or the "
+        "tier's own folder as --remote",
+    )
 
 
 def require_no_tier(option: str, folder: Path) -> None:

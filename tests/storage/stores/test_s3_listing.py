@@ -355,21 +355,34 @@ def test_every_key_that_exists_is_found(
 
 
 def test_no_key_is_missing_because_the_server_lists_in_another_order() -> None:
-    """A key that it lists later is not passed, also if its first page is in order by chance."""
+    """A key that it lists later is not passed, also if its first page is in order by chance.
 
-    def found(*pages: str) -> set[str]:
+    One request for a key that was passed is enough.
+    """
+    asked: list[str] = []
+
+    def head_object(*, Key: str, **_: object) -> Any:  # noqa: N803
+        asked.append(Key)
+        if Key in "xyz":
+            raise ClientError({"Error": {"Code": "404"}}, "HeadObject")
+        return {}
+
+    def found(*pages: str, wanted: str = "bcdg") -> set[str]:
         def list_objects_v2(*, ContinuationToken: str = "0", **_: object) -> Any:  # noqa: N803
             after = int(ContinuationToken) + 1
             page: dict[str, Any] = {"Contents": [{"Key": key} for key in pages[after - 1]]}
             return page | {"IsTruncated": after < len(pages), "NextContinuationToken": str(after)}
 
-        s3: Any = SimpleNamespace(list_objects_v2=list_objects_v2, head_object=lambda **_: {})
-        return set(listed_objects(s3, "bucket", ["b", "c", "d", "g"]))
+        s3: Any = SimpleNamespace(list_objects_v2=list_objects_v2, head_object=head_object)
+        return set(listed_objects(s3, "bucket", [*wanted]))
 
     assert found("gf", "bh", "dc") == found("fg", "bc", "d") == {"b", "c", "d", "g"}
     with pytest.raises(RemoteStorageError, match=r"listing s3://bucket/c: .* in their order") as caught:
         found("ab", "gf", "dc")
     assert caught.value.hint
+    asked.clear()
+    assert found("y~", "~~", "~", wanted="xyz") == {"y"}
+    assert asked == ["x"]
 
 
 @pytest.mark.parametrize("tokens", [{}, {"NextContinuationToken": ""}, {"NextContinuationToken": "t"}])

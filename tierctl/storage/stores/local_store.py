@@ -240,7 +240,7 @@ class LocalStore(ObjectStore):
             try:
                 with _translated(f"deleting {path}"):
                     self._fs.unlink(path)
-                    if os.path.lexists(f"{path}{TEMP_SUFFIX}"):
+                    if exists(temp_of(path), follow_symlinks=False):
                         self._fs.unlink(temp_of(path))
             except TierctlError as e:
                 errors[key] = e
@@ -254,11 +254,11 @@ class LocalStore(ObjectStore):
         # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
         # Therefore an empty root is no tier, while the layout's own folder in the root may be empty.
         with _translated(f"looking into {self._base}"):
-            exists = is_dir(self._base)
-            if exists and self._base == self._root:
+            is_there = is_dir(self._base)
+            if is_there and self._base == self._root:
                 with os.scandir(self._root) as entries:
-                    exists = next(entries, None) is not None
-        if not exists:
+                    is_there = next(entries, None) is not None
+        if not is_there:
             require_no_file("--remote", self._base)
             raise RemoteTierMissing(
                 f"there is no tier at {self._base}", hint="check that it is mounted, and check --remote"

@@ -146,14 +146,14 @@ def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str
     """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
     A key counts as missing only once the listing has passed it, or has ended if the server does not list in
-    key order, as directory buckets do not. A request for one of the keys that a page passes shows whether the
+    key order, as directory buckets do not. A request for the first key that a page passes shows whether the
     server lists in key order. Raise RemoteStorageError if the server first lists in key order and later does
     not, and if it names no next page, or the same one again.
     """
     ordered, wanted = sorted(keys), frozenset(keys)
     objects: dict[str, ObjectTypeDef] = {}
     at, continuation, page_size = 0, "", PAGE_MAX
-    is_by_key = not is_directory(bucket)
+    is_by_key, is_proven = not is_directory(bucket), False
     while at < len(ordered):
         page = _page(s3, bucket, ordered[at:] if at else ordered, continuation, page_size)
         found = page.get("Contents", [])
@@ -163,7 +163,9 @@ def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str
         passed = bisect_right(ordered, found[-1]["Key"], at) - at if found and is_by_key else 0
         missing = next((key for key in ordered[at : at + passed] if key not in objects), None)
         is_in_order = _is_by_key("", [each["Key"] for each in found])
-        if is_by_key and not (is_in_order and (missing is None or _is_missing(s3, bucket, missing))):
+        if is_in_order and missing is not None and is_by_key and not is_proven:
+            is_in_order = is_proven = _is_missing(s3, bucket, missing)
+        if is_by_key and not is_in_order:
             if at:
                 raise _not_in_order(f"s3://{bucket}/{ordered[at]}", ordered[at - 1])
             is_by_key, passed = False, 0
