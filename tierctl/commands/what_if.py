@@ -457,9 +457,8 @@ def group_losses(
         progress.warn(f"{counted(len(found.unreadable) - _SHOWN, 'more consumer group')} could not be read")
     if not found.lists_all:
         progress.warn(
-            f"only the consumer groups that this user may describe, {found.groups}, were examined; to "
-            "examine all: "
-            f"{Right('Describe').command}"
+            f"{counted(found.groups, 'consumer group was/consumer groups were')} examined, those that this "
+            f"user may describe; to examine all: {Right('Describe').command}"
         )
     losses = tuple(_losses(found.offsets, moved, starts))
     return losses, found.lists_all and not found.unreadable
