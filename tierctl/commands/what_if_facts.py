@@ -331,12 +331,9 @@ def _leaders(
     cluster: Cluster, contents: WarehouseContents, partitions: Sequence[TopicIdPartition]
 ) -> SeenLeaders:
     """Return the leaders; raise SafetyRefusal if the cluster's metadata topic is not that of the tables."""
-    # It imports deltalake, which is optional.
-    from tierctl.pipeline.commits import require_same_topic
-
     topic = cluster.topics({METADATA_TOPIC}).get(METADATA_TOPIC)
     topic_id = None if topic is None else str(topic.topic_id)
-    require_same_topic(contents.commit, topic_id, contents.commit.metadata_partitions)
+    contents.commit.require_same_topic(topic_id, contents.commit.metadata_partitions)
     return SeenLeaders.of(cluster, partitions)
 
 

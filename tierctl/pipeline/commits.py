@@ -665,21 +665,3 @@ class Commits:
                 hint="another pipeline may have the lease now; run again once it has ended",
             )
         self._effect(effect)
-
-
-def require_same_topic(commit: Commit, topic_id: str | None, metadata_partitions: int) -> None:
-    """Raise SafetyRefusal if the commit is of another metadata topic, or of another number of partitions.
-
-    Before the first commit it has neither.
-    """
-    if commit.topic_id is not None and topic_id not in {None, commit.topic_id}:
-        raise SafetyRefusal(
-            f"the warehouse is of metadata topic {commit.topic_id}, not {topic_id}",
-            hint="use another --warehouse",
-        )
-    if commit.metadata_partitions not in {0, metadata_partitions}:
-        raise SafetyRefusal(
-            f"the metadata topic has {metadata_partitions} partitions, "
-            f"but had {commit.metadata_partitions} when the warehouse was made",
-            hint="earlier events are in partitions where lookups no longer find them; use a new --warehouse",
-        )

@@ -124,14 +124,14 @@ class Pipeline:
         """
         require_deltalake()
         # It imports deltalake, which is optional, and not needed on executors.
-        from tierctl.pipeline.commits import Commits, require_same_topic
+        from tierctl.pipeline.commits import Commits
 
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location, complete=True)) as topic, warehouse.held():
             commits = Commits(warehouse, self.effect)
             commits.begin()
             latest = commits.latest()
-            require_same_topic(latest, _topic_id(topic), topic.partition_count)
+            latest.require_same_topic(_topic_id(topic), topic.partition_count)
             commits.finish(latest)
             commits.require_rows_of(latest)
             run = PipelineRun(self, topic, commits, latest, warehouse.checkpoint)
@@ -234,11 +234,8 @@ class PipelineRun:
 
         Spark opens the topic for each batch, and would go on with the events of the new one, up to `ends`.
         """
-        # It imports deltalake, which is optional, and not needed on executors.
-        from tierctl.pipeline.commits import require_same_topic
-
         count = max([self._topic.partition_count, *(number + 1 for number in ends)])
-        require_same_topic(self._opened, _topic_id(self._topic), count)
+        self._opened.require_same_topic(_topic_id(self._topic), count)
 
     def _require_kept(self, starts: Mapping[int, int]) -> None:
         """Raise MetadataError if retention deleted events above `starts` since the step began.

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tierctl.errors import CorruptInputError, UsageError
+from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
 from tierctl.files import PLAIN, exclusive, is_dir
 from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
@@ -136,6 +136,24 @@ class Commit:
         last_records = [(number, each._asdict()) for number, each in self.last_records.items()]
         maps = {name: list(getattr(self, name).items()) for name in _MAPS}
         return asdict(self) | maps | {"last_records": last_records}
+
+    def require_same_topic(self, topic_id: str | None, metadata_partitions: int) -> None:
+        """Raise SafetyRefusal if the commit is of another metadata topic, or of another number of partitions.
+
+        Before the first commit it has neither.
+        """
+        if self.topic_id is not None and topic_id not in {None, self.topic_id}:
+            raise SafetyRefusal(
+                f"the warehouse is of metadata topic {self.topic_id}, not {topic_id}",
+                hint="use another --warehouse",
+            )
+        if self.metadata_partitions not in {0, metadata_partitions}:
+            raise SafetyRefusal(
+                f"the metadata topic has {metadata_partitions} partitions, "
+                f"but had {self.metadata_partitions} when the warehouse was made",
+                hint="earlier events are in partitions where lookups no longer find them; use a new "
+                "--warehouse",
+            )
 
 
 _NUMBERS: Final = ("ends", "cuts", "due_ms", "dropped")
