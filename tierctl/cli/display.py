@@ -184,16 +184,19 @@ class TablesPrinter(Generic[Kind]):
     @property
     def cut_text(self) -> str:
         """What --limit leaves out of each kind that was printed; of the first kind without its name."""
-        first, *others = self.printers.items()
-        named = ((kind, printer.cut_text.removeprefix("; ")) for kind, printer in others)
-        return first[1].cut_text + "".join(f"; {kind}: {text}" for kind, text in named if text)
+        first = next(iter(self.printers.values()))
+        return "".join([first.cut_text, *(f"; {text}" for text in self._cut_of_others())])
+
+    def _cut_of_others(self) -> list[str]:
+        _, *others = self.printers.items()
+        cut = ((kind, printer.cut_text.removeprefix("; ")) for kind, printer in others)
+        return [f"{kind}: {text}" for kind, text in cut if text]
 
     def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run, as `Printer.finish` of the first kind."""
         first = next(iter(self.printers.values()))
-        others = self.cut_text.removeprefix(first.cut_text).removeprefix("; ")
-        also = "; ".join(filter(None, [others, also]))
-        first.finish(also=also or None, following=following)
+        texts = [*self._cut_of_others(), *([also] if also else [])]
+        first.finish(also="; ".join(texts) or None, following=following)
 
 
 class _Rows(Protocol):

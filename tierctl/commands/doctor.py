@@ -437,14 +437,15 @@ class _Run:
         now_ms = self.request.clock_ms()
         ends = read.end_offsets()
         latest: dict[int, int] = {}
-        unusable: list[Quarantined] = []
+        unusable: Quarantined | None = None
         with self.progress.bar("reading the newest events", unit="tasks", total=len(ends)) as advance:
             for writers in self._newest_events(read, ends, now_ms):
                 for writer, at_ms in writers.latest.items():
                     latest[writer] = max(at_ms, latest.get(writer, at_ms))
-                unusable += filter(None, [writers.unusable])
+                unusable = unusable or writers.unusable
                 advance(1)
-        yield from check_event_clock(latest, now_ms, next(map(unusable_error, unusable), None))
+        error = None if unusable is None else unusable_error(unusable)
+        yield from check_event_clock(latest, now_ms, error)
 
     def _newest_events(
         self, read: MetadataTopic, ends: Mapping[int, int], since_ms: int

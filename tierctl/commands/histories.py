@@ -87,10 +87,7 @@ class Histories:
 
     def texts(self) -> list[str]:
         """Return what `report` reports of missing events, a bounded number of lines."""
-        from tierctl.read.readable_log import missing_events_error, unseen_error
-
-        errors = [missing_events_error(*each) for each in self.incomplete.items()]
-        errors += map(unseen_error, self.unseen)
+        errors = _missing_errors(self.incomplete, self.unseen)
         texts, more = [error.message for error in errors], len(errors) - _PROBLEMS_SHOWN_MAX
         return texts if more <= 0 else [*texts[:_PROBLEMS_SHOWN_MAX], counted(more, "more such error")]
 
@@ -110,6 +107,19 @@ def unusable_error(bad: Quarantined) -> CorruptInputError:
     return error
 
 
+def _missing_errors(
+    incomplete: Mapping[TopicIdPartition, str], unseen: Collection[MissingEvents]
+) -> list[TierctlError]:
+    if not (incomplete or unseen):
+        return []
+    from tierctl.read.readable_log import missing_events_error, unseen_error
+
+    return [
+        *(missing_events_error(*each) for each in incomplete.items()),
+        *map(unseen_error, unseen),
+    ]
+
+
 def report_unusable(
     resources: Resources,
     quarantined: Iterable[Quarantined],
@@ -120,12 +130,7 @@ def report_unusable(
 
     For `incomplete` and `unseen` see `read.histories`. Return whether there are any problems.
     """
-    problems: list[TierctlError] = [unusable_error(bad) for bad in quarantined]
-    if incomplete or unseen:
-        from tierctl.read.readable_log import missing_events_error, unseen_error
-
-        problems += [missing_events_error(*each) for each in incomplete.items()]
-        problems += map(unseen_error, unseen)
+    problems = [*map(unusable_error, quarantined), *_missing_errors(incomplete, unseen)]
     shown = problems[:_PROBLEMS_SHOWN_MAX]
     for problem, following in pairwise([*shown, None]):
         assert problem is not None

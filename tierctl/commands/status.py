@@ -44,7 +44,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult
-from tierctl.report.table import counted
+from tierctl.report.table import counted, not_understood_text
 from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -288,7 +288,7 @@ def problems_text(
     checked = ", ".join(["metadata", *logs, *(["objects"] if checks_objects else [])])
     text = f"{counted(findings + stopped, 'problem')} in {checked}"
     text += f", with stopped copies of {counted(stopped, 'partition')}" if stopped else ""
-    return f"{text}; {counted(not_understood, 'partition')} not understood" if not_understood else text
+    return f"{text}; {not_understood_text(not_understood)}" if not_understood else text
 
 
 def _note_unknown_settings(plan: Plan, run: Mutation) -> None:

@@ -407,12 +407,13 @@ def _rounded(cost: Fraction | None) -> float | None:
 def _total(rows: Sequence[TopicOutlook]) -> TopicOutlook:
     """Return the sums of all topics: None where one topic's is, but of those that no log directory has."""
     names = [each.name for each in fields(TopicOutlook) if each.name not in {"topic", "topic_id"}]
-    in_logs = [row for row in rows if row.local_now_bytes is not None]
-    values: dict[str, Any] = {
-        name: _sum([getattr(row, name) for row in (in_logs if name.startswith("local_") else rows)], name)
-        for name in names
-    }
-    values |= {} if in_logs else {name: None for name in names if name.startswith("local_")}
+
+    def of_topics(name: str) -> list[Any]:
+        if not name.startswith("local_"):
+            return [getattr(row, name) for row in rows]
+        return [getattr(row, name) for row in rows if row.local_now_bytes is not None] or [None]
+
+    values: dict[str, Any] = {name: _sum(of_topics(name), name) for name in names}
     return TopicOutlook(topic=TOTAL, topic_id=None, **values)
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -261,17 +262,17 @@ def _writers(
 ) -> tuple[RecentWriters, int | None]:
     """Return the last time of each broker id in a range of offsets, and the timestamp of its first record."""
     latest: dict[int, int] = {}
-    bad: list[Quarantined] = []
+    unusable: Quarantined | None = None
     oldest_ms: int | None = None
     for chunk in topic.read(partition, start_offset, end_offset):
         times = chunk.timestamps_ms.tolist()
         if times and oldest_ms is None:
             oldest_ms = times[0]
         decoded = decode_values(chunk.slices)
-        bad += [Quarantined(partition, each.offset, each.error) for each in chunk.damage]
-        odd = decoded.errors.items()
-        bad += [Quarantined(partition, int(chunk.offsets[row]), error) for row, error in odd]
-        del bad[1:]
+        damaged = ((each.offset, each.error) for each in chunk.damage)
+        odd = ((int(chunk.offsets[row]), error) for row, error in decoded.errors.items())
+        if unusable is None:
+            unusable = next((Quarantined(partition, *bad) for bad in chain(damaged, odd)), None)
         rows = decoded.rows
         is_written = (rows[:, KIND] <= SNAPSHOT) & (rows[:, DIALECT] == 0)
         events = rows[:, (WRITER, EVENT_TIMESTAMP)][is_written].tolist()
@@ -280,7 +281,7 @@ def _writers(
         ):
             at_ms = max(written_ms, event_ms)
             latest[broker_id] = max(at_ms, latest.get(broker_id, at_ms))
-    return RecentWriters(latest, next(iter(bad), None)), oldest_ms
+    return RecentWriters(latest, unusable), oldest_ms
 
 
 def others(writers: dict[int, int], own: Collection[int]) -> dict[int, int]:

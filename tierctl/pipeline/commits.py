@@ -272,8 +272,7 @@ class LakeTable:
             found.setdefault(bucket, []).append(path)
         return found
 
-    def row_counts(self) -> dict[str, int]:
-        """Return the number of rows of each of the table's files by path."""
+    def _row_counts(self) -> dict[str, int]:
         files = _arrow(self.opened.get_add_actions())
         counts = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), strict=True)
         # Another program may combine files without Delta's statistics.
@@ -283,18 +282,21 @@ class LakeTable:
         any_column = pa.schema([self._schema.field("metadata_partition")])
         return int(read_file(self._warehouse.store, self.name, path, any_column).num_rows)
 
-    def require_rows_of(self, commit: Commit) -> None:
-        """Raise SafetyRefusal if the table, which follows the commit, has another number of rows.
+    def require_rows_of(self, commit: Commit) -> dict[str, int]:
+        """Return the number of rows of each of the table's files by path.
 
-        This finds a change whose log was deleted. Another program may delete rows of `events`.
+        Raise SafetyRefusal if the table, which follows the commit, has another number of rows: this finds a
+        change whose log was deleted. Another program may delete rows of `events`.
         """
-        expected, found = commit.rows.get(self.name, 0), sum(self.row_counts().values())
+        counts = self._row_counts()
+        expected, found = commit.rows.get(self.name, 0), sum(counts.values())
         if found > expected or (found < expected and self.name != EVENTS):
             raise SafetyRefusal(
                 f"another program changed rows of table {self.name}: it has {found} rows, and commit "
                 f"{commit.number} left {expected}",
                 hint=f"{_remedy(self.name)}; if there is none, name a new --warehouse",
             )
+        return counts
 
     def lacks(self, files: Iterable[TableFile]) -> bool:
         """Return whether another program removed one of the files."""
@@ -475,6 +477,8 @@ class Commits:
         self._effect = effect
         self._commits = LakeTable(warehouse, COMMITS, COMMITS_SCHEMA)
         self._tables = {name: LakeTable(warehouse, name, SCHEMAS[name]) for name in TABLES}
+        self._row_counts: dict[str, dict[str, int]] = {}
+        """What `require_rows_of` counted last: of each table the rows of each file."""
 
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
@@ -520,18 +524,17 @@ class Commits:
 
     def has_all_events(self, commit: Commit) -> bool:
         """Return whether `events` has all rows that commits up to this one, the last, added."""
-        return sum(self._tables[EVENTS].row_counts().values()) == commit.rows.get(EVENTS, 0)
+        return sum(self._row_counts[EVENTS].values()) == commit.rows.get(EVENTS, 0)
 
     def rows_after(
         self, before: Commit, added: Sequence[TableFile], removed: Sequence[TableFile]
     ) -> dict[str, int]:
         """Return the number of rows of each table after a commit that follows `before`."""
         rows = {name: before.rows.get(name, 0) for name in self._tables}
-        counts = {name: table.row_counts() for name, table in self._tables.items() if name != EVENTS}
         for file in added:
             rows[file.table] += file.rows
         for file in removed:
-            rows[file.table] -= counts[file.table].get(file.path, 0)
+            rows[file.table] -= self._row_counts[file.table].get(file.path, 0)
         return rows
 
     def commit(self, commit: Commit, *, is_batch: bool) -> None:
@@ -640,8 +643,7 @@ class Commits:
 
     def require_rows_of(self, commit: Commit) -> None:
         """Raise SafetyRefusal if a table has not as many rows as `commit`, which all follow, states."""
-        for table in self._tables.values():
-            table.require_rows_of(commit)
+        self._row_counts = {name: table.require_rows_of(commit) for name, table in self._tables.items()}
 
     def maintain(self, number: int) -> None:
         """Combine small files of `events`, and delete unused files of all tables, in every 16th commit.

@@ -26,7 +26,7 @@ from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
 from tierctl.report.render import Row
-from tierctl.report.table import bytes_text, counted, printable
+from tierctl.report.table import bytes_text, counted, not_understood_text, printable
 
 AGES = ("under 1h", "1h to 1d", "1d to 7d", "7d to 30d", "30d to 90d", "90d to 1y", "over 1y", "unknown")
 """Ages of a segment's newest record; unknown without a timestamp, and for a time after that of the report."""
@@ -150,7 +150,7 @@ def facts_section(content: PageContent) -> str:
     counts = {level: _count(content, level) for level in _SEVERITIES}
     problems = [counted(counts[level], level) for level in _SEVERITIES[:2] if counts[level]]
     problems += ["copies that wait for an operator"] if content.stopped else []
-    problems += [not_understood_text(content)] if content.not_understood else []
+    problems += [not_understood_text(content.not_understood)] if content.not_understood else []
     serious = ", ".join(problems)
     numbers = [
         # A topic without partitions is enabled, and the tier has nothing of it yet.
@@ -168,11 +168,6 @@ def facts_section(content: PageContent) -> str:
         f"<div><dt>{text(key)}</dt><dd>{name(value)}</dd></div>" for key, value in content.sources
     )
     return f'<dl class="numbers">{facts}</dl>\n<dl class="sources">{sources}</dl>\n'
-
-
-def not_understood_text(content: PageContent) -> str:
-    """Return how many partitions were not understood."""
-    return f"{counted(content.not_understood, 'partition')} not understood"
 
 
 def _count(content: PageContent, severity: str) -> int:
@@ -206,7 +201,8 @@ def findings_section(content: PageContent) -> str:
     """Return the partitions whose copies stopped, the findings by kind, and the most serious ones."""
     stopped = "".join(f"<p>Copies wait for an operator: {text(line)}</p>\n" for line in content.stopped)
     if content.not_understood:
-        stopped += f"<p>{not_understood_text(content)}: the limits of this page name the reasons.</p>\n"
+        left_out = not_understood_text(content.not_understood)
+        stopped += f"<p>{left_out}: the limits of this page name the reasons.</p>\n"
     if not content.finding_counts:
         return stopped or f"<p>No problems: {text(content.examined)}.</p>\n"
     order = {level: at for at, level in enumerate(_SEVERITIES)}

@@ -88,6 +88,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number or 'no'} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def not_understood_text(partitions: int) -> str:
+    """Return how many partitions could not be interpreted."""
+    return f"{counted(partitions, 'partition')} not understood"
+
+
 @dataclass(slots=True)
 class Tally:
     """Rows with `columns` that are counted while they are read.
