@@ -477,7 +477,7 @@ def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -
     where = ("--remote", tmp_path / "tier", "--erase-report", f"hex:{key.hex()}", "-o", "jsonl")
     ran = tierctl("fetch", "--metadata", metadata, *where)
     assert ran.code == 7
-    assert "1 objects of the tier belong to no segment" in ran.err
+    assert "objects of the tier that belong to no segment and were not searched: 1" in ran.err
     assert str(logs[0].stem.split("-", 1)[1]) in ran.err
     # The first batch of the first segment is unreadable; the other records are found.
     missed = all_found - found(ran)

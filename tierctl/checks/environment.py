@@ -27,10 +27,11 @@ from tierctl.locallog.folders import is_file_for_brokers, list_log_files, parse_
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
 from tierctl.model.events import INTERNAL_TOPICS, writer_text
+from tierctl.model.selection import counted
 from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
-from tierctl.report.table import bytes_text, counted
+from tierctl.report.table import bytes_text
 from tierctl.state.log_start import cut_epochs_of
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import cached_by_broker

@@ -17,7 +17,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.report.table import counted
+from tierctl.model.selection import counted
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import Covered
 from tierctl.state.tier_state import Anomaly, PartitionState, TierState

@@ -27,7 +27,7 @@ from tierctl.model import (
 from tierctl.model.choices import Severity
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import unknown_segment
-from tierctl.report.table import counted
+from tierctl.model.selection import counted
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY, SegmentIds
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState

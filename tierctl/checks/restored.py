@@ -40,13 +40,13 @@ from tierctl.model import (
 )
 from tierctl.model.checked_values import require_output, write_output
 from tierctl.model.local import PartitionOffsets
+from tierctl.model.selection import counted
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.plan.partition_choice import PartitionDecision
 from tierctl.plan.reasons import ReasonKind
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
-from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint
 from tierctl.wire.metadata.values import decode

@@ -25,6 +25,7 @@ from tierctl.model import (
 from tierctl.model.choices import COPY_LIMIT_MS, Severity
 from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
 from tierctl.plan.breaches import expire, sweep_option, swept_text
@@ -40,7 +41,7 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
-from tierctl.report.table import bytes_text, counted
+from tierctl.report.table import bytes_text
 from tierctl.state.lineage import (
     Lineage,
     RemoteLogMetadataCache,

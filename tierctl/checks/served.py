@@ -21,10 +21,10 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.librdkafka import HeldPositions, NotServedError, RecordConsumer, ServedRecord
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import Advance, Progress
+from tierctl.model.selection import counted
 from tierctl.model.times import duration_text
 from tierctl.plan.reasons import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
-from tierctl.report.table import counted
 
 _SEEKS = 10
 """Number of seeks per partition besides those around the starts of leader epochs."""

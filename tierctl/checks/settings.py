@@ -23,6 +23,7 @@ from tierctl.model.conflicts import (
 )
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.local import TopicFacts
+from tierctl.model.selection import counted
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.known import (
     NO_PROVIDERS,
@@ -48,7 +49,6 @@ from tierctl.model.settings.scopes import (
     Table,
 )
 from tierctl.model.settings.topic import BrokerDefaults
-from tierctl.report.table import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import (
     MalformedLine,

@@ -24,8 +24,8 @@ from tierctl.errors import (
 )
 from tierctl.files import is_dir
 from tierctl.model.choices import Severity
+from tierctl.model.selection import counted
 from tierctl.model.times import iso_utc
-from tierctl.report.table import counted
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,

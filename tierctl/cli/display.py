@@ -16,6 +16,7 @@ from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.profiles import CHOOSE_PROFILE, RunSettings, option_key
 from tierctl.commands.request import APPLY, DECIDE, FROM_TIER, HOW, WHERE
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
+from tierctl.model.selection import counted
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
@@ -30,7 +31,7 @@ from tierctl.report.plans import (
     skipped_text,
 )
 from tierctl.report.render import SHOW, OutputFormat, View, show_rows, show_texts
-from tierctl.report.table import Tally, counted, printable
+from tierctl.report.table import Tally, printable
 
 if TYPE_CHECKING:
     from tierctl.apply.run_context import Outcome

@@ -42,11 +42,11 @@ from tierctl.errors import ExitCode, UsageError
 from tierctl.model.checked_values import natural_number
 from tierctl.model.choices import Severity
 from tierctl.model.events import PARTITION_MAX
-from tierctl.model.selection import named_partition
+from tierctl.model.selection import counted, named_partition
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
 from tierctl.report.render import SHOW, OutputFormat
-from tierctl.report.table import bytes_text, counted
+from tierctl.report.table import bytes_text
 
 if TYPE_CHECKING:
     from tierctl.checks.findings import Finding

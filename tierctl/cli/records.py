@@ -38,9 +38,10 @@ from tierctl.cli.options import (
 )
 from tierctl.console_consumer import CLASS_NAME, find_jar
 from tierctl.errors import ExitCode, UsageError
+from tierctl.model.selection import counted
 from tierctl.report import render_object
 from tierctl.report.render import OutputFormat, View
-from tierctl.report.table import bytes_text, counted
+from tierctl.report.table import bytes_text
 
 if TYPE_CHECKING:
     from tierctl.report.formatters.pages import Page

@@ -28,7 +28,7 @@ from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.selection import admits_topic, names_text
+from tierctl.model.selection import admits_topic, counted, names_text
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.saved import (
     MAX_AGE_MS,
@@ -257,7 +257,8 @@ def _require_inputs(saved: SavedPlan, request: ApplyRequest) -> None:
         )
     if saved.log_starts and not request.log_dir:
         raise UsageError(
-            f"--log-dir is missing: the plan was decided from the logs of {len(saved.log_starts)} partitions",
+            "--log-dir is missing: the plan was decided from the logs of "
+            f"{counted(len(saved.log_starts), 'partition')}",
             hint="name the log directories again, or the cluster with --bootstrap-server",
         )
 

@@ -282,7 +282,7 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
     knows_none = bool(partitions) and len(found) == len({p.topic_id for p in partitions})
     if knows_none and not request.mark and not run.cluster.answer_about(found, state).is_own:
         run.progress.say(
-            f"the cluster knows none of the {len(found)} topics in the metadata: check that "
+            "the cluster knows none of the topics in the metadata: check that "
             "--bootstrap-server names the cluster of this tier"
         )
     selected = {p.topic_id for p in partitions if p in run.resources.selection}

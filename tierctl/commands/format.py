@@ -23,6 +23,7 @@ from tierctl.model import SelectionRequest, TopicIdPartition, Uuid
 from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import counted
 from tierctl.model.settings.scopes import KNOWN, LATEST, KafkaVersion
 from tierctl.model.times import DURATION_FORMS, TIME_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report import columns as f
@@ -40,7 +41,6 @@ from tierctl.report.formatters.sources import (
 )
 from tierctl.report.render import OutputFormat
 from tierctl.report.results import RowLines
-from tierctl.report.table import counted
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _STDIN = Path("-")

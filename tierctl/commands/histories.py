@@ -16,7 +16,7 @@ from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import translated
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.report.table import counted
+from tierctl.model.selection import counted
 
 if TYPE_CHECKING:
     from tierctl.metadata.manager import RemoteLogMetadataManager

@@ -19,7 +19,7 @@ from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.state_dir import Journal
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
-from tierctl.model.selection import SHOWN_MAX, names_text
+from tierctl.model.selection import SHOWN_MAX, counted, names_text
 from tierctl.plan.preconditions import newest_replicas
 
 _MEANINGS = {
@@ -89,9 +89,8 @@ def left_out_notes(dirs: Sequence[Path], select: Select) -> Iterator[str]:
     for folder in left_out_folders(dirs, select):
         kinds[folder.kind].append(folder)
     for kind, folders in kinds.items():
-        count = "1 folder" if len(folders) == 1 else f"{len(folders)} folders"
         paths = names_text([str(folder.path) for folder in folders])
-        yield f"left out {count} of kind -{kind} ({paths}): {_MEANINGS[kind]}"
+        yield f"left out {counted(len(folders), 'folder')} of kind -{kind} ({paths}): {_MEANINGS[kind]}"
     moving = {str(folder.partition) for folder in kinds.get(FolderKind.FUTURE, ())}
     missing = [name for name in moving if not any(is_dir(directory / name) for directory in dirs)]
     if missing:
@@ -114,7 +113,8 @@ def replica_notes(logs: Collection[LocalLog]) -> Iterator[str]:
             f"{_facts(chosen)}; not {others}"
         )
     if len(several) > SHOWN_MAX:
-        yield f"of {len(several) - SHOWN_MAX} more partitions with several replicas the newest is used, too"
+        more = counted(len(several) - SHOWN_MAX, "more partition")
+        yield f"of {more} with several replicas the newest is used, too"
 
 
 def _start_notes(logs: Collection[LocalLog]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def is_of_a_broker(folder: Path) -> bool:
     return is_dir(folder) and (exists(folder / META_PROPERTIES) or bool(list_partitions([folder])))
 
 
-def counted(
+def with_count(
     resources: Resources, request: MutationRequest, settings: FolderSettings | None, *, may_be_new: bool
 ) -> FolderSettings | None:
     """Return `settings` with the number of partitions of the topic in the folder of `request`.

@@ -10,7 +10,7 @@ from pathlib import Path
 from tierctl.apply.run_context import Stop
 from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import UnreadLogs, read_local_logs
-from tierctl.commands.metadata_folder import counted
+from tierctl.commands.metadata_folder import with_count
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
@@ -34,7 +34,7 @@ from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
-from tierctl.model.selection import names_text, ranges_text
+from tierctl.model.selection import counted, names_text, ranges_text
 from tierctl.plan.copy import why_not_enabled
 from tierctl.plan.partition_deletes import require_in_none
 from tierctl.plan.preconditions import RunningBroker, TierContents, check_running_brokers
@@ -262,7 +262,7 @@ def mutation(
         decisive = logs_decide and resources.cluster is None
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
-        settings = counted(resources, request, folder(resources), may_be_new=may_be_new)
+        settings = with_count(resources, request, folder(resources), may_be_new=may_be_new)
         metadata = reader(resources) or opened_metadata(
             resources,
             Kept.SEGMENTS if request.apply or request.state_dir is not None else kept,
@@ -404,8 +404,8 @@ def _partitions_text(partitions: Collection[TopicIdPartition]) -> str:
         numbers[partition.topic, partition.topic_id].append(partition.partition)
     if len(partitions) == 1:
         return _topic_text(next(iter(numbers.items())))
-    topics = "1 topic" if len(numbers) == 1 else f"{len(numbers)} topics"
-    return f"{len(partitions)} partitions of {topics} ({names_text(list(map(_topic_text, numbers.items())))})"
+    names = names_text(list(map(_topic_text, numbers.items())))
+    return f"{len(partitions)} partitions of {counted(len(numbers), 'topic')} ({names})"
 
 
 def _topic_text(item: tuple[tuple[str, Uuid], list[int]]) -> str:

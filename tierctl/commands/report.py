@@ -41,6 +41,7 @@ from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import counted
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import ON_DISK, WAITING, Decision, is_decided, stop_lines, stopped_copies
 from tierctl.plan.partition_deletes import removable
@@ -60,7 +61,7 @@ from tierctl.report.html_lanes import (
 from tierctl.report.html_page import AGES, PageContent, require_page_file, write_page
 from tierctl.report.render import SHOW, row_of
 from tierctl.report.results import TableResult
-from tierctl.report.table import bytes_text, counted, printable
+from tierctl.report.table import bytes_text, printable
 from tierctl.state.tier_state import TierState
 
 

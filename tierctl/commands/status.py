@@ -33,7 +33,7 @@ from tierctl.model import (
 from tierctl.model.choices import Severity
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
 from tierctl.plan.decisions import NextAction, stopped_copies, stops_by_kind
@@ -44,7 +44,7 @@ from tierctl.report import columns as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult
-from tierctl.report.table import counted, not_understood_text
+from tierctl.report.table import not_understood_text
 from tierctl.state.tier_state import PartitionState, TierState, sizes_by_group
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -39,7 +39,7 @@ from tierctl.model.checked_values import natural_number, one_offset_each
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Advance, Progress, no_op
-from tierctl.model.selection import admits_topic, is_glob, names_text
+from tierctl.model.selection import admits_topic, counted, is_glob, names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import Setting, SettingSource, without_unit
 from tierctl.model.settings.topic import SettingValue
@@ -53,7 +53,6 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.plan.views import ClusterViews
-from tierctl.report.table import counted
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

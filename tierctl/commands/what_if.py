@@ -26,7 +26,7 @@ from tierctl.kafka.cluster import Cluster, CommittedOffset
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -47,7 +47,6 @@ from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult
-from tierctl.report.table import counted
 
 _WHAT_IF = "What if"
 TOTAL = "(total)"

@@ -36,6 +36,7 @@ from tierctl.kafka.librdkafka import (
 )
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
+from tierctl.model.selection import counted
 from tierctl.model.settings import clients
 from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.segment_file import RecordChunk
@@ -165,7 +166,9 @@ class TopicAdmin:
         spec = spec if at_ms is None else specs.for_timestamp(at_ms)
         asked = {sdk.confluent_kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
-        with WAITS.waiting(f"asking {self._settings.bootstrap} for the offsets of {len(asked)} partitions"):
+        with WAITS.waiting(
+            f"asking {self._settings.bootstrap} for the offsets of {counted(len(asked), 'partition')}"
+        ):
             return self._listed(asked, level, partitions, may_be_none=at_ms is not None)
 
     def _listed(
@@ -664,7 +667,7 @@ class _Append:
             self._poll()
         self.abandon()
         count, written = len(self._offsets), sum(offset is not None for offset in self._offsets)
-        doing = f"appending {count} records to {self._topic}"
+        doing = f"appending {counted(count, 'record')} to {self._topic}"
         first = next(iter(self._errors.values()), None)
         needs = Right("Write", self._topic)
         cause = error_of(first, doing, self._watch, needs) if first is not None else None

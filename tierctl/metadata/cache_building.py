@@ -25,6 +25,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.model.progress import Advance, no_op
+from tierctl.model.selection import counted
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.primitives import crc32c
@@ -217,7 +218,7 @@ def plan_compaction(path: Path) -> Compaction:
     if len(new.data) >= size_bytes:
         return Compaction(entries=entries, size_bytes=size_bytes, reason="every entry is needed")
     unneeded = entries - new.kept
-    reason = "1 entry is not needed" if unneeded == 1 else f"{unneeded} entries are not needed"
+    reason = counted(unneeded, "entry is not needed/entries are not needed")
     return Compaction(entries=entries, size_bytes=size_bytes, crc=crc, compacted=new, reason=reason)
 
 

@@ -277,6 +277,12 @@ def named_partition(topic_name: str, number: int | None) -> dict[str, Any]:
     return {"topic": (topic_name,), "partition": (number,)}
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 segment`, `3 segments` or `no segments`; `noun` may have its plural after a slash."""
+    singular, _, plural = noun.partition("/")
+    return f"{number or 'no'} {singular if number == 1 else plural or f'{singular}s'}"
+
+
 def names_text(names: Collection[str]) -> str:
     """Return the first names in alphabetical order, and the number of the others; "none" without any."""
     more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""

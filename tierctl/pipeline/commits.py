@@ -43,6 +43,7 @@ from tierctl.errors import (
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.model.checked_values import require_no_newer
+from tierctl.model.selection import counted
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse import (
     BUCKET,
@@ -577,8 +578,8 @@ class Commits:
         missing = self._missing(commit.added)
         if missing:
             raise RemoteStorageError(
-                f"{len(missing)} files that executors stored are missing in the warehouse, {missing[0]} for "
-                "one",
+                f"{counted(len(missing), 'file')} that executors stored not found in the warehouse, "
+                f"{missing[0]} for one",
                 hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
             )
 

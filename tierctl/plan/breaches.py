@@ -13,6 +13,7 @@ import numpy as np
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicConfig, Uuid
 from tierctl.model.local import LARGEST_OFFSET
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import CopyBefore, Decision, DecisionColumns, KeptSegments, Limits
@@ -408,7 +409,7 @@ def note_of_brokers(deleted: Sequence[Decision], why_careful: str | None = None)
     """Return a note if brokers delete segments that this run keeps; the first one's reason says why."""
     if not deleted:
         return []
-    what = "1 more segment" if len(deleted) == 1 else f"{len(deleted)} more segments"
+    what = counted(len(deleted), "more segment")
     end = max(each.end_offset or 0 for each in deleted)
     where = f"offsets {deleted[0].start_offset} to {end}"
     why = why_careful or deleted[0].reason.facts["sweep"]

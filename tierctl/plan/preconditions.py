@@ -25,7 +25,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import BrokerFacts, TopicFacts
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -130,8 +130,7 @@ def _unknowns(first: int | None, facts: Evidence, unknown_segments: int) -> list
     start = facts.log_start_offset
     found = [f"{begins}, the log start is {'not known' if start is None else start}"]
     if unknown_segments:
-        segments = "1 segment" if unknown_segments == 1 else f"{unknown_segments} segments"
-        found.append(f"the tier has objects of {segments} without events")
+        found.append(f"the tier has objects of {counted(unknown_segments, 'segment')} without events")
     return found
 
 
@@ -360,7 +359,7 @@ def check_running_brokers(brokers: Iterable[RunningBroker]) -> None:
         if broker.metadata_partitions:
             raise SafetyRefusal(
                 f"the broker that runs on {broker.log_dir} may tier these partitions itself: the directory "
-                f"has {len(broker.metadata_partitions)} partitions of __remote_log_metadata",
+                f"has {counted(len(broker.metadata_partitions), 'partition')} of __remote_log_metadata",
                 hint=_LOG_DIR_HINT,
             )
 
@@ -628,7 +627,7 @@ def check_limits(
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
         raise LimitExceeded(
-            f"the plan deletes {len(deletes)} segments, more than --max-deletes {max_deletes}",
+            f"the plan deletes {counted(len(deletes), 'segment')}, more than --max-deletes {max_deletes}",
             hint="check the plan, then narrow the selection or raise --max-deletes",
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}

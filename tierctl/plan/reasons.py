@@ -7,6 +7,7 @@ from typing import Any, Self, TypeGuard
 
 from tierctl.model import RemoteLogSegmentState, TopicPartition
 from tierctl.model.events import writer_text
+from tierctl.model.selection import counted
 from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
 
@@ -212,8 +213,7 @@ def _not_replicated(facts: Mapping[str, Any]) -> str:
 
 
 def _waiting(facts: Mapping[str, Any]) -> str:
-    count = facts["segments"]
-    segments = "1 segment" if count == 1 else f"{count} segments"
+    segments = counted(facts["segments"], "segment")
     return f"{segments} (from offset {facts['from_offset']}) not copied yet"
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, EpochEntry, Uuid
 from tierctl.model.checked_values import TEXT_OR_NULL, Types, require_types
+from tierctl.model.selection import counted
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import (
@@ -383,7 +384,9 @@ def check_read(planned: Mapping[int, int], read: Mapping[int, int]) -> None:
     `read` are the offsets up to which the metadata partitions were read now.
     """
     if planned and len(read) != len(planned):
-        raise refusal("read", expected=f"{len(planned)} metadata partitions", found=len(read), hint=_FOREIGN)
+        raise refusal(
+            "read", expected=counted(len(planned), "metadata partition"), found=len(read), hint=_FOREIGN
+        )
     for partition, offset in sorted(planned.items()):
         if read.get(partition, 0) < offset:
             raise refusal(

@@ -22,11 +22,12 @@ from typing import Any
 from tierctl.errors import UsageError, output_error
 from tierctl.files import exclusive_replacement, is_dir, is_link, write_durably
 from tierctl.model.checked_values import require_output
+from tierctl.model.selection import counted
 from tierctl.model.times import TIME_MS_MAX, iso_utc
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.html_lanes import Lanes, SegmentKind
 from tierctl.report.render import Row
-from tierctl.report.table import bytes_text, counted, not_understood_text, printable
+from tierctl.report.table import bytes_text, not_understood_text, printable
 
 AGES = ("under 1h", "1h to 1d", "1d to 7d", "7d to 30d", "30d to 90d", "90d to 1y", "over 1y", "unknown")
 """Ages of a segment's newest record; unknown without a timestamp, and for a time after that of the report."""

@@ -10,10 +10,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 
 from tierctl.errors import UsageError
+from tierctl.model.selection import counted
 from tierctl.report import columns as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.render import OutputFormat, Printed, View, render, render_object
-from tierctl.report.table import Tally, counted
+from tierctl.report.table import Tally
 
 if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan

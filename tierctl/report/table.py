@@ -12,6 +12,7 @@ from itertools import chain, groupby, zip_longest
 from typing import Any, TextIO
 
 from tierctl.errors import UsageError
+from tierctl.model.selection import counted
 from tierctl.report.columns import Column, Columns, Kind
 
 # C0, DEL, C1, surrogates, and the characters that reorder or hide text.
@@ -80,12 +81,6 @@ def parse_percent(text: str) -> float:
     if not 0 < percent <= 100:
         raise UsageError(f"{text!r} is no percentage", hint="expected for example 1%: above 0, at most 100")
     return percent
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 segment`, `3 segments` or `no segments`; `noun` may have its plural after a slash."""
-    singular, _, plural = noun.partition("/")
-    return f"{number or 'no'} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def not_understood_text(partitions: int) -> str:

@@ -28,6 +28,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.local import ClusterLog
+from tierctl.model.selection import counted
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map, lineage_of_segment
 from tierctl.state.queries import PartitionSegments
 
@@ -249,7 +250,7 @@ class CutEpochs:
 
     def __str__(self) -> str:
         """Return what was found, without the place of the checkpoint."""
-        many = "1 segment" if len(self.lost) == 1 else f"{len(self.lost)} segments"
+        many = counted(len(self.lost), "segment")
         told = "and the log did not diverge" if self.is_proven else "or the log diverged: it can't be told"
         return (
             f"the leader epochs were cut, {told}: they begin with epoch "

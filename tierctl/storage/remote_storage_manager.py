@@ -37,6 +37,7 @@ from tierctl.model import (
 )
 from tierctl.model.choices import ATTEMPTS
 from tierctl.model.progress import WAITS
+from tierctl.model.selection import counted
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, SegmentLayout, incomplete, not_understood
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
@@ -314,7 +315,7 @@ class RemoteStorageManager:
         none. Only `objects_of_each` proves that the objects are gone. Missing objects are no error. Errors
         that concern all segments are raised; only segments with an error are repeated.
         """
-        return self._retried_each(self._deleted, segments, f"deleting {len(segments)} segments")
+        return self._retried_each(self._deleted, segments, f"deleting {counted(len(segments), 'segment')}")
 
     def _deleted(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
         """Delete the objects of the segments by one call of the store; return the error of each segment."""
@@ -333,7 +334,7 @@ class RemoteStorageManager:
         Errors that concern all segments are raised; only segments with an error are repeated.
         """
         return self._retried_each(
-            self._objects_of_each, segments, f"listing the objects of {len(segments)} segments"
+            self._objects_of_each, segments, f"listing the objects of {counted(len(segments), 'segment')}"
         )
 
     def _objects_of_each(

@@ -44,7 +44,7 @@ from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.events import INTERNAL_TOPICS, writer_text
 from tierctl.model.location import Layout, canonical_uri
 from tierctl.model.progress import Progress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.model.settings import broker
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.model.times import iso_utc
@@ -62,7 +62,6 @@ from tierctl.plan.steps import Action, Plan, Skip, Step
 from tierctl.read.partition_reader import illegal_name_error
 from tierctl.read.readable_log import EvidenceSources, examine_histories, tier_lineage
 from tierctl.read.segment import UncachedIndexes
-from tierctl.report.table import counted
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import TierState

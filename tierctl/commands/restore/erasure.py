@@ -38,7 +38,7 @@ from tierctl.model import (
 )
 from tierctl.model.checked_values import read_named, require_replaceable
 from tierctl.model.progress import Progress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
 from tierctl.report import columns as f
@@ -132,7 +132,8 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[KeyOccu
                 yield from map(each.row, result.found)
                 advance(each.size_bytes)
         resources.progress.note(
-            f"searched {len(segments)} segments, {counts['records']} records, {bytes_text(total)}"
+            f"searched {counted(len(segments), 'segment')}, {counted(counts['records'], 'record')}, "
+            f"{bytes_text(total)}"
         )
         if not_found:
             resources.progress.note(
@@ -141,7 +142,7 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[KeyOccu
             )
         if counts["others"]:
             resources.progress.warn(
-                f"{counts['others']} objects of the tier belong to no segment and were not searched"
+                f"objects of the tier that belong to no segment and were not searched: {counts['others']}"
             )
     return resources.problems.exit_code_of(has_read=True)
 

@@ -36,6 +36,7 @@ from tierctl.metadata.topic.folder import logs_in
 from tierctl.metadata.topic.folder_writer import TopicPlacement
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
 from tierctl.model.progress import Progress
+from tierctl.model.selection import counted
 from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -494,7 +495,8 @@ def _why_raised(log: LocalLog, steps: Sequence[Step]) -> str | None:
     ]
     if not below:
         return None
-    return f"the log start is {start} here, and a leader would delete {len(below)} segments of the plan"
+    deleted = counted(len(below), "segment")
+    return f"the log start is {start} here, and a leader would delete {deleted} of the plan"
 
 
 class RebuildOnHost(Change[MutationRequest]):

@@ -26,6 +26,7 @@ from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
 from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.location import canonical_uri
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
@@ -315,8 +316,8 @@ def _require_copy(run: Mutation, uri: str) -> None:
         size = there.get(missing[0].key)
         found = "lacks it" if size is None else f"has {size} bytes"
         raise SafetyRefusal(
-            f"--copy-of-objects {uri} is not a copy of the tier: it differs in {len(missing)} objects; the "
-            "first, "
-            f"{missing[0].key}, has {missing[0].size_bytes} bytes, the copy {found}",
+            f"--copy-of-objects {uri} is not a copy of the tier: it differs in "
+            f"{counted(len(missing), 'object')}; the first, {missing[0].key}, has {missing[0].size_bytes} "
+            f"bytes, the copy {found}",
             hint=_HINT,
         )

@@ -48,6 +48,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.plan.choose_sets import Choice
 from tierctl.plan.copy import require_enabled
@@ -99,8 +100,8 @@ def _why_not_under_new_ids(source: NewIdSource, target: TargetFolder, log: NewLo
         return damage
     if source.known:
         return (
-            f"the metadata have {len(source.known)} segments of {log.partition}: brokers ran since a "
-            "restore of it was stopped; delete the topic, create it again, and run again"
+            f"the metadata have {counted(len(source.known), 'segment')} of {log.partition}: brokers ran "
+            "since a restore of it was stopped; delete the topic, create it again, and run again"
         )
     if [(base, size) for base, size in target.segments if base or size]:
         return f"{target.path} has or had records: create the topic again"

@@ -46,6 +46,7 @@ from tierctl.model import (
 from tierctl.model.checked_values import absolute_path, natural_number
 from tierctl.model.events import is_legal_topic_name
 from tierctl.model.progress import Progress
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.choose_sets import Choice
@@ -234,7 +235,8 @@ def _step(source: Source, spans: Sequence[SegmentSpan], target: TargetFolder) ->
     topic_id = source.as_topic_id or target.topic_id
     return Step(
         action=Action.MATERIALISE_PARTITION,
-        reason=f"{len(spans)} segments as the local log of {source.as_topic}-{partition.partition}",
+        reason=f"{counted(len(spans), 'segment')} as the local log of "
+        f"{source.as_topic}-{partition.partition}",
         topic=partition.topic,
         topic_id=partition.topic_id,
         partition=partition.partition,

@@ -41,6 +41,7 @@ from tierctl.model import ListedSet, RemoteLogSegmentMetadata, RemoteLogSegmentS
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
+from tierctl.model.selection import counted
 from tierctl.model.settings import topic
 from tierctl.plan.partition_choice import (
     AskedLogStart,
@@ -183,7 +184,7 @@ def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> str | None:
         return None
     count = require_served(run.cluster, steps)
     topics = ", ".join(sorted({step.topic for step in steps}))
-    run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
+    run.progress.say(f"leaders serve the first published segment of {counted(count, 'partition')}")
     # Whether the topic was deleted under the brokers is not visible from outside: the check of the first
     # segments may pass although events in other metadata partitions are skipped.
     run.progress.say(

@@ -51,13 +51,14 @@ from tierctl.model import (
 from tierctl.model.checked_values import absolute_path
 from tierctl.model.choices import THREADS, Severity
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import counted
 from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.steps import Plan, Skip
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult
-from tierctl.report.table import counted, parse_percent
+from tierctl.report.table import parse_percent
 from tierctl.state.table_arrays import SegmentIds
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder

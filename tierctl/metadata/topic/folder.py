@@ -25,6 +25,7 @@ from tierctl.metadata.topic.folder_writer import (
 )
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.model.checked_values import natural_number
+from tierctl.model.selection import counted
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
@@ -161,7 +162,9 @@ class FolderTopic:
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
         """Implement `MetadataTopic.append`; after a failure none of the records is in the log."""
         if self._writer is None:
-            raise MetadataError(f"{self._name} was opened for reading only, not for {len(records)} records")
+            raise MetadataError(
+                f"{self._name} was opened for reading only, not for {counted(len(records), 'record')}"
+            )
         with translated(f"appending to {self._name}"):
             return self._writer.append(self._logs, records)
 

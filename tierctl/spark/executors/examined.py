@@ -28,8 +28,7 @@ from tierctl.metadata.parallel_fold import part_of
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Advance
-from tierctl.model.selection import SHOWN_MAX
-from tierctl.report.table import counted
+from tierctl.model.selection import SHOWN_MAX, counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.tier_state import PartitionState, Question, Spread, TierState

@@ -20,6 +20,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.model import HashedFile
+from tierctl.model.selection import counted
 from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.answers import Answer, ForeignAnswerError
 from tierctl.storage.stores.s3.client import (
@@ -65,7 +66,7 @@ def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, 
     Raise RemoteStorageError if the request fails, or if the response has an error of none of the keys: the
     objects may then be deleted or not.
     """
-    with translated(f"deleting {len(keys)} objects, s3://{bucket}/{keys[0]} first"):
+    with translated(f"deleting {counted(len(keys), 'object')}, s3://{bucket}/{keys[0]} first"):
         answer = s3.delete_objects(
             Bucket=bucket,
             # Quiet: the response has only the keys that were not deleted.
@@ -76,8 +77,8 @@ def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, 
     for each in errors:
         if each.get("Key") not in asked:
             raise RemoteStorageError(
-                f"deleting {len(keys)} objects of s3://{bucket}: expected errors of their keys, found one of "
-                f"{each.get('Key')!r}: {each.get('Code')}: {each.get('Message')}",
+                f"deleting {counted(len(keys), 'object')} of s3://{bucket}: expected errors of their keys, "
+                f"found one of {each.get('Key')!r}: {each.get('Code')}: {each.get('Message')}",
                 hint="run the command again: it resumes the deletion",
             )
     return {each["Key"]: _not_deleted(bucket, each) for each in errors if each.get("Code") not in _MISSING}
