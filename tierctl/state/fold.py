@@ -85,6 +85,9 @@ def fold_into(
     table: SegmentTable, events: DecodedEvents, offsets: Int64s, state: TierState, metadata_partition: int
 ) -> Folded:
     """Apply events to a table, and those of foreign user partitions to the tables that have these."""
+    if len(state.tables) > 1:
+        # A user partition that another table has is told apart from one that these events are the first of.
+        state.list_partitions()
     known = len(table.partitions)
     owners, topics = numbered(table, events)
     state.note_partitions(metadata_partition, known)

@@ -285,10 +285,10 @@ class TierState:
     def partitions(self) -> dict[tuple[Uuid, int], PartitionState]:
         """The user partitions; each gets its object when this is read for the first time after a fold."""
         if self._unlisted:
-            self._list_partitions()
+            self.list_partitions()
         return self.listed
 
-    def _list_partitions(self) -> None:
+    def list_partitions(self) -> None:
         """Add user partitions to `listed`, each from the table that had its first event.
 
         In other tables it `is_foreign`; in one of these, if the table with its first event is unknown, it
@@ -319,7 +319,7 @@ class TierState:
         """Add the table of a metadata partition, which was stored, with its user partitions."""
         self.tables[metadata_partition] = table
         self._unlisted[metadata_partition] = 0
-        self._list_partitions()
+        self.list_partitions()
 
     def note_partitions(self, metadata_partition: int, known: int) -> None:
         """Note that a metadata partition's table has user partitions from number `known` on, before a fold.
@@ -332,7 +332,7 @@ class TierState:
         if has_foreign or known < len(rows):
             self._unlisted.setdefault(metadata_partition, known)
         if has_foreign:
-            self._list_partitions()
+            self.list_partitions()
 
     def merge(self, parts: Sequence["TierState"]) -> None:
         """Add the states of other metadata partitions, as if these had been folded one after the other."""

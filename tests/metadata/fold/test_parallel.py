@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept, run_fold_task
@@ -85,7 +85,16 @@ def _value(event: MetadataEvent, topic_id: Uuid, luck: int) -> bytes:
     return b"\0nonsense" if luck == 0 else encode(mine, dialect_of(mine))
 
 
+_FIRST, _SECOND = (Uuid.from_bytes(bytes([number] * 16)) for number in (1, 2))
+# A later run finds events of a user partition that another metadata partition has had so far.
+_MOVED = [
+    {0: [_value(copy_started(1, 0, 9), _FIRST, 1)], 2: [_value(copy_started(2, 10, 19), _SECOND, 1)]},
+    {0: [_value(copy_started(3, 20, 29), _SECOND, 1)]},
+]
+
+
 @examples(15)
+@example(_MOVED, True)
 @given(st.lists(st.one_of(_logs(at_home=True), _logs(at_home=False)), min_size=2, max_size=2), st.booleans())
 def test_equal_states(rounds: list[Logs], keeps: bool) -> None:
     with TemporaryDirectory() as name:
