@@ -297,7 +297,7 @@ def test_a_damaged_index_is_named_where_its_segment_is_published(
         assert told == {}
     else:
         assert list(told) == [path.name[21:43]]
-        assert f"its {name} can't be decoded: brokers fail to read it" in told[path.name[21:43]]
+        assert f"its {name} can't be used: brokers fail to read it" in told[path.name[21:43]]
 
 
 def test_a_tier_that_was_copied_while_the_log_began_within_a_segment(

@@ -23,6 +23,7 @@ from tierctl.storage.object_sets import (
     list_object_sets,
     read_each,
     stored_segment_ids,
+    with_judged_indexes,
     with_lineage,
 )
 from tierctl.storage.open_tier import TierSpec, detect_layouts, open_tier
@@ -34,7 +35,7 @@ from tierctl.wire.files.checkpoints import (
     encode_producer_snapshot,
     write_leader_epoch_checkpoint,
 )
-from tierctl.wire.files.indexes import TransactionIndex
+from tierctl.wire.files.indexes import OffsetIndex, TransactionIndex
 from tierctl.wire.metadata.values import decode
 
 from tests.read.tier import metadata_values
@@ -250,6 +251,38 @@ def test_half_sets(writable: Callable[[str], Path], tier: str, damage: str) -> N
         damage in PROVEN,
         damage not in PROVEN,
     )
+
+
+def _judged_alone(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
+    (found,) = with_judged_indexes([derived_set(remote, listed)])
+    return found
+
+
+def test_one_wrong_bit_of_an_index_proves_no_cut_and_each_cut_above_an_entry_is_proven(
+    writable: Callable[[str], Path],
+) -> None:
+    """No other set tells whether the log is whole; the two fields of an entry agree if it was cut."""
+    folder = writable("untiered-broker/tiered-remote")
+    remote = open_tier(TierSpec(folder.as_uri()))
+    log = min(folder.rglob("*.log"), key=lambda path: path.stat().st_size)
+    (listed,) = (each for each in list_object_sets(remote) if log.stem.endswith(each.segment_id))
+    whole = _judged_alone(remote, listed)
+    assert whole.segment is not None
+    for path, entry_bytes in ((log.with_suffix(".index"), 8), (log.with_suffix(".timeindex"), 12)):
+        sound = path.read_bytes()
+        assert len(sound) >= entry_bytes
+        for bit in range(8 * entry_bytes):
+            changed = bytearray(sound)
+            changed[-1 - bit // 8] ^= 1 << bit % 8
+            path.write_bytes(changed)
+            found = _judged_alone(remote, listed)
+            assert found.segment == whole.segment, (path.name, bit, found.why_incomplete)
+        path.write_bytes(sound)
+    data = log.read_bytes()
+    for place in OffsetIndex.decode(log.with_suffix(".index").read_bytes(), listed.start_offset):
+        log.write_bytes(data[: place.position])
+        short = replace(listed, sizes_bytes={**listed.sizes_bytes, ObjectPart.LOG: place.position})
+        assert "index has offset" in (_judged_alone(remote, short).why_incomplete or ""), place
 
 
 def test_archived_objects_show_that_their_segment_was_stored(writable: Callable[[str], Path]) -> None:

@@ -357,13 +357,15 @@ class LogEnd:
     batches nothing is known, unless their timestamps were lower. `reached_offset` is the highest offset that
     the segment had, as far as its producer snapshot and its leader epochs say, which end where the next
     segment began. `is_idempotent` states that the producer of the last batch is in the snapshot: then the
-    snapshot has the producers of later batches, too.
+    snapshot has the producers of later batches, too. `beyond` has the offset of the last entry of each index
+    that goes on after the log, by the name of the index: the log was cut, or the index is wrong.
     """
 
     offset: int
     is_closed: bool = False
     reached_offset: int = -1
     is_idempotent: bool = False
+    beyond: tuple[tuple[str, int], ...] = ()
 
 
 LARGEST_OFFSET = (1 << 63) - 1
@@ -382,9 +384,9 @@ class ObjectSet:
     `has_gaps` states that offsets within the log have no record, which only compaction causes. `log_end` is
     None where a manifest or the metadata state the end, and where the log can't be read; a set without
     `segment` has it if another object than its log is missing. `damaged_indexes` names indexes that can't be
-    decoded, although the log is whole. `stated_end_offset` is the last offset that a set states which is not
-    understood. `is_sealed` states that the set is encrypted and its key is not given: its manifest alone
-    states what it has.
+    decoded or are wrong, although the log is whole. `stated_end_offset` is the last offset that a set states
+    which is incomplete or not understood. `is_sealed` states that the set is encrypted and its key is not
+    given: its manifest alone states what it has.
     """
 
     listed: ListedSet

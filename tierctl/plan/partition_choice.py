@@ -588,7 +588,7 @@ def publish_step(
     hole = next((each for each in decision.choice.compacted if each.last == segment.end_offset), None)
     detail = "" if hole is None else f"; no set has a record from {hole.first} to {hole.last}: compacted once"
     if damaged_indexes:
-        detail += f"; its {' and '.join(damaged_indexes)} can't be decoded: {_UNINDEXED}"
+        detail += f"; its {' and '.join(damaged_indexes)} can't be used: {_UNINDEXED}"
     reason = Reason(ReasonKind.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset, detail=detail)
     states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
     return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)

@@ -3,10 +3,12 @@ each.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import BinaryIO, TypeVar
 
 from tierctl.errors import (
@@ -26,6 +28,7 @@ from tierctl.in_order import in_order
 from tierctl.model import (
     IndexType,
     ListedSet,
+    LogEnd,
     ObjectPart,
     ObjectSet,
     RemoteLogSegmentMetadata,
@@ -250,10 +253,45 @@ def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
     except RemoteStorageError as e:
         require_store(remote, e)
         return not_understood(listed, e)
-    if found.why_incomplete is None or listed.unknown is None:
-        return found
-    reason = f"{found.why_incomplete}, and it is unknown what {listed.unknown} has; {_RESTORE}"
-    return ObjectSet(listed=listed, why_not_understood=reason)
+    return found if found.why_incomplete is None else _incomplete(found, found.why_incomplete)
+
+
+def _incomplete(found: ObjectSet, reason: str) -> ObjectSet:
+    """Return the set as incomplete, or as not understood if it has an object of unknown suffix."""
+    listed, end = found.listed, found.stated_end_offset
+    if listed.unknown is None:
+        return ObjectSet(listed=listed, why_incomplete=reason, stated_end_offset=end)
+    reason = f"{reason}, and it is unknown what {listed.unknown} has; {_RESTORE}"
+    return ObjectSet(listed=listed, why_not_understood=reason, stated_end_offset=end)
+
+
+def with_judged_indexes(sets: Sequence[ObjectSet]) -> list[ObjectSet]:
+    """Return the sets of one partition; those whose indexes go on after their log (`LogEnd.beyond`) decided.
+
+    If another set begins right after the log, the log is whole, and the index is damaged. Otherwise the log
+    was cut if an index has an offset below the next set: the set is incomplete. If it has none there, nothing
+    is known: index and log contradict each other.
+    """
+    starts = sorted({each.listed.start_offset for each in sets})
+    return [each if each.log_end is None else _judged(each, each.log_end, starts) for each in sets]
+
+
+def _judged(each: ObjectSet, end: LogEnd, starts: Sequence[int]) -> ObjectSet:
+    if not end.beyond:
+        return each
+    at = bisect_right(starts, end.offset)
+    border = starts[at] if at < len(starts) else None
+    if border == end.offset + 1:
+        names = (name for name, _ in end.beyond)
+        return replace(each, damaged_indexes=(*each.damaged_indexes, *names))
+    size_bytes = each.listed.sizes_bytes[ObjectPart.LOG]
+    name, offset = min(end.beyond, key=itemgetter(1))
+    reason = f"its {name} has offset {offset}, the log ends at offset {end.offset}, byte {size_bytes}"
+    stated = replace(each, stated_end_offset=max(last for _, last in end.beyond))
+    if border is None or offset < border:
+        return _incomplete(stated, reason)
+    reason += f", the next set begins at {border}: the log was cut, or the index is not of this log"
+    return replace(stated, segment=None, lineage=None, log_end=None, why_not_understood=reason)
 
 
 def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, build_indexes
 
 from tests.cli.shell import Ran, tierctl
 from tests.commands.ended import ended
@@ -277,6 +277,36 @@ def cut_unseen(log: Path, start: int) -> None:
     log.with_suffix(".timeindex").write_bytes(b"")
 
 
+def one_bit(log: Path, start: int) -> None:
+    """Change one bit of the last offset in the time index: it is above the end of the log."""
+    del start
+    data = bytearray(log.with_suffix(".timeindex").read_bytes())
+    data[-2] ^= 0x40
+    log.with_suffix(".timeindex").write_bytes(data)
+
+
+def shift(log: Path, start: int) -> None:
+    """Add to all positions in the offset index, so that the last one is beyond the log."""
+    added = log.stat().st_size
+    entries = [each._replace(position=each.position + added) for each in _entries(log, start)]
+    log.with_suffix(".index").write_bytes(OffsetIndex.encode(start, entries).data)
+
+
+def longer_index(log: Path, start: int) -> None:
+    """Add an entry to the offset index, as the index of a longer segment would have it."""
+    entries = [*_entries(log, start), OffsetPosition(start + 1000, log.stat().st_size + 1000)]
+    log.with_suffix(".index").write_bytes(OffsetIndex.encode(start, entries).data)
+
+
+def cut_unseen_with_longer_index(log: Path, start: int) -> None:
+    cut_unseen(log, start)
+    longer_index(log, start)
+
+
+def _entries(log: Path, start: int) -> list[OffsetPosition]:
+    return list(OffsetIndex.decode(log.with_suffix(".index").read_bytes(), start))
+
+
 def lose(log: Path, start: int) -> None:
     del start
     for path in log.parent.glob(f"{log.stem}.*"):
@@ -290,6 +320,19 @@ CASES: dict[str, tuple[str, int, Change, list[tuple[int, int]], str]] = {
     "compacted, as the producer snapshot shows": ("payments", 697, compact_end, PAYMENTS, "compacted once"),
     "compacted, and the last set": ("payments", 2788, compact_end, [*PAYMENTS[:4], (2788, 3483)], ""),
     "cut, as its index shows": ("orders", 600, cut_last, ORDERS[2:], "its offset index has offset 1199"),
+    "cut, and the last set": ("orders", 2400, cut_last, ORDERS[:4], "its offset index has offset 2999"),
+    "whole, one bit of the time index": ("payments", 697, one_bit, PAYMENTS, "its time index can't be used"),
+    "whole, one bit, and the last set": ("payments", 2788, one_bit, PAYMENTS, "its time index can't be used"),
+    "whole, positions beyond it": ("payments", 697, shift, PAYMENTS, "its offset index can't be used"),
+    "whole, positions, and the last set": (
+        "payments",
+        2788,
+        shift,
+        PAYMENTS,
+        "its offset index can't be used",
+    ),
+    "whole, a longer index": ("payments", 697, longer_index, PAYMENTS, "its offset index can't be used"),
+    "cut, or another index": ("payments", 697, cut_unseen_with_longer_index, [], "is not of this log"),
     "cut, or compacted": ("payments", 697, cut_unseen, [], UNKNOWN),
     "cut, or compacted, and the last set": ("payments", 2788, cut_unseen, PAYMENTS[:4], "ends at offset"),
     "cut, compacted, or lost": ("orders", 600, cut_unseen, [], UNKNOWN),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,7 +100,9 @@ def assert_safe(tier: Tier, ran: Ran, plan: Plan, wanted: Plan, victim: str, *, 
     assert ran.code not in {ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.LIMIT}, said
     own, whole = facts(tier, plan), facts(tier, wanted)
     gone = {step["segment_id"]: step["reason"] for step in plan["steps"] if step["action"] in GIVING_UP}
-    is_proven = "incomplete" in said and PROOF in said
+    told = [each["reason"] for each in plan["skipped"] if each["segment_id"] == victim]
+    told += [line for line in ran.err.splitlines() if victim in line]
+    is_proven = any(re.search(rf"incomplete.*{PROOF}|not read.*{PROOF}", each) for each in told)
     if (is_unread and victim in tier.twins) or (own != whole and not is_proven):
         assert all(PROOF in reason for reason in gone.values()), said
     assert gone.keys() <= {victim, tier.twins[-1]}, said

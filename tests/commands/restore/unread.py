@@ -314,6 +314,8 @@ KAFKA_MUTATIONS = [
     Mutation("no epochs", ".leader_epoch_checkpoint", lambda _: b"", is_unread=True),
     Mutation("a bit of the offset index", ".index", flipped(4)),
     Mutation("a bit of the time index", ".timeindex", flipped(3)),
+    Mutation("a bit of its last offset", ".timeindex", lambda data: flipped(len(data) - 2)(data)),
+    Mutation("a bit of the last position", ".index", lambda data: flipped(len(data) - 4)(data)),
 ]
 AIVEN_MUTATIONS = [
     Mutation("a bit of the indexes", ".indexes", flipped(4)),

@@ -60,6 +60,7 @@ from tierctl.storage.object_sets import (
     list_object_sets,
     producer_snapshot,
     read_each,
+    with_judged_indexes,
     with_lineage,
 )
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -234,9 +235,11 @@ class TierSets:
                 "from the leader epochs of the segments alone, and the log start from the first segment"
             )
         found |= own
+        of_partition = [with_judged_indexes(sets) for sets in by_partition(found.values()).values()]
+        found = {_key(each.listed): each for sets in of_partition for each in sets}
         claims = [
             claim
-            for sets in by_partition(found.values()).values()
+            for sets in of_partition
             for claim in end_claims(sets)
             if _key(claim.known.listed) not in known
         ]

@@ -51,10 +51,8 @@ from tierctl.wire.files.checkpoints import (
 from tierctl.wire.files.indexes import (
     IndexStream,
     OffsetIndex,
-    OffsetPosition,
     SegmentWriters,
     TimeIndex,
-    TimestampOffset,
     TransactionIndex,
 )
 
@@ -161,10 +159,10 @@ class SegmentLayout(Protocol):
         """Return the listed objects with the metadata that a broker published for them.
 
         `listed` has all of `required_objects`. Broker id and event timestamp, which brokers do not use, may
-        differ from the published ones. If the objects are not those of one segment, the set has no metadata,
-        but the reason. Raise TruncatedInputError for an object that was not written to its end, another
-        CorruptInputError for one that can't be interpreted, and RemoteResourceNotFound for one that was
-        deleted after the listing.
+        differ from the published ones. If indexes go on after the log, its end has them (`LogEnd.beyond`). If
+        the objects are not those of one segment, the set has no metadata, but the reason. Raise
+        TruncatedInputError for an object that was not written to its end, another CorruptInputError for one
+        that can't be interpreted, and RemoteResourceNotFound for one that was deleted after the listing.
         """
         ...
 
@@ -435,10 +433,6 @@ class KafkaLayout:
         key = key_stem(named) + LOG_SUFFIX
         written = _Written(Lineage(lineage))
         log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset, written.follow)
-        indexed, timed, damaged = self._last_entries(store, named)
-        reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
-        if reason is not None:
-            return incomplete(listed, reason)
         why = written.why_other_epoch or self._why_wrong_index(
             store, listed, producers, written.writers, log.end_offset
         )
@@ -458,11 +452,14 @@ class KafkaLayout:
             segment_size_in_bytes=size_bytes,
             txn_index_empty=not listed.sizes_bytes.get(ObjectPart.TRANSACTION),
         )
+        indexed, timed, damaged = self._last_entries(store, named, log, size_bytes)
+        beyond = {"offset index": indexed, "time index": timed}
         end = LogEnd(
             offset=log.end_offset,
-            is_closed=timed is not None and timed.offset >= log.last_base_offset,
+            is_closed=log.last_base_offset <= timed <= log.end_offset,
             reached_offset=max(lineage[-1].start_offset, *(-1, *(p.last_offset for p in producers))),
             is_idempotent=log.last_producer_id in {p.producer_id for p in producers},
+            beyond=tuple((name, offset) for name, offset in beyond.items() if offset > log.end_offset),
         )
         return ObjectSet(
             listed=listed,
@@ -517,34 +514,28 @@ class KafkaLayout:
         return None if reason is None else f"{reason}; {_ABORTED}; {_DERIVES}"
 
     def _last_entries(
-        self, store: ObjectStore, named: RemoteLogSegmentMetadata
-    ) -> tuple[OffsetPosition | None, TimestampOffset | None, tuple[str, ...]]:
-        """Return the last entries of the offset and the time index, None if damaged, and the damaged ones."""
-        indexed, timed = None, None
+        self, store: ObjectStore, named: RemoteLogSegmentMetadata, log: LogFacts, size_bytes: int
+    ) -> tuple[int, int, tuple[str, ...]]:
+        """Return the last offset in the offset and the time index, -1 if damaged, and the damaged ones.
+
+        The entry of a batch that was cut off the `log` has an offset above its end, and also a position
+        beyond its bytes, or a timestamp above those of its batches: LogSegment.append adds an entry to the
+        time index only for a larger one. An entry of which one is beyond the log, and the other is not, is
+        damaged.
+        """
+        indexed, timed = -1, -1
         damaged = ["offset index", "time index"]
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
-            indexed = OffsetIndex.decode(stream.read(), named.start_offset).lookup(LARGEST_OFFSET)
-            damaged.remove("offset index")
+            place = OffsetIndex.decode(stream.read(), named.start_offset).lookup(LARGEST_OFFSET)
+            if (place.offset > log.end_offset) == (place.position >= size_bytes):
+                indexed = place.offset
+                damaged.remove("offset index")
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
-            timed = TimeIndex.decode(stream.read(), named.start_offset).last
-            damaged.remove("time index")
+            time = TimeIndex.decode(stream.read(), named.start_offset).last
+            if time.offset <= log.end_offset or time.timestamp_ms > log.max_timestamp_ms:
+                timed = time.offset
+                damaged.remove("time index")
         return indexed, timed, tuple(damaged)
-
-
-def _why_cut(
-    end_offset: int, size_bytes: int, indexed: OffsetPosition | None, timed: TimestampOffset | None
-) -> str | None:
-    """Return which index shows that the log had batches after its last one; None if none does.
-
-    `indexed` and `timed` are the last entries of the offset and the time index. A log that was cut between
-    two batches looks like one whose last records were compacted away.
-    """
-    where = f"the log ends at offset {end_offset}, byte {size_bytes}"
-    if indexed is not None and (indexed.position >= size_bytes or indexed.offset > end_offset):
-        return f"its offset index has offset {indexed.offset} at byte {indexed.position}, {where}"
-    if timed is not None and timed.offset > end_offset:
-        return f"its time index has offset {timed.offset}, {where}"
-    return None
 
 
 def moved(metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
