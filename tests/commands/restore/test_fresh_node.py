@@ -265,6 +265,12 @@ def other_topic_of_the_name(scene: Scene) -> None:
     change_saved(scene, partitions=9)
 
 
+def create_again(scene: Scene) -> None:
+    """Add the objects of another topic with the name of one, as if it had been deleted and created again."""
+    for folder in [*scene.remote.rglob("sensors-*")]:
+        shutil.copytree(folder, folder.with_name(f"sensors-{OTHER_ID}"))
+
+
 def own_setting(name: str, value: str) -> Callable[[Scene], None]:
     return lambda scene: change_saved(scene, settings={"retention.ms": "-1", name: value})
 
@@ -320,7 +326,7 @@ REFUSALS = {
         **NO_PROOF,
         copy_of_objects="LINK",
     ),
-    "a copy that lacks an object": refused("differs in 1 objects", **NO_PROOF, copy_of_objects="COPY"),
+    "a copy that lacks an object": refused("differs in 1 object", **NO_PROOF, copy_of_objects="COPY"),
     "a folder of another topic": refused("has a folder of", folder_of("bills-0", OTHER_ID)),
     "a folder that can't be read": refused(
         "folder bills-0 already", lambda s: (s.node / "bills-0").symlink_to(s.node / "unmounted")
@@ -335,6 +341,16 @@ REFUSALS = {
     ),
     "a topic that was created again": refused(
         "the topic was created again", lambda s: change_saved(s, topic_id=OTHER_ID)
+    ),
+    "two topics of one name": refused(f"with the ids {OTHER_ID} (", create_again),
+    "two topics of one name, with an older file": refused(
+        "segments, in --topics-file)",
+        lambda s: (create_again(s), setattr(s, "saved", replace(s.saved, saved_ms=1))),
+    ),
+    "the settings of another topic of the name": refused(
+        f"in --topics-file, the selected objects of the tier are of {OTHER_ID} only",
+        create_again,
+        topic_id=(OTHER_ID,),
     ),
     "two topics of one id": refused("audit and sensors have the same id", one_id_for_all),
     "an internal topic": refused(
@@ -389,6 +405,17 @@ def test_refused(case: str, scene: Scene, tmp_path: Path) -> None:
     after.pop(".tierctl.lock", None)
     before.pop(".tierctl.lock", None)
     assert after == before
+
+
+def test_a_file_newer_than_the_objects_says_which_topic_was_the_last(scene: Scene) -> None:
+    create_again(scene)
+    scene.saved = replace(scene.saved, saved_ms=FAR_MS)
+    progress = SilentProgress()
+    result = scene.restore(progress)
+    assert scene.topics()["sensors"] == scene.saved.topics["sensors"].topic_id
+    skipped = {(each.partition, each.reason) for each in result.plan.skipped if each.topic_id == OTHER_ID}
+    assert {partition for partition, _ in skipped} == {0, 1}
+    assert [line for line in progress.lines if OTHER_ID in line and all(why in line for _, why in skipped)]
 
 
 def test_a_whole_copy_is_proof_enough(scene: Scene, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 `require_objects_are_safe` proves that its broker can't delete the only copy of the objects.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,10 +24,11 @@ from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSett
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
-from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, Uuid
+from tierctl.model import ClusterIdentity, ListedSet, MetadataEvent, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.local import SavedTopics
 from tierctl.model.location import canonical_uri
 from tierctl.model.selection import counted
-from tierctl.model.settings import topic
+from tierctl.model.settings import broker, topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import store_uri
@@ -45,6 +46,49 @@ COPYING_DISABLED: Mapping[str, str] = {
 """Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
 COPY_DISABLE_LEVEL = 21
 """The feature level of metadata.version in Kafka 3.9, the first version with remote.log.copy.disable."""
+
+
+def former_settings(name: str, settings: Mapping[str, str], broker_settings: Mapping[str, str]) -> str:
+    """Return the command that gives a topic its `settings` back that `COPYING_DISABLED` replaced.
+
+    It is one call, because Kafka validates the settings of a topic together: it refuses another local
+    retention while copying is disabled. The address is that of the broker's first listener.
+    """
+    stated = broker.ADVERTISED_LISTENERS.given(broker_settings) or broker.LISTENERS.value(broker_settings)
+    host, _, port = stated[0].rpartition("//")[2].rpartition(":")
+    former = [f"{each}={settings[each]}" for each in COPYING_DISABLED if each in settings]
+    unset = [each for each in COPYING_DISABLED if each not in settings]
+    words = [
+        f"kafka-configs.sh --bootstrap-server {host or 'localhost'}:{port} --alter --entity-type topics",
+        f"--entity-name {name}",
+        *([f"--add-config {','.join(former)}"] if former else []),
+        *([f"--delete-config {','.join(unset)}"] if unset else []),
+    ]
+    return " ".join(words)
+
+
+def last_topic_id(name: str, sets: Mapping[Uuid, Collection[ListedSet]], saved: SavedTopics) -> Uuid:
+    """Return which of the ids of `sets`, all of topics named `name`, that of the last topic is.
+
+    It is the one that `saved` has, if every object of the others is older than the file. Otherwise raise
+    SafetyRefusal: the topic may have been deleted and created again since.
+    """
+    own = saved.topics[name].topic_id if name in saved.topics else None
+    others = [each for topic_id, found in sets.items() if topic_id != own for each in found]
+    times_ms = [each.modified_ms for each in others if each.modified_ms is not None]
+    is_newer = saved.saved_ms is not None and len(times_ms) == len(others) and max(times_ms) < saved.saved_ms
+    if own is not None and is_newer:
+        return own
+    ids = [
+        f"{topic_id} ({counted(len(found), 'segment')}{', in --topics-file' if topic_id == own else ''})"
+        for topic_id, found in sorted(sets.items())
+    ]
+    raise SafetyRefusal(
+        f"the tier has objects of {len(sets)} topics named {name}, with the ids {' and '.join(ids)}",
+        hint="a topic that was deleted and created again has another id, and no file of backup-config that "
+        "is newer than the objects of the others says which one was the last: name the id to restore with "
+        "--topic-id, and restore other topics in another run, with --topic",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,12 @@ from tierctl.commands.restore.new_logs import (
     restore_step,
 )
 from tierctl.commands.restore.new_node import (
-    COPYING_DISABLED,
     NewBroker,
     NewNode,
     NewNodeMetadata,
     NewTopic,
+    former_settings,
+    last_topic_id,
     require_objects_are_safe,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
@@ -40,12 +41,12 @@ from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node, read_log_dir_facts
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
-from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import ListedSet, RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.checked_values import absolute_path, read_named
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import counted, names_text
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import KafkaVersion, SettingSource, StatedSettings
 from tierctl.plan.decisions import Limits
@@ -298,7 +299,8 @@ class RestoreIntoRequest(MutationRequest):
             metavar="FILE",
             parser=absolute_path,
             help="The YAML file that backup-config wrote, with topic ids, numbers of partitions and "
-            "settings. Settings in --topic-configs take precedence.",
+            "settings. Settings in --topic-configs take precedence. If the tier has several topics of one "
+            "name, a file that is newer than all objects of the others says which one is restored.",
             rich_help_panel=DECIDE,
         ),
     ] = None
@@ -377,7 +379,7 @@ class Restore(Change[RestoreIntoRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         run, request = self.run, self.request
-        self._saved_topics = read_saved_topics(request.topics_file, trusted=request.is_binding).topics
+        self._saved = read_saved_topics(request.topics_file, trusted=request.is_binding)
         self._configs = run.resources.topic_configs()
         for folder in request.log_dir:
             ensure_stopped(Path(folder))
@@ -390,12 +392,14 @@ class Restore(Change[RestoreIntoRequest]):
         if not isinstance(run.metadata, NewNodeMetadata):
             raise TypeError("the metadata of a restore are those of a new node")
         metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
+        self._skipped: list[Skip] = []
         self._topics = self._find_topics()
         planner = self._found = RestorePlanner(
             broker=self._broker,
             metadata_topic=metadata_topic,
             present=node.bootstrap.values,
             after_hole=request.after_hole,
+            skipped=self._skipped,
         )
         planner.decide(self._topics, read=run.metadata.state.read)
         self._warn()
@@ -409,9 +413,8 @@ class Restore(Change[RestoreIntoRequest]):
         """
         tier = TierSets.to_change(self.run)
         listed = tier.listed()
-        in_tier = {each.partition for each in listed}
-        self.run.resources.resolve_selection(in_tier, self._in_file())
-        chosen = self._chosen(in_tier)
+        self.run.resources.resolve_selection({each.partition for each in listed}, self._in_file())
+        chosen = self._chosen(listed)
         ids = set(chosen.values())
         wanted = [each for each in listed if each.partition.topic_id in ids]
         self.run.metadata.refresh()
@@ -421,60 +424,73 @@ class Restore(Change[RestoreIntoRequest]):
         return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
 
     def _in_file(self) -> Iterator[TopicIdPartition]:
-        for saved in self._saved_topics.values():
+        for saved in self._saved.topics.values():
             yield from (TopicIdPartition(saved.topic_id, saved.topic, n) for n in range(saved.partitions))
 
-    def _chosen(self, in_tier: set[TopicIdPartition]) -> dict[str, Uuid]:
-        """Return the ids of the selected topics by name."""
+    def _chosen(self, listed: Iterable[ListedSet]) -> dict[str, Uuid]:
+        """Return the ids of the selected topics by name; each has one id, that of the file if it has one."""
         resources = self.run.resources
-        ids: dict[str, set[Uuid]] = {}
-        for partition in in_tier:
-            if partition in resources.selection and partition.topic not in INTERNAL_TOPICS:
-                ids.setdefault(partition.topic, set()).add(partition.topic_id)
-        for saved in self._saved_topics.values():
-            is_named = saved.topic in resources.selection_request.topics
-            if TopicIdPartition(saved.topic_id, saved.topic, 0) in resources.selection and (
-                is_named
-                or saved.topic in ids
-                or topic.REMOTE_STORAGE_ENABLE.value(saved.settings, self._place_of(saved.topic))
-            ):
-                if saved.topic in INTERNAL_TOPICS:
-                    raise SafetyRefusal(
-                        f"{saved.topic} is an internal topic", hint="leave it out: the node makes its own"
-                    )
-                others = ids.get(saved.topic, set()) - {saved.topic_id}
-                if others and saved.topic_id not in ids[saved.topic]:
-                    raise SafetyRefusal(
-                        f"{saved.topic} has id {saved.topic_id} in --topics-file, the tier has objects of "
-                        f"{', '.join(sorted(others))} only",
-                        hint="the topic was created again after the file was written: correct its id",
-                    )
-                ids[saved.topic] = {saved.topic_id}
-        several = sorted(name for name, found in ids.items() if len(found) > 1)
-        if several:
-            raise SafetyRefusal(
-                f"the tier has objects of {len(ids[several[0]])} topics named {several[0]}",
-                hint="a topic that was deleted and created again has another id: name the one to restore "
-                "with --topic-id, or in the file of --topics-file",
-            )
-        if not ids:
+        sets: dict[str, dict[Uuid, list[ListedSet]]] = {}
+        for each in listed:
+            name, topic_id = each.partition.topic, each.partition.topic_id
+            if each.partition in resources.selection and name not in INTERNAL_TOPICS:
+                sets.setdefault(name, {}).setdefault(topic_id, []).append(each)
+        for saved in self._saved.topics.values():
+            in_tier = sets.get(saved.topic)
+            if in_tier is None and self._is_wanted(saved):
+                sets[saved.topic] = {saved.topic_id: []}
+            elif in_tier is not None and saved.topic_id not in in_tier:
+                raise SafetyRefusal(
+                    f"{saved.topic} has id {saved.topic_id} in --topics-file, the selected objects of the "
+                    f"tier are of {', '.join(sorted(in_tier))} only",
+                    hint="the topic was created again: correct its id, its number of partitions and its "
+                    "settings in the file",
+                )
+        if not sets:
             raise NotFoundError("no selected topic is tiered")
         names: dict[Uuid, str] = {}
-        for name, found in sorted(ids.items()):
-            other = names.setdefault(next(iter(found)), name)
+        for name, of_name in sorted(sets.items()):
+            topic_id = next(iter(of_name)) if len(of_name) == 1 else self._latest(name, of_name)
+            other = names.setdefault(topic_id, name)
             if other != name:
                 raise SafetyRefusal(
-                    f"topics {other} and {name} have the same id, {next(iter(found))}",
+                    f"topics {other} and {name} have the same id, {topic_id}",
                     hint="each topic of a cluster has its own: correct it in the file of --topics-file, or "
                     "leave one of them out with --topic",
                 )
         return {name: topic_id for topic_id, name in names.items()}
 
+    def _is_wanted(self, saved: SavedTopic) -> bool:
+        """Return whether a topic of the file without a selected object is restored; refuse internal ones."""
+        resources = self.run.resources
+        if TopicIdPartition(saved.topic_id, saved.topic, 0) not in resources.selection or not (
+            saved.topic in resources.selection_request.topics
+            or topic.REMOTE_STORAGE_ENABLE.value(saved.settings, self._place_of(saved.topic))
+        ):
+            return False
+        if saved.topic in INTERNAL_TOPICS:
+            raise SafetyRefusal(
+                f"{saved.topic} is an internal topic", hint="leave it out: the node makes its own"
+            )
+        return True
+
+    def _latest(self, name: str, sets: Mapping[Uuid, Sequence[ListedSet]]) -> Uuid:
+        """Return the id of the last of several topics named `name`; skip the others."""
+        last = last_topic_id(name, sets, self._saved)
+        others = [each for topic_id, found in sets.items() if topic_id != last for each in found]
+        reason = f"--topics-file is newer, and its id of {name} is {last}"
+        self._skipped += [Skip.of(each, reason) for each in sorted({each.partition for each in others})]
+        self.run.progress.warn(
+            f"{name}: {counted(len(others), 'segment')} of another topic of this name stay unused, of id "
+            f"{names_text({each.partition.topic_id for each in others})}: {reason}"
+        )
+        return last
+
     def _topic(
         self, name: str, topic_id: Uuid, sources: Mapping[TopicIdPartition, PartitionSource]
     ) -> TopicSource:
         own = {key.partition: each for key, each in sources.items() if key.topic_id == topic_id}
-        saved, config = self._saved_topics.get(name), self._configs.get(name)
+        saved, config = self._saved.topics.get(name), self._configs.get(name)
         if saved is None and config is None:
             raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
         settings = self._settings(name, saved, config)
@@ -666,7 +682,9 @@ class Restore(Change[RestoreIntoRequest]):
         if tiered:
             self.run.progress.say("once the restore is checked, set the topics' settings back:")
         for source in tiered:
-            self.run.progress.command(_former_settings(source, self.run.resources.broker_settings))
+            self.run.progress.command(
+                former_settings(source.topic, source.settings, self.run.resources.broker_settings)
+            )
 
     @property
     def _other_controllers(self) -> int:
@@ -674,22 +692,3 @@ class Restore(Change[RestoreIntoRequest]):
         given = self.run.resources.broker_settings
         quorum = (broker.CONTROLLER_QUORUM_VOTERS, broker.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
         return max(1, *(len(each.value(given)) for each in quorum)) - 1
-
-
-def _former_settings(source: TopicSource, broker_settings: Mapping[str, str]) -> str:
-    """Return the command that gives the topic the settings back that `COPYING_DISABLED` replaced.
-
-    It is one call, because Kafka validates the settings of a topic together: it refuses another local
-    retention while copying is disabled. The address is that of the broker's first listener.
-    """
-    stated = broker.ADVERTISED_LISTENERS.given(broker_settings) or broker.LISTENERS.value(broker_settings)
-    host, _, port = stated[0].rpartition("//")[2].rpartition(":")
-    former = [f"{name}={source.settings[name]}" for name in COPYING_DISABLED if name in source.settings]
-    unset = [name for name in COPYING_DISABLED if name not in source.settings]
-    words = [
-        f"kafka-configs.sh --bootstrap-server {host or 'localhost'}:{port} --alter --entity-type topics",
-        f"--entity-name {source.topic}",
-        *([f"--add-config {','.join(former)}"] if former else []),
-        *([f"--delete-config {','.join(unset)}"] if unset else []),
-    ]
-    return " ".join(words)
