@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import pytest
+from tierctl.commands.fetch import find_range
 from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.model import (
     IndexType,
@@ -314,7 +315,7 @@ def test_no_record_of_an_aborted_transaction_is_read_beside_a_gap(seed: int) -> 
     assert set(as_answers(world.reader().read())) <= set(committed(log))
 
 
-def test_an_end_by_time_is_not_that_of_a_marker() -> None:
+def test_no_range_by_time_begins_or_ends_at_a_marker() -> None:
     """Markers have the time of the broker, and the records of producers may be older."""
     world, log = World(random.Random(1)), Log(marker_ahead_ms=10**6)
     for _ in range(3):
@@ -322,5 +323,8 @@ def test_an_end_by_time_is_not_that_of_a_marker() -> None:
         log.end(1, ControlType.COMMIT)
     log.roll()
     world.copy(log.segments[0], [(0, 0)], flagged=False, lost="nothing")
-    reader = world.reader()
-    assert [reader.end_for_time(last_ms, 0) for last_ms in (0, 2, 3, 5, 6)] == [3, 3, 6, 6, None]
+    log_read, reader = world.view(), world.reader()
+    times = (0, 2, 3, 5, 6)
+    assert [reader.end_for_time(last_ms, 0) for last_ms in times] == [3, 3, 6, 6, None]
+    ranges = [find_range(log_read, reader, from_time_ms=last_ms + 1) for last_ms in times]
+    assert [found and found.start_offset for found in ranges] == [3, 3, 6, 6, None]

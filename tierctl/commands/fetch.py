@@ -103,7 +103,7 @@ def find_range(
         start = resolve_offset(offset, log)
     else:
         end = reader.end_offset if until_offset is None else until_offset
-        found = reader.offset_for_time(from_time_ms, read_in=(0, end))
+        found = reader.offset_for_time(from_time_ms, read_in=(0, end), with_control=False)
         if found is None:
             return None
         start = found.offset

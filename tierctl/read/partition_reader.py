@@ -416,17 +416,24 @@ class PartitionReader:
             self._report_lost(log.unread_offsets(), log.end_offset, end - 1)
 
     def offset_for_time(
-        self, timestamp_ms: int, from_offset: int | None = None, *, read_in: tuple[int, int] = (0, 0)
+        self,
+        timestamp_ms: int,
+        from_offset: int | None = None,
+        *,
+        read_in: tuple[int, int] = (0, 0),
+        with_control: bool = True,
     ) -> TimestampAndOffset | None:
         """Return the first record from `from_offset` on that is not earlier than `timestamp_ms`, or None.
 
-        This is Kafka's ListOffsets by timestamp: in offset order, control records included. Offsets from the
-        first of `read_in` to its end (exclusive) are reported if they are in no segment and may have an
-        earlier such record: they lie after the last segment whose records are all earlier.
+        This is Kafka's ListOffsets by timestamp: in offset order, control records included. Without
+        `with_control` they do not count: they have the time of the broker, and producers' records with
+        earlier times follow them. Offsets from the first of `read_in` to its end (exclusive) are reported if
+        they are in no segment and may have an earlier such record: they lie after the last segment whose
+        records are all earlier.
         """
         start = self._log.log_start_offset if from_offset is None else from_offset
         holes: list[tuple[int, int]] = []
-        found = self._sought(timestamp_ms, start, holes, with_control=True)
+        found = self._sought(timestamp_ms, start, holes, with_control=with_control)
         for first, end in holes:
             missing = range(max(first, read_in[0]), min(end, read_in[1]))
             if missing:
@@ -438,12 +445,9 @@ class PartitionReader:
     def end_for_time(self, last_ms: int, from_offset: int) -> int | None:
         """Return the offset of the first record from `from_offset` on that is later than `last_ms`, or None.
 
-        Control records do not count: they have the time of the broker, and producers' records with earlier
-        times follow them.
+        Control records do not count.
         """
-        found = self._sought(last_ms + 1, from_offset, [], with_control=False)
-        if found is None:
-            self.report_unread()
+        found = self.offset_for_time(last_ms + 1, from_offset, with_control=False)
         return None if found is None else found.offset
 
     def _sought(

@@ -606,7 +606,9 @@ class LogPlan:
         if start >= end:
             return 0, 0
         if self._scan.options.from_time_ms is not None:
-            found = reader.offset_for_time(self._scan.options.from_time_ms, read_in=(start, end))
+            found = reader.offset_for_time(
+                self._scan.options.from_time_ms, read_in=(start, end), with_control=False
+            )
             if found is None:
                 return 0, 0
             start = max(start, found.offset)
