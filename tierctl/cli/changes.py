@@ -323,8 +323,9 @@ def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
     restore to a point in time (--until), or to leave tiered storage; if the new topic is tiered, its segments
     are copied again. Every batch is checked and keeps its bytes, except for the leader epoch, which becomes
     0. If --until falls inside the last batch, its first records are kept in a batch with a new CRC. Each log
-    is written to a folder with a name that brokers delete, and renamed when it is complete. If the run is
-    killed, run it again.
+    is written to a folder with a name that brokers delete, and renamed when it is complete. The checkpoints
+    of the log directories from before the run are kept as .bak, or as .2.bak beside an earlier one. If the
+    run is killed, run it again.
 
     --without-keys is for an erasure request; see ERASURE.
 

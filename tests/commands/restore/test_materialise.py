@@ -171,6 +171,24 @@ def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Pat
     assert restored(log_dir, "orders", "read_uncommitted") == records(*where, "--to-time", at_ms)
 
 
+def test_the_checkpoints_from_before_the_first_run_are_kept(capture: Capture, log_dir: Path) -> None:
+    """Several partitions change them several times, and a run that goes on after another one again."""
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    names = [f"{each}-checkpoint" for each in ("log-start-offset", "recovery-point-offset")]
+    before = "0\n1\nother 0 7\n"
+    for name in names:
+        (log_dir / name).write_text(before)
+    for partitions in (("--partition", "0", "--partition", "1"), ()):
+        options = (*partitions, "--as-id", new_id("x"), "--wave-size", 1, "--apply")
+        between = (log_dir / names[0]).read_text()
+        restore(log_dir, *where, *options).ok()
+        for name in names:
+            assert (log_dir / f"{name}.bak").read_text() == before
+    assert (log_dir / f"{names[0]}.2.bak").read_text() == between
+    assert "orders 1 " in between
+    assert "orders 2 " in (log_dir / names[0]).read_text()
+
+
 def test_a_saved_plan_is_carried_out(capture: Capture, log_dir: Path, tmp_path: Path) -> None:
     _, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
     where = ("--remote", remote, "--topic", "orders")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Self
 
@@ -21,14 +21,18 @@ from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError, hint_of
 from tierctl.files import (
     PLAIN,
+    backup_of,
+    backups,
     exclusive_replacement,
     exists,
     is_dir,
     is_file,
     make_like,
+    open_itself,
     read_decoded,
     read_regular,
     replace_durably,
+    write_durably,
 )
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_log_files, unknown_in_empty_log
@@ -488,30 +492,53 @@ def _left(log_dir: Path, name: str) -> Iterator[Path]:
             yield left
 
 
-def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]]) -> None:
-    """Write the start and the end of each log into the checkpoints of a log directory."""
+_CHECKPOINTS = (LOG_STARTS_FILE, RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE)
+
+
+def merge_checkpoints(
+    log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]], *, backup: bool = True
+) -> None:
+    """Write the start and the end of each log into the checkpoints of a log directory by `merge_offsets`."""
+    starts = {name: start for name, (start, _) in logs.items()}
     ends = {name: end for name, (_, end) in logs.items()}
     with effect("restore.checkpoints.write"):
-        merge_offsets(log_dir / LOG_STARTS_FILE, {name: start for name, (start, _) in logs.items()})
-        merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
-        merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+        for file, offsets in zip(_CHECKPOINTS, (starts, ends, ends), strict=True):
+            merge_offsets(log_dir / file, offsets, backup=backup)
 
 
-def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file.
+def back_up_checkpoints(log_dir: Path) -> None:
+    """Keep the checkpoints of a log directory as `.bak`, for a run that changes them several times.
 
-    Other runs wait: where no broker has run, no lock of a broker keeps them out of the log directory.
+    A backup is never replaced: a run that goes on after a killed one makes `.2.bak`, unless one has the
+    content. Raise SafetyRefusal for a checkpoint that is a link, and OSError.
+    """
+    for path in (log_dir / file for file in _CHECKPOINTS):
+        with exclusive_replacement(path):
+            if not exists(path):
+                continue
+            with open_itself(path) as old:
+                data = b"".join(old.chunks())
+            if all(read_regular(each) != data for each in takewhile(exists, backups(path))):
+                with effect("restore.checkpoints.write"):
+                    write_durably(backup_of(path), [data], like=path)
+
+
+def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, backup: bool = True) -> None:
+    """Write `offsets` into an offset checkpoint durably, and keep its other entries.
+
+    With `backup` keep the old file as `.bak`, if it changes. Other runs wait: where no broker has run, no
+    lock of a broker keeps them out of the log directory.
     """
     with exclusive_replacement(path):
         present = read_decoded(path, read_offset_checkpoint) or {}
-        replace_changed(path, write_offset_checkpoint({**present, **offsets}))
+        replace_changed(path, write_offset_checkpoint({**present, **offsets}), backup=backup)
 
 
-def replace_changed(path: Path, data: bytes) -> None:
+def replace_changed(path: Path, data: bytes, *, backup: bool = True) -> None:
     """Replace a file durably, and back up the old one, unless it has this content."""
     # A run that continues an interrupted one must not overwrite the backup that the first one made.
     if not exists(path) or read_regular(path) != data:
-        replace_durably(path, data, backup=True)
+        replace_durably(path, data, backup=backup)
 
 
 def require_same_steps(plan: Plan, decided: Plan, what: str) -> None:

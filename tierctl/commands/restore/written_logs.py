@@ -39,7 +39,7 @@ from tierctl.apply.run_context import (
     log_name,
 )
 from tierctl.commands.restore.erasure import Removal
-from tierctl.commands.restore.new_logs import NewFolder, disk_error, merge_checkpoints
+from tierctl.commands.restore.new_logs import NewFolder, back_up_checkpoints, disk_error, merge_checkpoints
 from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,
@@ -499,7 +499,7 @@ class _WrittenLog:
                 self._write_list(self.removal, context)
         # The checkpoints are first: a broker that knew none would take deleted records back, and read the
         # whole log again after a crash. Of an empty log they only raise the log start offset.
-        merge_checkpoints(self.folder.log_dir, {self.new_partition: (start, end)})
+        merge_checkpoints(self.folder.log_dir, {self.new_partition: (start, end)}, backup=False)
         self.folder.exchange()
 
     def _write_list(self, removal: Removal, context: RunContext) -> None:
@@ -549,6 +549,11 @@ def materialise_act(removal: Removal | None) -> Act:
     """Return the act of MATERIALISE_PARTITION; with `removal`, the records of its keys are emptied."""
 
     def materialise(run: Run, steps: Sequence[Step]) -> None:
+        for log_dir in sorted({Path(step.details[LOG_DIR]) for step in steps}):
+            try:
+                back_up_checkpoints(log_dir)
+            except OSError as e:
+                raise disk_error(e, log_dir) from None
         for group in groups(steps, run.context.wave_size):
             run.attempt(
                 group, lambda kept: materialise_partitions(kept, run.context, removal), rechecked=True
