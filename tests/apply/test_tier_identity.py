@@ -19,7 +19,13 @@ from tierctl.apply.tier_check import (
     require_known_tier,
     why_not_deletable,
 )
-from tierctl.errors import AuthenticationError, ExitCode, RemoteStorageError, RemoteTierMissing
+from tierctl.errors import (
+    AuthenticationError,
+    ExitCode,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+)
 from tierctl.model import ClusterIdentity, RemoteLogSegmentMetadata, TierIdentity, TopicIdPartition
 from tierctl.state.tier_state import TierState
 from tierctl.storage.lease import open_lease
@@ -333,7 +339,7 @@ def test_what_may_be_deleted(
     else:
         errors = why_not_deletable(segments, world.context())
         assert set(errors) == {segments[int(at)].segment_id for at in expected}
-        assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
+        assert all(isinstance(error, RemoteResourceNotFound) for error in errors.values())
     assert why_not_deletable(segments, world.context(allow_missing_objects=True)) == {}
     assert set(world.calls) <= {"open", "sizes_bytes", "list_objects", "list_folder"}
 

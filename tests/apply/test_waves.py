@@ -50,6 +50,7 @@ from tierctl.errors import (
     TierctlError,
     UnsupportedFormatError,
 )
+from tierctl.metadata.state_dir import Journal
 from tierctl.model import RemoteLogSegmentState, TopicConfig
 from tierctl.plan import recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
@@ -162,6 +163,26 @@ def test_a_request_of_a_wave_fails(tiered: World, operation: str, nth: int) -> N
     check_durable(tiered)
     run_on("sweep", tiered)
     assert [segment.start_offset for segment in tiered.segments()] == [1200]
+
+
+@pytest.mark.parametrize("wave_size", [1, 2, 10])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_behind_a_segment_without_objects_nothing_is_deleted(
+    tiered: World, monkeypatch: pytest.MonkeyPatch, lost: int, wave_size: int
+) -> None:
+    """A reader goes from segment to segment: there must be no hole behind the one that stays."""
+    monkeypatch.setattr("tests.apply.runs.CONFIGS", {"bills": TopicConfig(retention_bytes=1)})
+    for path in tiered.remote.rglob(f"{600 * lost:020d}-*"):
+        path.unlink()
+    outcomes = run_on("sweep", tiered, wave_size=wave_size)
+    assert statuses(outcomes) == [*[DONE] * lost, FAILED, *[DROPPED] * (2 - lost)]
+    assert type(outcomes[lost].error) is RemoteResourceNotFound
+    assert all("must be deleted before it, stays" in str(each.reason) for each in outcomes[lost + 1 :])
+    left = sorted(tiered.segments(), key=lambda segment: segment.start_offset)
+    assert [(each.start_offset, each.state) for each in left] == [
+        (600 * at, COPY_FINISHED) for at in range(lost, 3)
+    ]
+    assert list(Journal(tiered.state_dir).log_starts().values()) == [600 * lost][: bool(lost)]
 
 
 @pytest.mark.parametrize("after", [1, 2])

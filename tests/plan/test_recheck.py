@@ -12,7 +12,7 @@ from tierctl.plan.expiry import plan_retention
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.repair import index_step
-from tierctl.plan.steps import REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
+from tierctl.plan.steps import FOLLOWS, REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
 from tierctl.state.tier_state import TierState
 
 from tests.plan.test_partition_deletes import P, deletion, quarantine
@@ -206,8 +206,20 @@ def test_of_a_broken_chain_nothing_later_is_kept() -> None:
     assert [_number(step) for step in checked.plan.steps] == [0]
     assert [d.reason for d in checked.dropped] == [
         "the segment's offsets have changed since this was decided",
-        "an earlier step of the partition no longer holds",
+        f"segment {SWEPT[1].segment_id}, which must be deleted before it, stays",
     ]
+
+
+@pytest.mark.parametrize("stays", [0, 1])
+def test_behind_a_segment_that_cannot_be_deleted_nothing_is_kept(stays: int) -> None:
+    """Neither in this wave nor in a later one, also what does not follow the segment itself."""
+    plan, broken = sweep(tier(*SWEPT)), set[Any]()
+    first, second, third = plan.steps
+    unchained = replace(third, details={**third.details, FOLLOWS: None})
+    wave, staying = replace(plan, steps=(first, second, unchained)), {SWEPT[stays].segment_id}
+    checked = recheck(wave, tier(*SWEPT), broken, staying)
+    assert [_number(step) for step in checked.plan.steps] == list(range(stays + 1))
+    assert recheck(replace(plan, steps=(unchained,)), tier(*SWEPT), broken).plan.steps == ()
 
 
 @pytest.mark.parametrize(

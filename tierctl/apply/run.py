@@ -186,13 +186,16 @@ class Run:
         undone = (each.step for each in self._outcomes.values() if each.status is not Status.DONE)
         self._broken |= {step.topic_id_partition.key for step in undone}
 
-    def recheck(self, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    def recheck(
+        self, steps: Sequence[Step], staying: Collection[Uuid] = frozenset()
+    ) -> tuple[list[Step], list[Step]]:
         """Read the metadata to their end; return the steps that still hold, and those that were dropped.
 
-        The outcomes of steps that are dropped, or that another program did, are recorded.
+        `staying` are segments that can't be deleted: what depends on their deletion is dropped. The outcomes
+        of steps that are dropped, or that another program did, are recorded.
         """
         plan = replace(self.plan, steps=tuple(steps))
-        checked = recheck(plan, self.context.metadata.refresh(), self._broken)
+        checked = recheck(plan, self.context.metadata.refresh(), self._broken, staying)
         self.record(_dropped(each) for each in checked.dropped)
         return list(checked.plan.steps), [each.step for each in checked.dropped if not each.is_done]
 
@@ -522,12 +525,18 @@ class DeleteSegments:
             run.fence({step.topic_id_partition for step in wave})
             kept, _ = run.recheck(wave)
             state = _introduced(kept, run.context)
-            segments = [segment for step in kept if (segment := find_segment(step, state)) is not None]
-            refused = why_not_deletable(segments, run.context)
+            refused = why_not_deletable(_segments_of(kept, state), run.context)
+            if refused:
+                # A reader of the segment that stays must find those behind it, too.
+                kept, _ = run.recheck(kept, refused)
             starts = new_log_starts([step for step in kept if step.segment_id not in refused])
             raise_log_starts(starts, self.raise_log_starts)
             waiting.append(kept)
-            yield Wave(segments=segments, refused=refused)
+            yield Wave(segments=_segments_of(kept, run.context.metadata.state), refused=refused)
+
+
+def _segments_of(steps: Sequence[Step], state: TierState) -> list[RemoteLogSegmentMetadata]:
+    return [segment for step in steps if (segment := find_segment(step, state)) is not None]
 
 
 def _introduced(steps: Sequence[Step], context: RunContext) -> TierState:

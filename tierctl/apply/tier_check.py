@@ -22,6 +22,7 @@ from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
     RemoteResourceNotFound,
+    RemoteStorageError,
     RemoteTierMissing,
     SafetyRefusal,
     TierctlError,
@@ -360,14 +361,18 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
 
     Segments in another state may have no objects, because their copy or deletion was interrupted; they are
     accepted if the tier has objects of another segment, or if there is no other segment to look for and the
-    tier has an identity. Raise RemoteTierMissing if the tier has objects of none of these segments.
+    tier has an identity. A segment without objects is RemoteResourceNotFound, which no other segment need
+    meet. Raise RemoteTierMissing if the tier has objects of none of these segments.
     """
     if context.allow_missing_objects or not segments:
         return {}
     finished = [segment for segment in segments if segment.state is _FINISHED]
+    found = list(zip(finished, _objects_of_each(finished, context), strict=True))
     errors = {
-        segment.segment_id: objects if isinstance(objects, TierctlError) else _missing(segment, context)
-        for segment, objects in zip(finished, _objects_of_each(finished, context), strict=True)
+        segment.segment_id: objects
+        if isinstance(objects, TierctlError)
+        else _missing(RemoteResourceNotFound, segment, context)
+        for segment, objects in found
         if isinstance(objects, TierctlError) or not objects
     }
     if len(errors) < len(finished):
@@ -377,11 +382,9 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
     ids = {segment.segment_id for segment in segments}
     witnesses = list(islice(newest_finished(context.metadata.state, partitions, ids), WITNESSES_MAX))
     if not has_objects_of_any(context.remote, [*begun[:WITNESSES_MAX], *witnesses]):
-        for error in errors.values():
-            if isinstance(error, RemoteTierMissing):
-                raise error
-        if witnesses:
-            raise _missing(witnesses[0], context)
+        gone = [*(segment for segment, objects in found if objects == []), *witnesses]
+        if gone:
+            raise _missing(RemoteTierMissing, gone[0], context)
         require_recognised(tier_contents(context.remote, context.metadata.state))
     return errors
 
@@ -395,8 +398,10 @@ def _objects_of_each(segments: _Segments, context: RunContext) -> list[list[Remo
         return [e] * len(segments)
 
 
-def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:
-    return RemoteTierMissing(
+def _missing(
+    kind: type[RemoteStorageError], segment: RemoteLogSegmentMetadata, context: RunContext
+) -> RemoteStorageError:
+    return kind(
         f"the tier has no objects of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
         f"which the metadata say is finished; looked for {context.remote.name_of(segment)}",
         hint=f"{WRONG_TIER} If its objects are known to be lost: {GO_ON_WITHOUT}",

@@ -37,11 +37,17 @@ class Recheck:
     dropped: tuple[Dropped, ...]
 
 
-def recheck(plan: Plan, state: TierState, broken: set[_Key] | None = None) -> Recheck:
+def recheck(
+    plan: Plan,
+    state: TierState,
+    broken: set[_Key] | None = None,
+    staying: Collection[Uuid] = frozenset(),
+) -> Recheck:
     """Drop every step of `plan` that is not valid with `state`, the metadata read to their new end.
 
     A copy or an expiry depends on the earlier steps of its partition: if one of them is dropped without being
-    done, or was removed from the plan, the later ones are dropped, too, so that the tier gets no hole.
+    done, was removed from the plan, or is about one of the segments `staying`, which can't be deleted, the
+    later ones are dropped, too, so that the tier gets no hole. The steps about `staying` are kept.
     `broken` has the partitions of which such a step is missing already; new ones are added. The remaining
     plan counts as decided from `state.read`.
     """
@@ -52,17 +58,19 @@ def recheck(plan: Plan, state: TierState, broken: set[_Key] | None = None) -> Re
     broken = set() if broken is None else broken
     for step in plan.steps:
         key, depends_on_earlier = step.topic_id_partition.key, LINEAGE_EPOCH in step.details
-        reason = checker.check(step)
-        if reason is None and key in broken and depends_on_earlier:
-            reason = "an earlier step of the partition no longer holds"
-        reason = reason or checker.check_contiguous(step, kept_ids)
-        if reason is None:
-            kept.append(step)
-            kept_ids.add(step.segment_id)
-            continue
+        reason, stays = checker.check(step), step.segment_id in staying
+        if reason is None and not stays:
+            reason = checker.check_contiguous(step, kept_ids)
+            if reason is None and key in broken and depends_on_earlier:
+                reason = "an earlier step of the partition no longer holds"
         is_done = isinstance(reason, _Done)
-        dropped.append(Dropped(step=step, reason=reason, is_done=is_done))
-        if not is_done and depends_on_earlier:
+        if reason is not None:
+            dropped.append(Dropped(step=step, reason=reason, is_done=is_done))
+        else:
+            kept.append(step)
+            if not stays:
+                kept_ids.add(step.segment_id)
+        if depends_on_earlier and not is_done and (stays or reason is not None):
             broken.add(key)
     return Recheck(plan=replace(plan, steps=tuple(kept), read=dict(state.read)), dropped=tuple(dropped))
 
