@@ -328,14 +328,16 @@ def delete_waves(
     The next wave is taken from `waves` while the objects of the one before it are deleted. The published
     events contain the segments' custom metadata, so that a later run can resume the deletion, unless these
     exceed `custom_metadata_max_bytes` (KIP-917: such custom metadata are never stored).
-    Errors of `waves` and of publishing are raised: the content of the metadata log is then unknown, so no
-    further request is sent to the store, and the caller must begin nothing more. Of the waves that were not
-    yielded, each segment is then DELETE_SEGMENT_STARTED or unchanged.
+    An error of `waves` is raised once the wave before it is finished and yielded. MetadataError and errors of
+    publishing are raised at once: the content of the metadata log is then unknown, so no further request is
+    sent to the store. After any error the caller must begin nothing more. Of the waves that were not yielded,
+    each segment is then DELETE_SEGMENT_STARTED or unchanged.
     """
     publisher = _Publisher(context, labels, custom_metadata_max_bytes)
     current: _StartedWave | None = None
+    met: list[TierctlError] = []
     try:
-        for wave in waves:
+        for wave in _until_error(waves, met):
             started = _StartedWave(wave, publisher)
             previous, current = current, started
             if previous is None:
@@ -350,6 +352,18 @@ def delete_waves(
     finally:
         if current is not None:
             current.abandon()
+    if met:
+        raise met[0]
+
+
+def _until_error(waves: Iterable[Wave], met: list[TierctlError]) -> Iterator[Wave]:
+    """Yield `waves`, up to an error that says nothing about the metadata log; add that to `met`."""
+    try:
+        yield from waves
+    except MetadataError:
+        raise
+    except TierctlError as e:
+        met.append(e)
 
 
 class _Publisher:
@@ -530,7 +544,7 @@ class DeleteSegments:
                 # A reader of the segment that stays must find those behind it, too.
                 kept, _ = run.recheck(kept, refused)
             starts = new_log_starts([step for step in kept if step.segment_id not in refused])
-            raise_log_starts(starts, self.raise_log_starts)
+            raise_log_starts(starts, self.raise_log_starts, run.context)
             waiting.append(kept)
             yield Wave(segments=_segments_of(kept, run.context.metadata.state), refused=refused)
 
@@ -562,7 +576,9 @@ def new_log_starts(steps: Sequence[Step]) -> dict[TopicIdPartition, int]:
     return starts
 
 
-def raise_log_starts(starts: Mapping[TopicIdPartition, int], write: RaiseLogStarts | None) -> None:
+def raise_log_starts(
+    starts: Mapping[TopicIdPartition, int], write: RaiseLogStarts | None, context: RunContext
+) -> None:
     """Raise log start offsets through `write`, if there is one.
 
     Call this before anything is deleted: a log start above an existing segment only wastes space until the
@@ -571,6 +587,7 @@ def raise_log_starts(starts: Mapping[TopicIdPartition, int], write: RaiseLogStar
     if write is not None and starts:
         with effect("sweep.log_start.write"):
             write(starts)
+        context.changed.set()
 
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -75,11 +75,12 @@ class Outcome:
         }
 
 
-def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False) -> int:
+def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False, has_changed: bool = False) -> int:
     """Return the run's exit code.
 
     That of the failed steps, as `combined_exit_code` says, with CORRUPT if some input was `quarantined`; if
-    no step failed, PARTIAL if one was dropped or is pending.
+    no step failed, PARTIAL if one was dropped or is pending. REFUSED promises that nothing was changed: of a
+    run that `has_changed` something it is PARTIAL.
     """
     statuses = {outcome.status for outcome in outcomes}
     codes = {
@@ -87,6 +88,8 @@ def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False) -> int:
         for each in outcomes
         if each.status is Status.FAILED
     }
+    if has_changed and ExitCode.REFUSED in codes:
+        codes = codes - {ExitCode.REFUSED} | {ExitCode.PARTIAL}
     if quarantined:
         codes.add(ExitCode.CORRUPT)
     if not codes and not statuses <= {Status.DONE}:
@@ -461,7 +464,8 @@ class RunContext:
     segment. `advance` and `deleted` are passed to `SideEffectContext`. With `allow_missing_objects` the run
     accepts the tier without looking for objects, and treats segments without objects as deleted. With
     `adopt_tier` it assigns the tier to its metadata topic, whatever the tier's identity is. Published events
-    have the fields that brokers of `kafka_version` write.
+    have the fields that brokers of `kafka_version` write. `changed` is set once an event was published or a
+    log start was raised.
     """
 
     remote: RemoteStorageManager
@@ -478,6 +482,7 @@ class RunContext:
     kafka_version: KafkaVersion = LATEST
     advance: Advance = no_op
     deleted: Advance = no_op
+    changed: threading.Event = field(default_factory=threading.Event)
 
     def waves(self, copies: Sequence[T]) -> Iterator[Sequence[T]]:
         """Yield consecutive slices of `copies`, each of at most `wave_size` items."""
@@ -493,6 +498,7 @@ class RunContext:
         Another run may have copied or deleted the same segments since the caller last asked `stop`.
         """
         self.metadata.publish(events, before_append=self._require_lease)
+        self.changed.set()
 
     def _require_lease(self) -> None:
         if self.stop.is_over():

@@ -300,7 +300,7 @@ class Change(ABC, Generic[R]):
                     e.add_note(_CUT_SHORT)
                 raise
             self._measure(plan, outcomes)
-            code = self._exit_code(plan, outcomes, context.stop, damaged=damaged)
+            code = self._exit_code(plan, outcomes, context, damaged=damaged)
             conclusion = self.conclude(outcomes)
             return MutationResult(saved=saved, outcomes=outcomes, exit_code=code, conclusion=conclusion)
         self._measure(plan, None)
@@ -355,7 +355,9 @@ class Change(ABC, Generic[R]):
             yield self._run_context(plan, stop, advance, deleted)
             self._is_lease_lost = lease is not None and lease.is_lost()
 
-    def _exit_code(self, plan: Plan, outcomes: Sequence[Outcome], stop: Stop, *, damaged: bool) -> int:
+    def _exit_code(
+        self, plan: Plan, outcomes: Sequence[Outcome], context: RunContext, *, damaged: bool
+    ) -> int:
         """Return the exit code of a plan that was carried out."""
         if self._is_lease_lost:
             self.run.progress.warn(
@@ -364,7 +366,8 @@ class Change(ABC, Generic[R]):
             )
             return ExitCode.LOCKED
         damaged = damaged or bool(self.run.metadata.state.quarantined)
-        code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
+        has_changed = context.changed.is_set()
+        code = context.stop.exit_code or exit_code(outcomes, quarantined=damaged, has_changed=has_changed)
         held_back = ExitCode.LIMIT if self.is_held_back else ExitCode.OK
         return code or (ExitCode.REFUSED if plan.refused else held_back)
 

@@ -32,7 +32,15 @@ from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import DECIDE, HOW, TYPED_ONLY, AllLogDirs, IKnowItIsDeleted, MutationRequest
-from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
+from tierctl.errors import (
+    ExitCode,
+    NotFoundError,
+    PartialFailure,
+    RemoteStorageError,
+    SafetyRefusal,
+    TierctlError,
+    UsageError,
+)
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -453,7 +461,7 @@ def _settled(step: Step, context: RunContext) -> Outcome | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drained:
-    """Deletions by segment id; `error` states why segments that appeared later were not deleted."""
+    """Deletions by segment id; `error` states why other segments were not deleted."""
 
     deletions: Mapping[Uuid, Deletion]
     error: TierctlError | None = None
@@ -474,8 +482,11 @@ def _drain(partition: TopicIdPartition, context: RunContext) -> _Drained:
             Wave(segments=each, refused=why_not_deletable(each, context))
             for each in context.delete_waves(segments)
         )
-        for found in delete_waves(waves, context, _LABELS):
-            deletions |= {deletion.segment.segment_id: deletion for deletion in found}
+        try:
+            for found in delete_waves(waves, context, _LABELS):
+                deletions |= {deletion.segment.segment_id: deletion for deletion in found}
+        except RemoteStorageError as e:
+            return _Drained(deletions=deletions, error=e)
         if not all(deletion.done for deletion in deletions.values()):
             return _Drained(deletions=deletions)
     error = PartialFailure(

@@ -547,7 +547,7 @@ class SweepSegments:
     def __call__(self, run: Run, steps: Sequence[Step]) -> None:
         """Implement `Act`."""
         if run.may_begin():
-            raise_log_starts(self.log_starts, self.raise_log_starts)
+            raise_log_starts(self.log_starts, self.raise_log_starts, run.context)
         DeleteSegments(raise_log_starts=self.raise_log_starts)(run, steps)
 
 
