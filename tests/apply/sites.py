@@ -44,7 +44,7 @@ READING = ("verify", "fetch", "segments")
 
 def keys(remote: str) -> list[str]:
     """Return the key of every object in a tier, including those of tierctl."""
-    tier = open_tier(TierSpec(remote, layout="kafka"))
+    tier = open_tier(TierSpec(remote))
     return [found.key for found in tier.store.list_objects("")]
 
 

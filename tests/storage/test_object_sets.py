@@ -12,8 +12,18 @@ import pytest
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import TierSets, why_unsound
-from tierctl.errors import AuthenticationError, RemoteResourceNotFound, UsageError
-from tierctl.model import EpochEntry, ListedSet, LogEnd, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.errors import AuthenticationError, RemoteResourceNotFound, TierctlError, UsageError
+from tierctl.model import (
+    ClusterIdentity,
+    EpochEntry,
+    ListedSet,
+    LogEnd,
+    ObjectPart,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TierIdentity,
+    Uuid,
+)
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
@@ -26,7 +36,7 @@ from tierctl.storage.object_sets import (
     with_judged_indexes,
     with_lineage,
 )
-from tierctl.storage.open_tier import TierSpec, detect_layouts, open_tier
+from tierctl.storage.open_tier import TierSpec, detect_layouts, encoded_identity, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.aiven import AivenCustomMetadata, write_custom_metadata
 from tierctl.wire.batches.batch_head import HEAD
@@ -522,6 +532,52 @@ def test_many_objects_before_the_first_segment_are_not_the_whole_tier(
         assert caught.value.hint
     else:
         assert [each.layout for each in detect_layouts(store, is_needed=True)] == ([found] if found else [])
+
+
+IDENTITY = ".tierctl-identity"
+TWO = {f"{prefix}/{IDENTITY}": "aiven" for prefix in "xy"}
+
+
+@pytest.mark.parametrize(
+    ("identities", "prefix", "others", "found"),
+    [
+        ({IDENTITY: "aiven"}, None, 0, "aiven"),
+        ({IDENTITY: "kafka"}, None, 0, "kafka"),
+        ({IDENTITY: "aiven"}, None, 1000, "aiven"),
+        ({f"x/{IDENTITY}": "aiven"}, None, 0, "aiven x/"),
+        ({f"x/{IDENTITY}": "aiven"}, None, 1000, "none of its first 1000 objects"),
+        # Of a tier whose own folder is x: --remote names another one.
+        ({f"x/{IDENTITY}": "kafka"}, None, 0, "kafka"),
+        ({f"x/{IDENTITY}": "kafka", f"y/{IDENTITY}": "aiven"}, None, 0, "aiven y/"),
+        (TWO, None, 0, "the store has several tiers: 'x/.*identity', 'y/.*identity'"),
+        (TWO | {IDENTITY: "aiven"}, None, 0, "aiven"),
+        (TWO, "y/", 0, "aiven y/"),
+        ({f"raw-{IDENTITY}": "aiven"}, "raw-", 0, "aiven raw-"),
+        ({IDENTITY: "kafka"}, "raw-", 0, "kafka"),
+        ({IDENTITY: "avro"}, None, 0, "kafka"),
+        ({IDENTITY: ""}, None, 0, "expected JSON with tier_identity"),
+    ],
+)
+def test_the_identity_of_an_emptied_tier_states_its_layout(
+    identities: dict[str, str], prefix: str | None, others: int, found: str, tmp_path: Path
+) -> None:
+    """The tier is a folder, in which a new tier has layout kafka."""
+    store = open_tier(TierSpec(tmp_path.as_uri(), layout="aiven")).store
+    of_kafka = ClusterIdentity(cluster_id="c", metadata_topic_id=None)
+    contents = {
+        key: encoded_identity(TierIdentity(cluster=of_kafka, layout=layout)) if layout else b"{"
+        for key, layout in identities.items()
+    }
+    store.put_all(contents | {f"aaa/{number:04d}": b"" for number in range(others)})
+    spec = TierSpec(tmp_path.as_uri(), aiven=AivenSettings(key_prefix=prefix))
+    if " " in found.removeprefix("aiven "):
+        with pytest.raises(TierctlError, match=found) as caught:
+            open_tier(spec)
+        assert "--layout" in (caught.value.hint or "")
+    else:
+        layout = open_tier(spec).layout
+        base = "" if layout.name == "kafka" else layout.base
+        assert f"{layout.name} {base}".strip() == found
 
 
 @pytest.mark.parametrize(

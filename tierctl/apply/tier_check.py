@@ -9,13 +9,11 @@ recognised by its objects: after a crash no object may be left, and then the ide
 deletions were made in this tier. Runs check, under the lease, that --remote is the tier of the metadata.
 """
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from tierctl.apply.run_context import RunContext, effect
 from tierctl.errors import (
@@ -26,10 +24,8 @@ from tierctl.errors import (
     RemoteTierMissing,
     SafetyRefusal,
     TierctlError,
-    UsageError,
 )
 from tierctl.model import (
-    ClusterIdentity,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SegmentObjectName,
@@ -49,11 +45,9 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.layouts.kafka import segment_object_name
+from tierctl.storage.open_tier import encoded_identity, stored_identity
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
-
-IDENTITY_MAX_BYTES = 4096
-VERSION = 1
 
 
 def read_identity(remote: RemoteStorageManager) -> TierIdentity | None:
@@ -61,13 +55,7 @@ def read_identity(remote: RemoteStorageManager) -> TierIdentity | None:
 
     Raise CorruptInputError if the object is no identity, and RemoteTierMissing if there is no tier.
     """
-    key = _key(remote)
-    try:
-        with remote.store.open(key) as stream:
-            body = stream.read(IDENTITY_MAX_BYTES + 1)
-    except RemoteResourceNotFound:
-        return None
-    return _decoded(body, remote.store.name_of(key))
+    return stored_identity(remote.store, _key(remote))
 
 
 def _key(remote: RemoteStorageManager) -> str:
@@ -76,50 +64,17 @@ def _key(remote: RemoteStorageManager) -> str:
 
 def create_identity(remote: RemoteStorageManager, identity: TierIdentity) -> bool:
     """Write the identity of the tier unless it has one; return whether it was written."""
-    return remote.store.create(_key(remote), _encoded(identity))
+    return remote.store.create(_key(remote), encoded_identity(identity))
 
 
 def replace_identity(remote: RemoteStorageManager, identity: TierIdentity) -> None:
     """Replace the identity of the tier; the caller holds the lease."""
-    remote.store.put_all({_key(remote): _encoded(identity)})
+    remote.store.put_all({_key(remote): encoded_identity(identity)})
 
 
 def tier_name(remote: RemoteStorageManager) -> str:
     """Return the URI or path of the tier, for messages."""
     return remote.store.name_of(remote.layout.base)
-
-
-def _encoded(identity: TierIdentity) -> bytes:
-    facts = {
-        "tier_identity": VERSION,
-        "cluster_id": identity.cluster.cluster_id,
-        "metadata_topic_id": identity.cluster.metadata_topic_id,
-        "layout": identity.layout,
-    }
-    return json.dumps(facts, indent=1).encode() + b"\n"
-
-
-def _decoded(body: bytes, source: str) -> TierIdentity:
-    facts: Any = None
-    with suppress(ValueError, RecursionError):
-        facts = json.loads(body) if len(body) <= IDENTITY_MAX_BYTES else None
-    if isinstance(facts, dict) and facts.get("tier_identity") == VERSION:
-        cluster_id, topic_id = facts.get("cluster_id"), facts.get("metadata_topic_id")
-        if isinstance(cluster_id, str | None) and isinstance(topic_id, str | None):
-            with suppress(UsageError):
-                cluster = ClusterIdentity(
-                    cluster_id=cluster_id,
-                    metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id),
-                )
-                return TierIdentity(cluster=cluster, layout=str(facts.get("layout")))
-    raise CorruptInputError(
-        "the tier's identity",
-        expected=f"JSON with tier_identity {VERSION}, cluster_id and metadata_topic_id",
-        found=ascii(body[:40]),
-        source=source,
-        hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
-        "--apply, writes it again",
-    )
 
 
 WITNESSES_MAX = 8

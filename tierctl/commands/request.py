@@ -308,7 +308,7 @@ class Request:
         typer.Option(
             help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in "
             "Aiven's plugin with the rsm.config.* settings of --broker-config. Default: the layout "
-            "found in the tier, otherwise kafka for folders and aiven for other stores.",
+            "found in the tier or in its identity, otherwise kafka for folders and aiven for other stores.",
             rich_help_panel=WHERE,
         ),
     ] = None

@@ -5,20 +5,23 @@
 key.prefix of Aiven's plugin that is no folder is a setting.
 """
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import Any, Self
 
-from tierctl.errors import RemoteTierMissing, UsageError
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem, is_dir
+from tierctl.model import ClusterIdentity, TierIdentity, Uuid
 from tierctl.model.location import Layout, require_no_credentials, split_uri
 from tierctl.model.progress import WAITS
 from tierctl.storage.layouts.aiven.layout import MANIFEST, AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import AIVEN_PATTERN, ROOT_FOLDER, KafkaLayout, SegmentLayout
-from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
+from tierctl.storage.remote_storage_manager import OWN_PREFIX, RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.base import (
     FILE,
     Endpoint,
@@ -32,6 +35,13 @@ from tierctl.wire.aiven import iceberg
 
 OBJECTS_MAX = 1000
 """Number of keys examined: as many as one request to S3 lists."""
+
+IDENTITIES_MAX = 8
+"""Number of identities read to find the layout of a store without segments."""
+
+_IDENTITY = f"{OWN_PREFIX}identity"
+_IDENTITY_VERSION = 1
+_IDENTITY_MAX_BYTES = 4096
 
 _AIVEN = re.compile(r"(?P<prefix>(?:[^/]+/)*)" + AIVEN_PATTERN + r"\.(?:log|indexes|rsm-manifest)\Z")
 _ICEBERG = re.compile(r".*/metadata/[A-Za-z0-9_-]{22}\.puffin\Z")
@@ -49,26 +59,57 @@ def detect_layouts(store: ObjectStore, *, is_needed: bool = False) -> dict[Detec
     """Return the layouts of the first segments in `store`, each with the key of one object.
 
     OBJECTS_MAX objects are looked at. If none of them is of a segment, but a layout `is_needed`, `kafka` is
-    found by the folder that it has; raise UsageError if there is none. Raise UnsupportedFormatError for
-    Aiven's Iceberg tables.
+    found by the folder that it has, and then what the identity in the tier's own folder states, or in a small
+    store those in other folders; raise UsageError if there is none. Raise UnsupportedFormatError for Aiven's
+    Iceberg tables, and the errors of `stated_layouts`.
     """
     found: dict[DetectedLayout, str] = {}
+    identities: list[str] = []
     count = 0
     for obj in islice(store.list_objects(""), OBJECTS_MAX):
         count += 1
         known = _layout_of(obj.key)
         if known is not None:
             found.setdefault(known, obj.key)
-    if found or count < OBJECTS_MAX or not is_needed:
+        elif obj.key == _IDENTITY or obj.key.endswith(f"/{_IDENTITY}"):
+            identities.append(obj.key)
+    if found or not is_needed:
         return found
-    for obj in islice(store.list_objects(f"{ROOT_FOLDER}/"), 1):
-        return {DetectedLayout(Layout.KAFKA): obj.key}
+    has_more = count == OBJECTS_MAX
+    if has_more:
+        for obj in islice(store.list_objects(f"{ROOT_FOLDER}/"), 1):
+            return {DetectedLayout(Layout.KAFKA): obj.key}
+    if _IDENTITY in identities or has_more:
+        identities = [_IDENTITY]
+    found = stated_layouts(store, identities)
+    if found or not has_more:
+        return found
     raise UsageError(
         f"the layout of {store.name_of('')} is unknown: none of its first {OBJECTS_MAX} objects is of a "
         "segment, and others may follow",
         hint="give --layout, and rsm.config.key.prefix in --broker-config if the plugin has one, or the "
         "tier's own folder as --remote",
     )
+
+
+def stated_layouts(store: ObjectStore, keys: Sequence[str]) -> dict[DetectedLayout, str]:
+    """Return the layouts that the identities under `keys` state, each with its key.
+
+    A tier that was emptied has no other object. The first IDENTITIES_MAX keys are read; missing ones are left
+    out, and identities of layout `kafka` in another folder. Raise CorruptInputError for an object that is no
+    identity.
+    """
+    found: dict[DetectedLayout, str] = {}
+    for key in keys[:IDENTITIES_MAX]:
+        try:
+            identity = stored_identity(store, key)
+        except CorruptInputError as e:
+            raise e.advised("the tier has no segment that shows its layout, so give --layout, too") from None
+        if identity is not None and identity.layout == Layout.AIVEN:
+            found[DetectedLayout(Layout.AIVEN, key.removesuffix(_IDENTITY))] = key
+        elif identity is not None and identity.layout == Layout.KAFKA and key == _IDENTITY:
+            found[DetectedLayout(Layout.KAFKA)] = key
+    return found
 
 
 def require_no_tier(option: str, folder: Path) -> None:
@@ -97,14 +138,61 @@ def _layout_of(key: str) -> DetectedLayout | None:
     return None if match is None else DetectedLayout(Layout.AIVEN, match["prefix"])
 
 
+def stored_identity(store: ObjectStore, key: str) -> TierIdentity | None:
+    """Return the identity of a tier that lies under `key`; None if there is none.
+
+    Raise CorruptInputError if the object is no identity, and RemoteTierMissing if there is no tier.
+    """
+    try:
+        with store.open(key) as stream:
+            body = stream.read(_IDENTITY_MAX_BYTES + 1)
+    except RemoteResourceNotFound:
+        return None
+    return _decoded(body, store.name_of(key))
+
+
+def encoded_identity(identity: TierIdentity) -> bytes:
+    """Return the content of the object that states the identity of a tier."""
+    facts = {
+        "tier_identity": _IDENTITY_VERSION,
+        "cluster_id": identity.cluster.cluster_id,
+        "metadata_topic_id": identity.cluster.metadata_topic_id,
+        "layout": identity.layout,
+    }
+    return json.dumps(facts, indent=1).encode() + b"\n"
+
+
+def _decoded(body: bytes, source: str) -> TierIdentity:
+    facts: Any = None
+    with suppress(ValueError, RecursionError):
+        facts = json.loads(body) if len(body) <= _IDENTITY_MAX_BYTES else None
+    if isinstance(facts, dict) and facts.get("tier_identity") == _IDENTITY_VERSION:
+        cluster_id, topic_id = facts.get("cluster_id"), facts.get("metadata_topic_id")
+        if isinstance(cluster_id, str | None) and isinstance(topic_id, str | None):
+            with suppress(UsageError):
+                cluster = ClusterIdentity(
+                    cluster_id=cluster_id,
+                    metadata_topic_id=None if topic_id is None else Uuid.parse(topic_id),
+                )
+                return TierIdentity(cluster=cluster, layout=str(facts.get("layout")))
+    raise CorruptInputError(
+        "the tier's identity",
+        expected=f"JSON with tier_identity {_IDENTITY_VERSION}, cluster_id and metadata_topic_id",
+        found=ascii(body[:40]),
+        source=source,
+        hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
+        "--apply, writes it again",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TierSpec:
     """Describe a remote tier and how to open it; picklable, so that executors open the same tier.
 
-    If `layout` is None, `open_tier` detects the layout of the objects in the store; for an empty store it is
-    `kafka` on local disk and `aiven` elsewhere. `aiven` has the settings of layout `aiven`. With `retry`,
-    failed calls are repeated. The spec contains no credentials: private keys are names of files, and each
-    process reads credentials from its own environment.
+    If `layout` is None, `open_tier` detects the layout of the objects in the store, or takes it from the
+    tier's identity; for an empty store it is `kafka` on local disk and `aiven` elsewhere. `aiven` has the
+    settings of layout `aiven`. With `retry`, failed calls are repeated. The spec contains no credentials:
+    private keys are names of files, and each process reads credentials from its own environment.
     """
 
     uri: str
@@ -212,7 +300,7 @@ def _has_root_folder(folder: Path) -> bool:
 def _named_or_detected(
     name: str | None, store: ObjectStore, address: StoreAddress, aiven: AivenSettings
 ) -> SegmentLayout:
-    """Return the layout called `name`, or the layout of the objects in `store` if `name` is None.
+    """Return the layout called `name`; if `name` is None, that of the objects in `store`, or of its identity.
 
     Raise UsageError if `store` has segments of another layout than `name` and none of `name`.
     """
@@ -222,6 +310,10 @@ def _named_or_detected(
     found = None
     try:
         found = _detected(name, store, aiven)
+        if found is None and name is None and aiven.key_prefix is not None:
+            # The folder of the prefix is no folder above, so nothing is listed: both places are asked.
+            own = f"{_key_prefix(None, aiven, address.folder)}{_IDENTITY}"
+            found = next(iter(stated_layouts(store, [own, _IDENTITY])), None)
     except RemoteTierMissing:
         # The first copy creates the folder.
         if not is_local and name != Layout.KAFKA:

@@ -43,7 +43,7 @@ from tierctl.storage.layouts.kafka import ROOT_FOLDER, SegmentLayout, incomplete
 from tierctl.storage.stores.base import FolderListing, ObjectStore, RemoteObject, by_folder
 from tierctl.storage.throttle import FetchCounts, Fetches
 
-_OWN_PREFIX = ".tierctl-"
+OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
 
 _THREADS = 8
@@ -184,7 +184,7 @@ class RemoteStorageManager:
     @property
     def _own_prefix(self) -> str:
         # The object is beside LocalTieredStorage's folder, at the prefix of Aiven's keys.
-        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
+        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Store the segment and its indexes durably; return KIP-917's custom metadata or None.
