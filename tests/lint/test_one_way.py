@@ -143,6 +143,23 @@ def test_files_alone_says_what_is_absent() -> None:
     assert asked == []
 
 
+def test_no_pattern_takes_digits_of_other_scripts() -> None:
+    r"""In text, \d also stands for digits that neither brokers nor stores write: [0-9] does not."""
+    classes = {
+        f"{within_package(file)}:{node.lineno}"
+        for file in FILES
+        for node in nodes(file)
+        if isinstance(node, ast.Constant) and r"\d" in str(node.value)
+    }
+    asked = {
+        f"{within_package(file)}:{node.lineno}"
+        for file in FILES
+        for node in nodes(file)
+        if isinstance(node, ast.Attribute) and node.attr in {"isdecimal", "isnumeric"}
+    }
+    assert classes | asked == set()
+
+
 def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
     """A third class with the methods of `MetadataTopic` would be a second way to read the topic."""
     assert implementations("beginning_offsets") == {"FolderTopic", "ClusterTopic"}

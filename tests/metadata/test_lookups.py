@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.metadata import daily_changes
-from tierctl.metadata.cache_files import entry_rows, found_rows
+from tierctl.metadata.cache_files import entry_rows, found_rows, partition_of
 from tierctl.metadata.daily_changes import (
     DAY_MS,
     DailyChanges,
@@ -72,6 +72,17 @@ def test_every_entry_is_found_by_its_position_and_nothing_else_is(name: str) -> 
     for position, row in rows.items():
         assert list(found_rows(path, epoch=None, offset=None, position=position).rows) == [row]
         assert not found_rows(path, epoch=None, offset=None, position=position + 3).rows
+
+
+@pytest.mark.parametrize(
+    ("number", "is_named"),
+    [("0", True), ("12", True), (str(2**31 - 1), True), (str(2**31), False)]
+    + [(number, False) for number in ("", "+1", "00", "01", "\u0661", "1\uff12", "1 ")],
+)
+def test_a_flat_file_is_named_by_a_number_as_tierctl_writes_it(number: str, is_named: bool) -> None:
+    found = partition_of(f"orders-{number}-{TOPIC_ID}.rlmcache")
+    assert (found is not None) == is_named
+    assert found is None or (found.topic, str(found.partition)) == ("orders", number)
 
 
 TODAY = 1_700_000_200_000 // DAY_MS

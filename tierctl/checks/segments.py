@@ -638,5 +638,5 @@ def _unseen(leaders: LeaderLogs) -> Iterator[Finding]:
 def _identity(finding: Finding) -> _Identity:
     """Return the parts of a finding that do not change while offsets advance."""
     where = (finding.topic, finding.topic_id, finding.partition)
-    what = re.sub(r"\d+", "#", finding.found)
+    what = re.sub(r"[0-9]+", "#", finding.found)
     return (*where, finding.check, finding.segment_id, finding.start_offset, what)

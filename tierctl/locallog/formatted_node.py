@@ -219,7 +219,7 @@ def _bootstrap_with_level(data: bytes) -> BootstrapFile | None:
 # Brokers have a copy, too, in the metadata log directory, which is by default the first one. It may lack the
 # latest changes, but no older ones.
 
-_SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint\Z")
+_SNAPSHOT = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint\Z")
 _LOG_SUFFIX = ".log"
 _PARTIAL = "if it was copied, copy the whole folder again while the node is stopped"
 

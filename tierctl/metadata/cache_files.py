@@ -54,7 +54,9 @@ SUFFIX = ".rlmcache"
 """The ending of the names that `cache build` gives to flat files; the KIP names none."""
 
 _NAME_BYTES_MAX = 240
-_NAME = re.compile(r"(?P<topic>.{1,249})-(?P<partition>\d{1,10})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z")
+_NAME = re.compile(
+    r"(?P<topic>.{1,249})-(?P<partition>0|[1-9][0-9]{0,9})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z"
+)
 
 
 def cache_name(partition: TopicIdPartition) -> str | None:

@@ -70,7 +70,7 @@ _read_own = partial(
     hint="if you wrote the file, give it to this user or root, and take the right to write from all others; "
     "if not, use another --state-dir",
 )
-_NAME = re.compile(rf"{_PREFIX}\d+-\d+({re.escape(TEMP_SUFFIX)})?")
+_NAME = re.compile(rf"{_PREFIX}[0-9]+-[0-9]+({re.escape(TEMP_SUFFIX)})?")
 
 
 class SnapshotEntry(NamedTuple):

@@ -93,7 +93,7 @@ _NOT_WRITABLE: Final = (
     *("Unsupported table features", "Unsupported: Feature", "Table features must be specified"),
     *("is append-only", "does not support writer version", "does not support reader version"),
 )
-_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+_OS_ERROR: Final = re.compile(r"\(os error ([0-9]+)\)")
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3|^\s+0: .*", re.MULTILINE | re.DOTALL)
 _OF_A_TABLE: Final = re.compile(rf"(?:{BUCKET.name}=[0-9]+/)?part-[0-9a-z.-]+\.parquet(?:{TEMP_SUFFIX})?")
 """The paths that files of a table have, whether tierctl or another writer of Delta named them."""

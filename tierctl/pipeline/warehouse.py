@@ -28,7 +28,7 @@ from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
 from tierctl.files import PLAIN, exclusive, is_dir
 from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
-from tierctl.model.checked_values import require_no_file
+from tierctl.model.checked_values import natural_number, require_no_file
 from tierctl.model.location import path_in_uri, require_no_credentials, split_uri
 from tierctl.state.tier_state import LastRecord, MissingEvents
 from tierctl.storage.lease import ObjectLease
@@ -335,7 +335,8 @@ def last_batch(checkpoint: Path) -> int:
 
 
 def _batches_in(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    numbers = (natural_number(path.name) for path in folder.iterdir())
+    return sorted(number for number in numbers if number is not None)
 
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[int, int]:

@@ -59,7 +59,7 @@ def printable_pieces(text: str) -> Iterator[str]:
             yield piece.translate(escapes)
 
 
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%?")
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

@@ -99,7 +99,7 @@ def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: s
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-\d{1,10}-" + UUID_PATTERN + "/")
+_KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-[0-9]{1,10}-" + UUID_PATTERN + "/")
 _AIVEN_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-" + UUID_PATTERN + "/")
 _WAITING_PER_THREAD = 4
 

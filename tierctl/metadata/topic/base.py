@@ -254,7 +254,7 @@ def _parse_start(text: str) -> int | str:
     return offset
 
 
-_SEGMENT = re.compile(r"(\d{20})\.log\Z")
+_SEGMENT = re.compile(r"([0-9]{20})\.log\Z")
 _MARK_BYTES = 1 << 20
 _FEW = 16
 """So few records are looked up, perhaps in each partition: little is read around them."""

@@ -41,7 +41,7 @@ from tierctl.wire.files.checkpoints import (
 if TYPE_CHECKING:
     from tierctl.metadata.topic.folder_writer import FolderWriter
 
-_FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
+_FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9][0-9]{0,8})\Z")
 
 T = TypeVar("T")
 

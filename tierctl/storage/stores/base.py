@@ -316,7 +316,7 @@ def source_crc32c(source: Source) -> int:
     return crc32c(source) if isinstance(source, bytes) else source.crc32c
 
 
-_OBJECT = re.compile(r"(?:^|/)\d{20}-[A-Za-z0-9_-]{22}\.[a-z_-]+/\Z")
+_OBJECT = re.compile(r"(?:^|/)[0-9]{20}-[A-Za-z0-9_-]{22}\.[a-z_-]+/\Z")
 
 
 def walk(

@@ -106,7 +106,7 @@ def read_client_file(path: Path) -> StatedSettings:
 
 _DOTS_MAX = 32
 """Dots outside of texts on one line: the time of Python's parser grows with the square of a key's parts."""
-_AT_LINE = re.compile(r" \(at line (\d+).*\)")
+_AT_LINE = re.compile(r" \(at line ([0-9]+).*\)")
 _TEXT = r""""(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'"""
 _TEXT_OR_COMMENT = re.compile(rf"{_TEXT}|#[^\n]*")
 _BLOCK = r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}|' + r"'''(?:[^']|'(?!''))*'{3,5}"

@@ -131,7 +131,7 @@ def _is_of_whole(head: dict[str, Any], name: str) -> bool:
     return "-" not in head.get(name, "-")
 
 
-_CONTENT_RANGE = re.compile(r"\s*bytes (\d+)-(\d+)/(\d+|\*)\s*", re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"\s*bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*", re.IGNORECASE)
 
 
 def _is_range(answer: Mapping[str, Any], start: int, end: int | None) -> bool:
