@@ -60,7 +60,19 @@ def test_what_the_files_say() -> None:
     topic_id = read_partition_metadata(b"version: 0\ntopic_id: WXLMw9uDS32Q2fp63a9ugA")
     assert topic_id == Uuid("WXLMw9uDS32Q2fp63a9ugA")
     assert read_partition_metadata(b"version: 3\ntopic_id: WXLMw9uDS32Q2fp63a9ugA\n") == topic_id
-    assert read_offset_checkpoint(b"0\r\n1\r\na 1 2\r\n") == {TopicPartition("a", 1): 2}
+    for line in (b"a 1 2\r", b"a \t1\x0b\x0c2 "):
+        assert read_offset_checkpoint(b"0\r\n1\r\n" + line + b"\n") == {TopicPartition("a", 1): 2}
+
+
+@pytest.mark.parametrize("blank", [*map(chr, (0x1C, 0x1D, 0x1E, 0x1F, 0x85, 0xA0, 0x2003, 0x2028, 0x3000))])
+def test_blanks_that_kafka_does_not_take_for_blanks(blank: str) -> None:
+    """Kafka splits at Java's \\s+, which is ASCII, and counts an empty word before a leading blank."""
+    for line in (f"5{blank}7", f"{blank}5 7", " 5 7", " 7"):
+        with pytest.raises(CorruptInputError, match="line 3 at byte 4"):
+            read_leader_epoch_checkpoint(f"0\n1\n{line}\n".encode())
+    for line in (f"a 5{blank}7", f"a{blank}5 7", f"a 5 7{blank}", " a 5 7"):
+        with pytest.raises(CorruptInputError, match="line 3 at byte 4"):
+            read_offset_checkpoint(f"0\n1\n{line}\n".encode())
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ CHECKPOINT_VERSION = 0
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
+_ASCII_BLANKS = " \t\n\v\f\r"
+_BLANKS = re.compile(f"[{_ASCII_BLANKS}]+")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _PARTITION_METADATA = re.compile(
     r"version: (?P<version>[0-9]{1,9})\r?\ntopic_id: (?P<id>[^\r\n]*)(?:\r?\n)?\Z"
@@ -57,8 +59,11 @@ class _Lines:
         return CorruptInputError(f"{self.what}, line {index + 1}", expected=expected, found=found, at=at)
 
     def fields(self, index: int, count: int, shape: str) -> list[str]:
-        """Return the `count` words of a line; `shape` describes them in the error for another count."""
-        fields = self.texts[index].split()
+        """Return the `count` words of a line, as Java's split; `shape` describes them in the error.
+
+        As there, a line that begins with a blank has an empty first word, and only ASCII blanks are blanks.
+        """
+        fields = _BLANKS.split(self.texts[index].rstrip(_ASCII_BLANKS))
         if len(fields) != count:
             raise self.corrupt(index, shape)
         return fields
