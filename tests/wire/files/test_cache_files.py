@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -364,6 +365,40 @@ def test_the_entry_is_that_of_the_last_segment_at_or_before(
     assert entry == (expected[::-1] if expected[0] >= 0 else None)
 
 
+@pytest.mark.parametrize("relative", [(0, 50, -70, 90), (0, 50, 20, 90), (0, 50, 900, 60), (0, 50, 0, 90)])
+def test_an_entry_beside_which_offsets_descend_is_no_answer(relative: Sequence[int], tmp_path: Path) -> None:
+    with pytest.raises(CorruptInputError, match=r"remote index at byte [0-9]+: expected an offset above"):
+        found(struct.pack(">4i", *relative), 100, 170, tmp_path)
+
+
+@given(
+    starts=st.sets(st.integers(1, 60), min_size=1, max_size=20).map(lambda found: [0, *sorted(found)]),
+    allocated=st.integers(0, 5),
+    place=st.integers(0, 25),
+    value=st.integers(-60, 60),
+    offset=st.integers(0, 70),
+)
+def test_one_damaged_entry_gives_no_wrong_answer(
+    *,
+    starts: list[int],
+    allocated: int,
+    place: int,
+    value: int,
+    offset: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    whole = written(starts, allocated)
+    at = 4 * (place % (len(whole) // 4))
+    data = whole[:at] + struct.pack(">i", value) + whole[at + 4 :]
+    folder = tmp_path_factory.mktemp("index")
+    expected = found(whole, 5, offset, folder)
+    try:
+        RemoteIndexFile.decode("5.remoteindex", data)
+    except CorruptInputError:
+        with suppress(CorruptInputError):
+            assert found(data, 5, offset, folder) == expected
+
+
 def test_few_entries_of_a_large_file_are_read(tmp_path: Path) -> None:
     reads: list[int] = []
 
@@ -376,7 +411,7 @@ def test_few_entries_of_a_large_file_are_read(tmp_path: Path) -> None:
     file.write_bytes(written(range(0, 1 << 18, 2)))
     with Watched(file) as opened:
         assert find_remote_index_entry(opened, 0, 1001) == (2000, 1000)
-    assert sum(reads) <= 4 * 18
+    assert sum(reads) <= 4 * 22
 
 
 def test_zeros_allocated_ahead_are_no_entries() -> None:

@@ -602,17 +602,22 @@ def remote_index_base_offset(name: str) -> int:
     return base
 
 
-def _starts(base: int, data: bytes, name: str) -> tuple[int, ...]:
-    """Return the start offsets up to the preallocated zeros; the first entry is always 0."""
-    used = max(-(-len(data.rstrip(b"\x00")) // _ENTRY.size), 1 if data else 0)
+def _starts(base: int, data: bytes, name: str | None = None, *, at: int = 0) -> tuple[int, ...]:
+    """Return the start offsets in `data`, which are at byte `at` of the file, up to the preallocated zeros.
+
+    The first entry of the file is always 0. Raise CorruptInputError if the offsets do not ascend.
+    """
+    is_head = at == 0
+    used = max(-(-len(data.rstrip(b"\x00")) // _ENTRY.size), 1 if data and is_head else 0)
     relative = [value for (value,) in _ENTRY.iter_unpack(data[: used * _ENTRY.size])]
-    for number, (before, after) in enumerate(pairwise([-1, *relative])):
-        if after <= before or (number == 0 and after != 0) or after > _OFFSET_MAX - base:
+    for number, (before, after) in enumerate(pairwise([-1 if is_head else 0, *relative])):
+        is_first = is_head and number == 0
+        if after <= before or (is_first and after != 0) or after > _OFFSET_MAX - base:
             raise CorruptInputError(
                 "remote index",
-                expected="0" if number == 0 else f"an offset above {before}",
+                expected="0" if is_first else f"an offset above {before}",
                 found=str(after),
-                at=number * _ENTRY.size,
+                at=at + number * _ENTRY.size,
                 source=name,
             )
     return tuple(base + value for value in relative)
@@ -622,25 +627,34 @@ def find_remote_index_entry(file: FileBytes, base_offset: int, offset: int) -> t
     """Return the position and the start offset of the last segment that begins at or before `offset`.
 
     Return None if all segments begin later. It is a binary search, as in Kafka's OffsetIndex: only the
-    entries that it compares are read. Raise OSError.
+    entries that it compares, and those beside the result, are read. Raise CorruptInputError if these do not
+    ascend, so that the search may have missed the entry, or OSError.
     """
     first, end = 0, file.size_bytes // REMOTE_INDEX_ENTRY_SIZE
-    found: tuple[int, int] | None = None
+    size_bytes = end * REMOTE_INDEX_ENTRY_SIZE
     while first < end:
         number = (first + end) // 2
         entry = remote_index_entry_at(file, base_offset, number * REMOTE_INDEX_ENTRY_SIZE)
         if entry is None or entry[1] > offset:
             end = number
         else:
-            first, found = number + 1, entry
-    return found
+            first = number + 1
+    if first == 0:
+        return None
+    position = (first - 1) * REMOTE_INDEX_ENTRY_SIZE
+    start = max(position - REMOTE_INDEX_ENTRY_SIZE, 0)
+    beside = min(position + 3 * REMOTE_INDEX_ENTRY_SIZE, size_bytes) - start
+    _starts(base_offset, file.read(start, beside), at=start)
+    return remote_index_entry_at(file, base_offset, position)
 
 
 def remote_index_entry_at(file: FileBytes, base_offset: int, position: int) -> tuple[int, int] | None:
-    """Return `position` and the start offset of the entry there; None if none begins there. Raise OSError."""
+    """Return `position` and the start offset of the entry there; None if none begins there.
+
+    Raise CorruptInputError for an offset that no entry there has, or OSError.
+    """
     data = file.read(position, REMOTE_INDEX_ENTRY_SIZE)
     if position % REMOTE_INDEX_ENTRY_SIZE or len(data) < REMOTE_INDEX_ENTRY_SIZE:
         return None
-    (relative,) = _ENTRY.unpack(data)
-    # Zeros after the first entry were allocated ahead.
-    return (position, base_offset + relative) if relative or position == 0 else None
+    starts = _starts(base_offset, data, at=position)
+    return (position, starts[0]) if starts else None
