@@ -276,6 +276,15 @@ def test_a_compacted_snapshot_serves_each_offset_from_the_same_segment(tmp_path:
         assert served(file) == before, order
 
 
+def require_kept(file: Path, reason: str) -> None:
+    """Require that a file that `cache verify` calls corrupt is not compacted, for the same reason."""
+    before = file.read_bytes()
+    (row,) = cache("compact", file, "--apply", code=7)
+    assert row["action"] == "keep"
+    assert reason in row["reason"]
+    assert file.read_bytes() == before
+
+
 def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> None:
     source = next(flat.glob("orders-0-*.rlmcache"))
     wrong = tmp_path / source.name.replace("orders-0-", "clicks-0-")
@@ -283,6 +292,7 @@ def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> 
     (row,) = cache("verify", wrong, code=7)
     assert row["detail"].endswith(":orders")
     assert ":clicks" in row["detail"]
+    require_kept(wrong, row["detail"])
 
 
 def test_build_and_compact_keep_out_of_another_writers_way(after: Path, flat: Path, tmp_path: Path) -> None:
@@ -412,6 +422,7 @@ def test_verify_reports_what_no_broker_writes(
     assert detail.format(at=at) in row["detail"]
     shown = tierctl("cache", "show", file, "-o", "jsonl").ok()
     assert shown.rows[2]["type"] == "RemoteLogSegmentMetadata"
+    require_kept(file, detail.format(at=f"{at} of {file}"))
 
 
 def test_a_built_file_states_no_time_and_epoch_of_a_deletion(tmp_path: Path) -> None:
@@ -430,3 +441,4 @@ def test_verify_reports_an_impossible_header(tmp_path: Path) -> None:
     ran = tierctl("cache", "verify", tmp_path / "file", "-o", "jsonl")
     assert ran.code == 7
     assert "header, metadata_topic_offset at byte 0: expected -1 or more, found -2" in ran.rows[0]["detail"]
+    require_kept(tmp_path / "file", "expected -1 or more, found -2")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
 from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
-from tierctl.metadata.cache_files import CacheFile, Form, cache_name, read_cache
+from tierctl.metadata.cache_files import CacheFile, Form, cache_name, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -122,10 +122,10 @@ class Compacted:
 def compacted(file: CacheFile) -> Compacted:
     """Return `file` without deleted segments, and with one entry per segment where the form allows it.
 
-    Raise CorruptInputError if an entry can't be decoded, because it might be one that must be kept; raise
-    UsageError for a form that is not compacted.
+    Raise the first of `findings`, because a damaged entry might be one that must be kept; raise UsageError for
+    a form that is not compacted.
     """
-    for error in file.errors:
+    for error in findings(file):
         raise error.within(str(file.path))
     if file.form is Form.SNAPSHOT:
         return _snapshot(file)

@@ -171,11 +171,6 @@ class CacheFile:
     entries: FlatEntries | Sequence[Entry]
     """The entries; the last one is torn if the file can't be read to its end."""
 
-    @property
-    def errors(self) -> Iterator[CorruptInputError]:
-        """Yield the error of each entry that can't be decoded, and of the bytes after the last one."""
-        return (entry.error for entry in self.entries if entry.error is not None)
-
     def header(self) -> dict[str, Any]:
         """Return the facts that apply to the whole file as JSON-ready fields."""
         return {
@@ -359,7 +354,7 @@ def findings(file: CacheFile, entries: Iterable[Entry] | None = None) -> Iterato
     yield from _name(file)
     for entry in checked_entries(file) if entries is None else entries:
         error = entry.error
-        if isinstance(entry.record, RemoteLogSegmentMetadataSnapshot):
+        if isinstance(entry.record, StoredRecord | RemoteLogSegmentMetadataSnapshot):
             error = flatfile.impossible_field(entry.record, entry.position)
         if error is not None:
             yield error
