@@ -5,7 +5,7 @@ import shutil
 import struct
 import tracemalloc
 from collections.abc import Callable
-from contextlib import closing, redirect_stdout
+from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from tierctl.cli.entry import run
+from tierctl.errors import LockedError, SafetyRefusal, TierctlError
 from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
-from tierctl.metadata.cache_building import compacted
+from tierctl.metadata.cache_building import Rewrite, compacted, plan_compaction, rewrite
 from tierctl.metadata.cache_files import findings, found_rows, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import (
@@ -35,6 +36,7 @@ from tests.cli.test_messages import repeat_an_entry
 from tests.conftest import DATA, vectors
 from tests.metadata.events import partition_delete
 from tests.metadata.topics import topic_in
+from tests.support.broker_lock import running_broker
 from tests.wire.files.flat import read as read_flat
 
 FLAT = ("flat-named", "flat-unnamed", "flat-empty")
@@ -228,6 +230,41 @@ def test_compact_keeps_the_last_entry_of_each_segment(grown: Path) -> None:
     assert {row["action"] for row in cache("compact", grown)} == {"keep"}
 
 
+@pytest.mark.parametrize("hindrance", ["broker", "tierctl", "link", "change"])
+def test_compact_changes_no_file_if_it_may_not_change_all(hindrance: str, tmp_path: Path) -> None:
+    files = [tmp_path / name / "some.flat" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        shutil.copy(GOLDEN / "flat-named.flat", file)
+        repeat_an_entry(file)
+    before = files[0].read_bytes()
+    plans = [Rewrite(path=file, plan=plan_compaction(file)) for file in files]
+    expected: type[TierctlError] = SafetyRefusal
+    with ExitStack() as held:
+        if hindrance == "broker":
+            held.enter_context(running_broker(files[1].parent))
+        elif hindrance == "tierctl":
+            held.enter_context(exclusive(files[1].parent, LOCK))
+            expected = LockedError
+        elif hindrance == "link":
+            files[1].rename(tmp_path / "elsewhere")
+            files[1].symlink_to(tmp_path / "elsewhere")
+        else:
+            repeat_an_entry(files[1])
+        with pytest.raises(expected):
+            rewrite(plans)
+    assert files[0].read_bytes() == before
+    assert not list(tmp_path.rglob("*.bak"))
+
+
+def test_compact_needs_no_lock_of_a_folder_where_it_changes_nothing(tmp_path: Path) -> None:
+    shutil.copy(GOLDEN / "flat-named.flat", tmp_path / "some.flat")
+    cache("compact", tmp_path / "some.flat", "--apply")
+    with running_broker(tmp_path), exclusive(tmp_path, LOCK):
+        (row,) = cache("compact", tmp_path / "some.flat", "--apply")
+    assert row["action"] == "keep"
+
+
 def test_compact_leaves_a_damaged_cache_alone(tmp_path: Path) -> None:
     file = tmp_path / "some.flat"
     file.write_bytes((GOLDEN / "flat-named.flat").read_bytes()[:-1])
@@ -295,9 +332,9 @@ def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> 
     require_kept(wrong, row["detail"])
 
 
-def test_build_and_compact_keep_out_of_another_writers_way(after: Path, flat: Path, tmp_path: Path) -> None:
+def test_build_and_compact_keep_out_of_another_writers_way(after: Path, grown: Path, tmp_path: Path) -> None:
     (new := tmp_path / "new").mkdir()
-    for folder, words in ((flat, ("compact", flat, "--apply")), (new, ("build", "--metadata", after))):
+    for folder, words in ((grown, ("compact", grown, "--apply")), (new, ("build", "--metadata", after))):
         with exclusive(folder, LOCK):
             ran = tierctl("cache", *words, *(("--out", folder) if folder == new else ()))
         assert (ran.code, ran.out, str(folder) in ran.err) == (6, "", True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
-from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.files import PLAIN, broker_kept_out, exclusive, open_itself, read_regular, replace_durably
 from tierctl.metadata.cache_files import CacheFile, Form, cache_name, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import (
@@ -122,8 +122,8 @@ class Compacted:
 def compacted(file: CacheFile) -> Compacted:
     """Return `file` without deleted segments, and with one entry per segment where the form allows it.
 
-    Raise the first of `findings`, because a damaged entry might be one that must be kept; raise UsageError for
-    a form that is not compacted.
+    Raise the first of `findings`, because a damaged entry might be one that must be kept; raise UsageError
+    for a form that is not compacted.
     """
     for error in findings(file):
         raise error.within(str(file.path))
@@ -225,29 +225,33 @@ def plan_compaction(path: Path) -> Compaction:
 def rewrite(plans: Iterable[Rewrite]) -> None:
     """Replace each cache file atomically; the old files are kept as .bak.
 
-    Raise SafetyRefusal if a broker runs on the folder or a file is not the one that was read, LockedError if
-    another tierctl works there, OSError.
+    Nothing is changed before all folders are locked and all files are compared. Raise SafetyRefusal if a
+    broker runs on a folder, or a file is a link or not the one that was read, LockedError if another tierctl
+    works there, OSError.
     """
-    by_folder: dict[Path, list[Rewrite]] = {}
-    for plan in plans:
-        by_folder.setdefault(plan.path.absolute().parent, []).append(plan)
-    for folder, mine in by_folder.items():
-        with ExitStack() as held:
+    new = {
+        each.path: (each.plan.crc, each.plan.compacted.data)
+        for each in plans
+        if each.plan.compacted is not None
+    }
+    with ExitStack() as held:
+        for folder in sorted({path.parent.resolve() for path in new}):
             held.enter_context(exclusive(folder, LOCK))
+        for folder in {path.absolute().parent for path in new}:
             # A snapshot is in a partition's folder; the broker locks the log directory above that folder.
             for locked in (folder, folder.parent):
                 held.enter_context(broker_kept_out(locked))
-            _replace(mine)
+        for path, (crc, _) in new.items():
+            _require_unchanged(path, crc)
+        for path, (_, data) in new.items():
+            replace_durably(path, data, backup=True)
 
 
-def _replace(plans: Iterable[Rewrite]) -> None:
-    for each in plans:
-        new = each.plan.compacted
-        if new is None:
-            continue
-        if crc32c(read_regular(each.path)) != each.plan.crc:
-            raise SafetyRefusal(
-                f"{each.path} is not the file that was read: its content has changed",
-                hint="run the command again; with --engine spark, executors must see the same files",
-            )
-        replace_durably(each.path, new.data, backup=True)
+def _require_unchanged(path: Path, crc: int) -> None:
+    with open_itself(path) as file:
+        found = crc32c(file.read(0, file.size_bytes))
+    if found != crc:
+        raise SafetyRefusal(
+            f"{path} is not the file that was read: its content has changed",
+            hint="run the command again; with --engine spark, executors must see the same files",
+        )
