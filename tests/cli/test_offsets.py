@@ -196,12 +196,22 @@ def test_a_cache_with_a_damaged_entry_holds_no_event_for_sure(after: Path, cache
     assert offsets("check", "--log-dir", caches, "--metadata", after) == []
 
 
-def test_a_cache_without_a_header_holds_no_event(after: Path, caches: Path) -> None:
-    """A crash may leave an empty file, and there may be no other one to compare the offsets with."""
-    for flat in caches.glob("*.rlmcache"):
-        flat.write_bytes(b"")
-    found = {row["limit"] for row in offsets("check", "--log-dir", caches, "--metadata", after, code=7)}
-    assert found == {None}
+@pytest.mark.parametrize("damage", ["empty", "renamed"])
+def test_a_cache_of_an_unknown_partition_holds_no_event(damage: str, after: Path, caches: Path) -> None:
+    """A crash may leave an empty file, and there may be no other one to compare the offsets with.
+
+    Only the name of a flat file states its partition.
+    """
+    for flat in [*caches.glob("*.rlmcache")]:
+        if damage == "empty":
+            flat.write_bytes(b"")
+        else:
+            flat.rename(caches / flat.name.replace("-", "", 2))
+    ran = tierctl("offsets", "check", "--log-dir", caches, "--metadata", after, "-o", "jsonl")
+    assert (ran.code, {row["limit"] for row in ran.rows}) == (7, {None})
+    assert ran.err.count("unreadable: ") == 9
+    (caches / NAME).write_text("0\n0\n")
+    assert offsets("check", "--log-dir", caches, "--metadata", after, code=7) == []
 
 
 def test_a_damaged_snapshot_of_kafka_3_holds_no_event_for_sure(tmp_path: Path) -> None:

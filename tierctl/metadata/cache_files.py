@@ -426,11 +426,16 @@ class CacheCoverage:
 
 
 def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
-    """Return the coverage of the file, or why its header can't be read. Raise OSError."""
+    """Return the coverage of the file, or why that is unknown: its header or its name. Raise OSError."""
     try:
         file = read_cache(path)
     except CorruptInputError as error:
         return error
+    if file.form is not Form.SNAPSHOT and file.partition is None:
+        expected = f"TOPIC-PARTITION-ID{SUFFIX}, because only the name states the partition"
+        return CorruptInputError(
+            "name of a flat file", expected=expected, found=repr(path.name), source=str(path)
+        )
     damage = next(findings(file), None)
     return CacheCoverage(
         source=str(path),
