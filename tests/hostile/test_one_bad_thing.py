@@ -9,6 +9,7 @@ import pytest
 from tierctl.cli.entry import run
 from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.wire.batches.batch_head import CompressionType
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata.values import decode, encode, metadata_partition
@@ -88,6 +89,45 @@ def _with_finished(world: World, name: str) -> None:
     partition = metadata_partition(bad.topic_id, bad.partition, 50)
     for event in (bad, update_of(bad, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)):
         world.append(encode(event), partition=partition)
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize(
+    "name", ["partition -5", "name with a path", "name beyond ASCII", "folder above", "lowest partition"]
+)
+def test_a_tier_is_looked_for_without_illegal_names(
+    name: str, is_finished: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No other segment is finished, so that only the bad one could identify the tier."""
+    world = World(tmp_path)
+    (world.remote / "kafka-tiered-storage").mkdir(parents=True)
+    bad = replace(metadata_of(7), topic_id=Uuid("AAAAAAAAAAAAAAAAAAAABQ"), **RECORDS[name])
+    world.append(bad, metadata_of(8))
+    if is_finished:
+        world.append(update_of(bad, RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+    for command in ("segments", "status", "report", "sweep", "delete", "verify"):
+        code = run([command, *world.where, "-o", "jsonl"])
+        said = capfd.readouterr()
+        assert code in {0, 3, 7}, (command, said.err)
+        if command == "segments":
+            assert [json.loads(line)["segment_id"] for line in said.out.splitlines()].count(
+                metadata_of(8).segment_id
+            ) == 1
+
+
+def test_custom_metadata_that_name_no_place_are_a_finding(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world, log = World(tmp_path), joined([plain_batch(offset, b"value") for offset in range(10)])
+    for number in range(2):
+        made = world.segment(number, log, end_offset=9, partition=number, layout=AivenLayout(AivenSettings()))
+    next(world.remote.rglob(f"*{made.segment_id}*.log")).unlink()
+    _with_finished(world, "custom metadata")
+    assert run(["verify", *world.where, "-o", "jsonl"]) == ExitCode.CORRUPT
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    missing = {row["segment_id"]: row["found"] for row in rows if row["check"] == "missing_object"}
+    assert set(missing) == {made.segment_id, metadata_of(7).segment_id}
+    assert "expected a number of 32 bits" in missing[metadata_of(7).segment_id]
 
 
 @pytest.fixture

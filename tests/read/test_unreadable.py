@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,17 @@ from Crypto.PublicKey import RSA
 from tierctl.cli.entry import run
 from tierctl.errors import ExitCode
 from tierctl.locallog import read_log_dirs
-from tierctl.model import Selection
+from tierctl.model import RemoteLogSegmentState, Selection
 from tierctl.model.location import TruncatedMetadata
 from tierctl.read.readable_log import EvidenceSources, examine_histories
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.wire.metadata.values import encode, metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.locallog.made import damage_last_batch
-from tests.metadata.topics import manager_at
+from tests.metadata.events import update_of
+from tests.metadata.topics import manager_at, topic_in
+from tests.storage.segments import metadata_of
 from tests.support.lacking_store import BUCKET, LackingStore
 
 Capture = Callable[[str], Path]
@@ -223,11 +227,21 @@ def test_a_log_start_without_a_checkpoint_proves_nothing(root: Path, tmp_path: P
     [("after-remote", {"keeplocal-0", "orders-0"}), ("empty", {"expiring-0", "keeplocal-0", "orders-0"})],
 )
 def test_a_tier_without_any_known_object_proves_nothing(
-    root: Path, tmp_path: Path, tier: str, expected: set[str]
+    root: Path, writable: Callable[[str], Path], tmp_path: Path, tier: str, expected: set[str]
 ) -> None:
+    """A segment with an illegal name, the first one of the tier, has no key to look for."""
+    metadata = writable("finite-metadata/after")
+    whole = set(range(5)) - {each.metadata_partition for each in manager_at(metadata).refresh().missing}
+    bad = metadata_of(7)
+    number = next(n for n in range(-9, 0) if metadata_partition(bad.topic_id, n, 5) in whole)
+    bad = replace(bad, topic="../x", partition=number)
+    topic = topic_in(metadata, writable=True)
+    for event in (bad, update_of(bad, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)):
+        topic.append([(metadata_partition(bad.topic_id, number, 5), encode(event))])
+    topic.close()
     folder = root / tier if tier != "empty" else tmp_path
     (tmp_path / "kafka-tiered-storage").mkdir()
     remote = open_tier(TierSpec.from_settings(folder.as_uri(), {}))
     sources = EvidenceSources(selection=Selection(), remote=lambda: remote)
-    assert incomplete(root / "after", sources) == expected
+    assert incomplete(metadata, sources) == expected
     remote.close()

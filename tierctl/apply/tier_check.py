@@ -98,10 +98,10 @@ def tier_contents(
     """Return the identity and first objects of the tier, compared with `state`.
 
     Segments of `partitions` are examined first. Raise RemoteTierMissing if there is no tier, unless it
-    `may_be_new` and the metadata has no finished segment.
+    `may_be_new` and there is no finished segment to look for.
     """
-    looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
-    begun = [] if looked_for else list(islice(_newest(state, _BEGUN, partitions), WITNESSES_MAX))
+    looked_for = list(islice(newest_finished(remote, state, partitions), WITNESSES_MAX))
+    begun = [] if looked_for else list(islice(_newest(remote, state, _BEGUN, partitions), WITNESSES_MAX))
     identity, known, sample = None, False, _Sample()
     try:
         identity = read_identity(remote)
@@ -127,16 +127,20 @@ def tier_contents(
 
 
 def newest_finished(
-    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: Collection[Uuid] = ()
+    remote: RemoteStorageManager,
+    state: TierState,
+    partitions: Collection[TopicIdPartition] = (),
+    excluded: Collection[Uuid] = (),
 ) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the newest finished segment of each partition, without those of the ids `excluded`.
 
-    `partitions` come first.
+    `partitions` come first. A segment whose metadata allow no key is left out: it can't identify the tier.
     """
-    return _newest(state, {_FINISHED}, partitions, excluded)
+    return _newest(remote, state, {_FINISHED}, partitions, excluded)
 
 
 def _newest(
+    remote: RemoteStorageManager,
     state: TierState,
     states: Collection[RemoteLogSegmentState],
     partitions: Collection[TopicIdPartition],
@@ -151,7 +155,8 @@ def _newest(
         chosen = chosen[:WITNESSES_MAX]
     question = partial(_newest_of, chosen, states, excluded)
     for _, newest in state.map_in_order(question, [partition.key for partition in chosen]):
-        yield newest
+        if remote.has_keys(newest):
+            yield newest
 
 
 def _has_any(part: PartitionState, states: Collection[RemoteLogSegmentState]) -> bool:
@@ -288,7 +293,7 @@ def claim_tier(context: RunContext, plan: Plan) -> None:
 def _may_be_emptied(context: RunContext, deleted: Collection[Uuid]) -> bool:
     """Return whether the tier has objects, and no finished segment is left without those of `deleted`."""
     state = context.metadata.state
-    if not deleted or next(newest_finished(state, excluded=deleted), None) is not None:
+    if not deleted or next(newest_finished(context.remote, state, excluded=deleted), None) is not None:
         return False
     return tier_contents(context.remote, state, may_be_new=True).known
 
@@ -335,7 +340,8 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
     begun = [segment for segment in segments if segment.state is not _FINISHED]
     partitions = {segment.topic_id_partition for segment in segments}
     ids = {segment.segment_id for segment in segments}
-    witnesses = list(islice(newest_finished(context.metadata.state, partitions, ids), WITNESSES_MAX))
+    newest = newest_finished(context.remote, context.metadata.state, partitions, ids)
+    witnesses = list(islice(newest, WITNESSES_MAX))
     if not has_objects_of_any(context.remote, [*begun[:WITNESSES_MAX], *witnesses]):
         gone = [*(segment for segment, objects in found if objects == []), *witnesses]
         if gone:

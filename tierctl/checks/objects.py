@@ -14,7 +14,7 @@ from tierctl.checks.deep import Candidate, Candidates
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import PartitionKey
 from tierctl.checks.segments import DANGLING_AFTER_MS
-from tierctl.errors import RemoteStorageError, SafetyRefusal
+from tierctl.errors import CorruptInputError, RemoteStorageError, SafetyRefusal
 from tierctl.model import (
     ListedSet,
     ObjectPart,
@@ -87,10 +87,10 @@ def _folder_of(layout: SegmentLayout, partition: TopicIdPartition) -> str | None
 
 
 def stem_of(layout: SegmentLayout, segment: RemoteLogSegmentMetadata) -> str | None:
-    """Return the stem of the keys under which a segment is read; None if its names are not legal in keys."""
+    """Return the stem of the keys under which a segment is read; None if its metadata allow none."""
     try:
         return split_key(layout.keys_of(segment)[0])[0]
-    except SafetyRefusal:
+    except (SafetyRefusal, CorruptInputError):
         return None
 
 
@@ -300,7 +300,7 @@ def _missing(
     try:
         if remote is not None:
             remote.objects_of(segment)
-    except (RemoteStorageError, SafetyRefusal) as e:
+    except (RemoteStorageError, SafetyRefusal, CorruptInputError) as e:
         message += f" ({e.message})"
     return finding_of(suspect.partition, FindingKind.MISSING_OBJECT, Severity.ERROR, message, segment)
 

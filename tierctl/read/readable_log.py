@@ -679,7 +679,8 @@ def _stored_ids(
     for part in state:
         own = stored.get(part.topic_id_partition.key)
         for segment in part.cache.list_remote_log_segments():
-            if segment.segment_id in own if own is not None else remote.objects_of(segment):
+            looks = own is None and remote.has_keys(segment)
+            if segment.segment_id in (own or ()) or (looks and remote.objects_of(segment)):
                 return stored
             if own is None:
                 break

@@ -375,6 +375,10 @@ class RemoteStorageManager:
         sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
         return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
+    def has_keys(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return whether the metadata allow keys: a name in them may be illegal, or custom metadata wrong."""
+        return not isinstance(_keys(self.layout.keys_of, metadata), TierctlError)
+
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Return the URI or path of the segment's first object, whether or not the object exists."""
         return self.store.name_of(self.layout.keys_of(metadata)[0])
