@@ -474,7 +474,7 @@ class _Placed:
         if each.segment is None and start > end and not is_local:
             return self._only_copy(each, start)
         # Without a log, the newest leader-epoch index states the lineage, and it may have lost entries.
-        if each.segment is not None and self.local is None and each.segment.end_offset > end:
+        if self.local is None and each.shown_end_offset > end:
             return self._only_copy(each, max(start, end + 1))
         return None
 

@@ -246,19 +246,44 @@ def joined(needed: Reason | None, other: str | None) -> str | None:
     return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{needed.facts['detail']}; {other}")
 
 
-def why_end_unknown(choice: Choice) -> Reason | None:
-    """Return which set that is not understood may have records where a new log would continue the chain."""
+def why_end_unknown(choice: Choice) -> str | None:
+    """Return which set may have records where a new log would continue the chain; None if none may.
+
+    Without a chain, only a set that is not understood counts: an empty log begins at offset 0 when asked for.
+    """
+    above = sets_above(choice)
+    unclear = [each for each in above if each.why_not_understood]
+    if unclear:
+        texts = "; ".join(_texts(unclear[:_SHOWN_MAX]))
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets=texts))
+    if not above or not choice.chain:
+        return None
+    texts = "; ".join(_texts(above[:_SHOWN_MAX]))
+    return (
+        "incomplete sets may have records that no other set has, and new records would get their offsets: "
+        f"{texts}; if the log is to go on at {choice.next_offset} nevertheless, set their objects aside "
+        "outside of the tier"
+    )
+
+
+def sets_above(choice: Choice, end: int | None = None) -> list[ObjectSet]:
+    """Return the sets that may have records after the chain and below offset `end`, which can't be read.
+
+    They are incomplete, or not understood: of such a set that begins within the last segment of the chain it
+    is unknown where it ends.
+    """
     last = choice.chain[-1].start_offset if choice.chain else -1
-    above = [
+    following = choice.next_offset or 0
+    return [
         each
         for each, _ in choice.left
-        if each.why_not_understood and (each.listed.start_offset >= last or reaches_above(choice, each))
+        if each.segment is None
+        and (
+            each.listed.start_offset >= (last if each.why_not_understood else following)
+            or reaches_above(choice, each)
+        )
+        and (end is None or end > max(each.listed.start_offset, following))
     ]
-    if not above:
-        return None
-    return Reason(
-        ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets="; ".join(_texts(above[:_SHOWN_MAX])))
-    )
 
 
 def reaches_above(choice: Choice, each: ObjectSet) -> bool:
@@ -305,8 +330,8 @@ def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
 
 def _texts(sets: Sequence[ObjectSet]) -> Iterator[str]:
     for each in sets:
-        listed = each.listed
-        yield f"segment {listed.segment_id} from offset {listed.start_offset}: {each.why_not_understood}"
+        listed, why = each.listed, each.why_not_understood or each.why_incomplete
+        yield f"segment {listed.segment_id} from offset {listed.start_offset}: {why}"
 
 
 _S = RemoteLogSegmentState

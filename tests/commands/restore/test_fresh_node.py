@@ -260,6 +260,11 @@ def lose_a_segment(scene: Scene) -> None:
     chain[2].unlink()
 
 
+def cut_the_last_log(scene: Scene) -> None:
+    path = max(scene.remote.glob("**/sensors-*/0/*.log"))
+    path.write_bytes(path.read_bytes()[:2000])
+
+
 def other_topic_of_the_name(scene: Scene) -> None:
     scene.restore(topic=("sensors",))
     change_saved(scene, partitions=9)
@@ -336,6 +341,7 @@ REFUSALS = {
     ),
     "a folder of another log": refused("other files than the log", folder_of("sensors-0")),
     "a hole": refused("--after-hole begins the log", lose_a_segment),
+    "an incomplete set at the end": refused("new records would get their offsets", cut_the_last_log),
     "a partition too many": refused(
         "the tier has segments of sensors-1", lambda s: change_saved(s, partitions=1)
     ),

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -229,6 +229,30 @@ def test_a_tier_of_which_nothing_may_be_read(
         )
 
 
+@pytest.mark.parametrize("command", ["restore log", "restore into", "restore new-ids"])
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_no_restored_log_goes_on_at_the_offsets_of_an_incomplete_set(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
+) -> None:
+    """Consumers would find other records there. The operator gives the set up by setting it aside."""
+    tier, _ = world(layout)
+    last, run = tier.sets[-1], commands(tier)[command]
+    with tier.changed(last, Mutation("cut", ".log", lambda data: data[:2000])):
+        ran, plan = run()
+    refused = re.search(r"--apply would refuse this: .*", ran.err)
+    where = f"offset {int(last[:20])}"
+    assert refused, ran.err
+    assert where in refused[0]
+    assert ("--until" if command == "restore log" else "set their objects aside") in refused[0]
+    assert facts(tier, plan) == []
+    with ExitStack() as stack:
+        for path in list(tier.remote.rglob(f"{last}.*")):
+            stack.enter_context(renamed(path, tier.folder / path.name))
+        ran, plan = run()
+    assert facts(tier, plan)
+    assert (ran.code, where in ran.err) == (0, False), ran.err
+
+
 @pytest.mark.parametrize("command", ["rebuild", "rebuild with logs"])
 def test_sets_without_their_key_that_disagree_with_the_lineage(
     world: Callable[[str], tuple[Tier, Wanted]], command: str
@@ -280,13 +304,20 @@ def replaced(path: Path, aside: Path, make: Callable[[Path, Path], None]) -> Ite
 
 
 @contextmanager
+def renamed(path: Path, aside: Path) -> Iterator[None]:
+    """Move a file during the block."""
+    path.rename(aside)
+    yield
+    aside.rename(path)
+
+
+@contextmanager
 def archived(paths: Sequence[Path]) -> Iterator[None]:
     """Give objects another suffix during the block, as an archive of compressed objects does."""
-    for path in paths:
-        path.rename(f"{path}.zst")
-    yield
-    for path in paths:
-        Path(f"{path}.zst").rename(path)
+    with ExitStack() as stack:
+        for path in paths:
+            stack.enter_context(renamed(path, Path(f"{path}.zst")))
+        yield
 
 
 @pytest.mark.parametrize("command", [*SERVED, "restore new-ids"])

@@ -16,6 +16,7 @@ from tierctl.plan.partition_choice import (
     decide_partition,
     why_refused,
 )
+from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
 from tierctl.state.fold import fold_event
@@ -173,18 +174,31 @@ def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understo
 
 
 @pytest.mark.parametrize("end", [350, 399, 400, 450])
-@pytest.mark.parametrize("is_half", [False, True])
-def test_a_set_that_begins_below_others_may_have_the_end_of_the_log(is_half: bool, end: int) -> None:
+@pytest.mark.parametrize("kind", ["whole", "not understood", "cut"])
+def test_a_set_that_begins_below_others_may_have_the_end_of_the_log(kind: str, end: int) -> None:
     """Another leader, which had rolled elsewhere, copied it: a restored log would go on below its end."""
     last = object_set(9, 250, end, ((2, 280), (4, 300)))
-    if is_half:
+    if kind == "not understood":
         named = {"segment": None, "why_not_understood": "it has no .index"}
         last = replace(last, **named, log_end=LogEnd(offset=end))
+    elif kind == "cut":
+        last = replace(last, segment=None, why_incomplete="its index goes on", stated_end_offset=end)
     found = decided([*FIVE[:4], last], None)
     assert (starts(found), found.choice.next_offset) == ([0, 100, 200, 300], 400)
     reason = why_refused(found, after_hole=True)
     assert (reason is None) == (end < 400)
     assert reason is None or str(last.listed.segment_id) in reason
+
+
+@pytest.mark.parametrize(("start", "is_above"), [(250, False), (400, False), (500, True), (600, True)])
+def test_an_incomplete_set_above_all_others_may_have_records_that_they_lack(
+    start: int, is_above: bool
+) -> None:
+    """One that begins with the last segment, or below it, is usually a copy of its records that failed."""
+    found = decided([*FIVE, object_set(9, start, 0, LOG, half=True)], None)
+    reason = why_refused(found, after_hole=True) or ""
+    assert (found.choice.next_offset, "go on at 500" in reason) == (500, is_above)
+    assert not is_not_understood(reason)
 
 
 def test_a_copy_of_which_no_end_is_known_may_be_one_that_failed() -> None:

@@ -53,7 +53,7 @@ from tierctl.plan.choose_sets import Choice
 from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
-    reaches_above,
+    sets_above,
     unused_of,
     why_holed,
     why_undecided,
@@ -642,20 +642,18 @@ def _undecided(
 
 def _incomplete_above(partition: TopicIdPartition, choice: Choice, end: int | None) -> str | None:
     """Return which set above the chain, and below offset `end`, can't be read; None if none is."""
-    first, following = choice.first_offset or 0, choice.next_offset or 0
-    for each, _ in choice.left:
-        start = each.listed.start_offset
-        is_above = start >= following or reaches_above(choice, each)
-        if each.segment is None and is_above and (end is None or end > max(start, following)):
-            why = each.why_not_understood or each.why_incomplete
-            reason = (
-                f"the set of objects from offset {start} on is not complete ({why}): --until "
-                f"{partition.topic_partition}={max(following, first)} restores the records below that"
-            )
-            if each.why_not_understood is None:
-                return reason
-            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"segment {each.listed.segment_id}: {reason}")
-    return None
+    above = sets_above(choice, end)
+    if not above:
+        return None
+    each = above[0]
+    why = each.why_not_understood or each.why_incomplete
+    reason = (
+        f"the set of objects from offset {each.listed.start_offset} on is not complete ({why}): --until "
+        f"{partition.topic_partition}={choice.next_offset or 0} restores the records below that"
+    )
+    if each.why_not_understood is None:
+        return reason
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"segment {each.listed.segment_id}: {reason}")
 
 
 def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
