@@ -234,19 +234,27 @@ def test_brokers_that_differ(other: dict[str, str] | MetadataError, severity: Se
 
 
 @pytest.mark.parametrize(
-    ("leader", "in_sync", "severity"),
-    [(1, (1, 2, 3), OK), (1, (1, 2), WARNING), (1, (1,), PROBLEM), (None, (), PROBLEM)],
+    ("leader", "replicas", "in_sync", "version", "severity"),
+    [
+        (1, (1, 2, 3), (1, 2, 3), "4.4", OK),
+        (1, (1, 2, 3), (1, 2), "4.4", WARNING),
+        (1, (1, 2, 3), (1,), "4.4", PROBLEM),
+        (None, (1, 2, 3), (), "4.4", PROBLEM),
+        (1, (1,), (1,), "3.7", OK),
+        (1, (1,), (1,), "3.6", PROBLEM),
+    ],
 )
 def test_replicas_of_the_metadata_topic(
-    leader: int | None, in_sync: tuple[int, ...], severity: Severity
+    leader: int | None, replicas: tuple[int, ...], in_sync: tuple[int, ...], version: str, severity: Severity
 ) -> None:
     """Use a fake cluster, because the check needs three brokers, some of them down."""
     whole = PartitionFacts(partition=0, leader=1, replicas=(1, 2, 3), in_sync=(1, 2, 3))
-    other = PartitionFacts(partition=1, leader=leader, replicas=(1, 2, 3), in_sync=in_sync)
+    other = PartitionFacts(partition=1, leader=leader, replicas=replicas, in_sync=in_sync)
     facts = TopicFacts(
         topic=METADATA_TOPIC, topic_id=Uuid.from_bytes(bytes(16)), partitions=(whole, other), is_internal=True
     )
-    found = worst(settings.check_metadata_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS)
+    results = settings.check_metadata_replicas(facts, 2, KafkaVersion.parse(version))
+    found = worst(results, DoctorCheck.METADATA_REPLICAS)
     assert found.severity is severity
 
 

@@ -30,6 +30,7 @@ NAME = "remote.log.metadata.manager.listener.name"
 SASL = {NAME: "SASL_SSL", "listeners": "SASL_SSL://:9092"}
 MANAGER = "rlmm.config.remote.log.metadata."
 COMMON = f"{MANAGER}common.client."
+REPLICATION = f"{MANAGER}topic.replication.factor"
 CLIENTS = ("producer", "consumer", "admin")
 
 
@@ -105,11 +106,9 @@ def test_topics(settings: Mapping[str, str], expected: list[ConflictKind]) -> No
         ({"remote.log.metadata.topic.num.partitions": "5"}, [K.METADATA_SETTING_WITHOUT_PREFIX]),
         ({"rlmm.config.remote.log.metadata.topic.num.partitions": "5"}, []),
         ({"rlmm.config.remote.log.metadata.topic.retention.ms": "1"}, [K.METADATA_RETENTION]),
-        (
-            {"rlmm.config.remote.log.metadata.topic.replication.factor": "1"},
-            [K.METADATA_MIN_ISR_ABOVE_REPLICATION],
-        ),
-        ({"rlmm.config.remote.log.metadata.topic.replication.factor": "2"}, [K.METADATA_FEW_REPLICAS]),
+        ({REPLICATION: "1"}, [K.METADATA_FEW_REPLICAS]),
+        ({REPLICATION: "2"}, [K.METADATA_FEW_REPLICAS]),
+        ({"rlmm.config.remote.log.metadata.topic.min.isr": "4"}, [K.METADATA_NO_SPARE_REPLICA]),
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "3"}, [K.METADATA_NO_SPARE_REPLICA]),
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "1"}, [K.METADATA_LOW_MIN_ISR]),
         (
@@ -175,6 +174,7 @@ def test_internal_topics(name: str, settings: Mapping[str, str], expected: list[
 
 
 COPIER_THREADS = {"remote.log.manager.copier.thread.pool.size": "-1"}
+ONE_OF_TWO = {"min.insync.replicas": "2", REPLICATION: "1"}
 FUTURE = {"message.timestamp.after.max.ms": "0"}
 
 
@@ -190,6 +190,9 @@ FUTURE = {"message.timestamp.after.max.ms": "0"}
         # The least in-sync replicas were no setting of the metadata manager yet.
         (broker_conflicts, TIERING, (4, 1), [K.METADATA_LOW_MIN_ISR]),
         (broker_conflicts, TIERING | {"min.insync.replicas": "2"}, (4, 1), []),
+        # More in-sync replicas than there are count as all of them since Kafka 3.7.
+        (broker_conflicts, TIERING | ONE_OF_TWO, (3, 6), [K.METADATA_MIN_ISR_ABOVE_REPLICATION]),
+        (broker_conflicts, TIERING | ONE_OF_TWO, (3, 7), [K.METADATA_FEW_REPLICAS]),
     ],
 )
 def test_versions(
@@ -248,7 +251,7 @@ def test_defaults_of_brokers_count_for_what_topics_leave_open() -> None:
 
 
 def test_every_kind_has_a_case() -> None:
-    tables = (test_topics, test_brokers, test_metadata_topic, test_nodes, test_internal_topics)
+    tables = (test_topics, test_brokers, test_versions, test_metadata_topic, test_nodes, test_internal_topics)
     cases = [case for test in tables for mark in test.pytestmark for case in mark.args[1]]
     found = {kind for case in cases for kind in case[-1]}
     assert set(ConflictKind) == found

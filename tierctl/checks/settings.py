@@ -594,7 +594,9 @@ def some_of(names: Collection[str]) -> str:
     return f"{counted(len(names), 'topic')} ({shown}{', …' if len(names) > _SHOWN_NAMES else ''})"
 
 
-def check_metadata_settings(settings: Mapping[str, str], replicas: int | None) -> Iterator[Result]:
+def check_metadata_settings(
+    settings: Mapping[str, str], replicas: int | None, version: KafkaVersion
+) -> Iterator[Result]:
     """Yield the results about the settings in force; `replicas` is None if their number is not known.
 
     The number of replicas is that of the partition with the fewest.
@@ -602,7 +604,7 @@ def check_metadata_settings(settings: Mapping[str, str], replicas: int | None) -
     least = topic.MIN_INSYNC_REPLICAS.value(settings)
     conflicts = [
         each
-        for each in metadata_topic_conflicts(settings, replicas or least)
+        for each in metadata_topic_conflicts(settings, replicas or least, version)
         if replicas is not None or topic.MIN_INSYNC_REPLICAS.name not in each.names
     ]
     yield from of_conflicts(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, conflicts)
@@ -612,10 +614,14 @@ def check_metadata_settings(settings: Mapping[str, str], replicas: int | None) -
         yield ok(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found)
 
 
-def check_metadata_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Result]:
+def check_metadata_replicas(facts: TopicFacts, min_in_sync: int, version: KafkaVersion) -> Iterator[Result]:
     """Yield the results about leaders and replicas of the metadata partitions."""
     leaderless = [each.partition for each in facts.partitions if each.leader is None]
-    too_few = [each.partition for each in facts.partitions if len(each.in_sync) < min_in_sync]
+    too_few = [
+        each.partition
+        for each in facts.partitions
+        if len(each.in_sync) < version.min_in_sync(min_in_sync, len(each.replicas))
+    ]
     behind = [each.partition for each in facts.partitions if len(each.in_sync) < len(each.replicas)]
     if leaderless:
         yield fault(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, f"no leader: {_partitions(leaderless)}")

@@ -318,7 +318,7 @@ class _Run:
             own = self.topic_configs.get(METADATA_TOPIC)
             if own is not None:
                 stated = {name: each.value for name, each in own.stated.items()}
-                yield from check_metadata_settings(stated, None)
+                yield from check_metadata_settings(stated, None, self._defaults.version)
 
     # Spark
 
@@ -380,7 +380,7 @@ class _Run:
             "",
             lambda: check_rights(of_cluster, None, cluster.admin.cluster_operations(), ON_CLUSTER),
         )
-        yield from self._of_metadata_topic(cluster, own)
+        yield from self._of_metadata_topic(cluster, own, version)
         named = {name for name, each in there.items() if not each.is_internal}
         chosen = {name for name in named if admits_topic(self.request.topic, name)}
         self.resources.selection_request.require_topics(named)
@@ -395,7 +395,9 @@ class _Run:
         tiered = {name for name, each in settings.items() if is_tiered(each)}
         yield from check_topic_rights(cluster.admin.operations(tiered or chosen))
 
-    def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:
+    def _of_metadata_topic(
+        self, cluster: Cluster, facts: TopicFacts | None, version: KafkaVersion
+    ) -> Iterator[Result]:
         if facts is None:
             yield from missing_metadata_topic(self.is_tiering)
             reason = f"{METADATA_TOPIC} does not exist"
@@ -410,8 +412,8 @@ class _Run:
             yield prevented(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, settings)
             return
         fewest_replicas = min(len(each.replicas) for each in facts.partitions)
-        yield from check_metadata_settings(settings, fewest_replicas)
-        yield from check_metadata_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
+        yield from check_metadata_settings(settings, fewest_replicas, version)
+        yield from check_metadata_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings), version)
 
     # The metadata topic's events
 

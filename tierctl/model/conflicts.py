@@ -172,8 +172,8 @@ class ConflictKind(RowEnum):
     METADATA_MIN_ISR_ABOVE_REPLICATION = ConflictRow(
         name="metadata_min_isr_above_replication",
         severity=Severity.ERROR,
-        meaning="The metadata topic never has that many replicas, so no broker can write to it: nothing is "
-        "copied or deleted.",
+        meaning="The metadata topic never has that many replicas. From Kafka 3.7 on their number counts "
+        "instead; in 3.6 no broker can write to the topic: nothing is copied or deleted.",
         fix="set a replication factor of 3 and min.isr of 2",
     )
     METADATA_NO_SPARE_REPLICA = ConflictRow(
@@ -352,7 +352,9 @@ MIN_IN_SYNC = 2
 """The replicas that have an event before its writer goes on: one may be lost."""
 
 
-def metadata_topic_conflicts(settings: Mapping[str, str], replicas: int) -> Iterator[Conflict]:
+def metadata_topic_conflicts(
+    settings: Mapping[str, str], replicas: int, version: KafkaVersion = LATEST
+) -> Iterator[Conflict]:
     """Yield the conflicts of a metadata topic with these settings, and with `replicas` of each partition.
 
     Names that `settings` does not have are at Kafka's default for topics. Raise UsageError for an invalid
@@ -361,13 +363,14 @@ def metadata_topic_conflicts(settings: Mapping[str, str], replicas: int) -> Iter
     min_isr = topic.MIN_INSYNC_REPLICAS.value(settings)
     found = f"{replicas} replica{'s' if replicas > 1 else ''}, min.insync.replicas={min_isr}"
     names = (topic.MIN_INSYNC_REPLICAS.name,)
-    if min_isr > replicas:
+    needed = version.min_in_sync(min_isr, replicas)
+    if needed > replicas:
         yield Conflict(kind=ConflictKind.METADATA_MIN_ISR_ABOVE_REPLICATION, names=names, found=found)
     elif replicas < REPLICAS:
         yield Conflict(kind=ConflictKind.METADATA_FEW_REPLICAS, names=names, found=found)
-    elif min_isr == replicas:
+    elif needed == replicas:
         yield Conflict(kind=ConflictKind.METADATA_NO_SPARE_REPLICA, names=names, found=found)
-    elif min_isr < MIN_IN_SYNC:
+    elif needed < MIN_IN_SYNC:
         yield Conflict(kind=ConflictKind.METADATA_LOW_MIN_ISR, names=names, found=found)
     for row in (topic.RETENTION_MS, topic.RETENTION_BYTES):
         if row.kafka_value(settings) >= 0:
@@ -459,7 +462,7 @@ def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> 
     # Before Kafka 4.2 the topic is made with the min.insync.replicas of the brokers.
     min_isr = row.value(own) if version.includes(row.since) else topic.MIN_INSYNC_REPLICAS.value(settings)
     made = {topic.MIN_INSYNC_REPLICAS.name: str(min_isr), topic.RETENTION_MS.name: str(retention_ms)}
-    for found in metadata_topic_conflicts(made, manager.TOPIC_REPLICATION_FACTOR.value(own)):
+    for found in metadata_topic_conflicts(made, manager.TOPIC_REPLICATION_FACTOR.value(own), version):
         stated = tuple(f"{prefix}{row.name}" for name in found.names for row in _STATES[name])
         yield replace(found, names=stated, found=f"metadata topic: {found.found}")
 

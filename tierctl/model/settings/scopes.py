@@ -494,6 +494,14 @@ class KafkaVersion:
         """
         return self < KafkaVersion(4, 3)
 
+    def min_in_sync(self, stated: int, replicas: int) -> int:
+        """Return how many of `replicas` must be in sync for a write, if min.insync.replicas is `stated`.
+
+        Above `replicas`, nothing can be written with acks=all. Source: Partition.effectiveMinIsr (KIP-966),
+        which 3.6 does not have.
+        """
+        return stated if self < KafkaVersion(3, 7) else min(stated, replicas)
+
     @property
     def counts_begun_deletions(self) -> bool:
         """Whether retention.bytes counts segments in DELETE_SEGMENT_STARTED.
