@@ -294,18 +294,19 @@ def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     "topic_configs",
     ...,
     *_RECOVERED,
+    "adopt_tier",
     rows=PLAN_ROWS,
 )
 def new_ids(ctx: typer.Context, request: commands.RestoreNewIdsRequest) -> int:
     """Restore topics that were created again in a cluster whose brokers are stopped.
 
     An existing cluster then serves the objects. Copy them to the tier of that cluster first, under their
-    names. Create each topic again with the same number of partitions, one replica and
-    remote.storage.enable=true. Restart its broker until the leader epoch is at least that of the records (the
-    plan names both), then stop it, and name its directories with --metadata and --log-dir. The store copies
-    the objects of the lost topics of the same names under the new ids, and keeps the old ones; logs and
-    metadata are written as by restore into. --topic-configs or --assume-enabled must state that the topics
-    are tiered.
+    names; if it has tiered nothing yet, --adopt-tier makes them its tier. Create each topic again with the
+    same number of partitions, one replica and remote.storage.enable=true. Restart its broker until the leader
+    epoch is at least that of the records (the plan names both), then stop it, and name its directories with
+    --metadata and --log-dir. The store copies the objects of the lost topics of the same names under the new
+    ids, and keeps the old ones; logs and metadata are written as by restore into. --topic-configs or
+    --assume-enabled must state that the topics are tiered.
 
     With --engine spark, executors list the tier, read its objects and ask the store to copy them. This
     process writes the logs: run it on the node.

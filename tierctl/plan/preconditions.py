@@ -457,8 +457,8 @@ def leaked_topic_ids(
 
 WRONG_TIER = "are --remote (bucket, prefix), --layout and --metadata right?"
 _ADOPT = (
-    "If the tier belongs to this metadata topic (the topic was created again): copy, sweep, delete or apply, "
-    "with --adopt-tier and --apply, assigns it"
+    "If the tier belongs to this metadata topic (the topic was created again): copy, sweep, delete, apply or "
+    "restore new-ids, with --adopt-tier and --apply, assigns it"
 )
 GO_ON_WITHOUT = "copy, sweep, delete and apply go on with --allow-missing-objects"
 

@@ -180,8 +180,8 @@ def _decoded(body: bytes, source: str) -> TierIdentity:
         expected=f"JSON with tier_identity {_IDENTITY_VERSION}, cluster_id and metadata_topic_id",
         found=ascii(body[:40]),
         source=source,
-        hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
-        "--apply, writes it again",
+        hint="if --remote and --metadata are right, copy, sweep, delete, apply or restore new-ids, with "
+        "--adopt-tier and --apply, writes it again",
     )
 
 

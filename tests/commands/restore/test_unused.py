@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.apply.repairs import a_day_passes, age, copy_objects, rename_segment
 from tests.cli.shell import Ran, tierctl
+from tests.metadata.topics import topic_in
 from tests.support.cluster_metadata import make_log_dir
 from tests.support.faults import flip_bit
 from tests.support.formatted import formatted_dir, formatted_node, saved_topics
@@ -99,6 +101,19 @@ def test_every_set_is_used_or_named(name: str, remote: Path, tmp_path: Path) -> 
     assert int(counted) == len(skipped)
     for key in skipped:
         assert key in ran.err
+
+
+def test_a_cluster_that_has_tiered_nothing_yet_adopts_the_copied_tier(remote: Path, tmp_path: Path) -> None:
+    tier = shutil.copytree(remote, tmp_path / "tier")
+    topic_in(tmp_path / "published", writable=True, partition_count=2).close()
+    command = command_of("new ids", tier, tmp_path)
+    refused = tierctl(*command)
+    assert (refused.code, "restore new-ids, with --adopt-tier" in refused.err) == (4, True), refused.err
+    planned = tierctl(*command, "--adopt-tier", "--output", "json").ok()
+    assert planned.json["steps"]
+    assert not list(tier.rglob(".tierctl-identity"))
+    tierctl(*command, "--adopt-tier", "--apply").ok()
+    assert "restored already" in tierctl(*command).ok().err, "now it is the tier of this cluster"
 
 
 Plan = dict[str, Any]

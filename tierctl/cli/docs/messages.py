@@ -292,7 +292,7 @@ _TIER = (
         """The identity in the tier (.tierctl-identity: cluster id, metadata topic id, layout; written before
         the first copy) differs from that of --metadata; or brokers wrote the tier, and --metadata knows none
         of the topics of the examined objects. If the metadata topic was created again, use --adopt-tier with
-        copy, sweep, delete or apply.""",
+        copy, sweep, delete, apply or restore new-ids.""",
     ),
     Message(
         ExitCode.USAGE,
