@@ -158,6 +158,17 @@ def test_a_log_start_that_was_asked_for_is_in_the_plan(tiered: World, tmp_path: 
     assert (tiered.state_dir / "log-start-offset-checkpoint").read_text().endswith(" 0 1200\n")
 
 
+def test_a_log_start_of_a_plan_without_a_valid_step_stays(tiered: World, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    planned = tierctl(*sweep(tiered, "--log-start-offset", "bills-0=300", "--plan-out", kept)).json
+    assert len(planned["steps"]) == 2
+    more = ("--topic-configs", _unlimited(tiered), "--state-dir", tiered.state_dir)
+    for args, code in (((), 0), (("--apply",), 4)):
+        ran = tierctl(*apply(tiered, kept, *more, "--detailed-exitcode", *args))
+        assert (ran.code, "nothing to do" in ran.summary) == (code, True), ran
+    assert not (tiered.state_dir / "log-start-offset-checkpoint").exists()
+
+
 def test_two_log_starts_of_one_partition_are_refused(tiered: World) -> None:
     """The last one would win, and a mistyped partition would lose what it should keep."""
     asked = [word for offset in (1, 2) for word in ("--log-start-offset", f"bills-0={offset}")]

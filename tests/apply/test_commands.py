@@ -13,7 +13,7 @@ from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_
 
 from tests.apply.commands import apply, copy, delete, files, sweep
 from tests.apply.runs import opened
-from tests.apply.worlds import World
+from tests.apply.worlds import LOG, World
 from tests.cli.shell import tierctl
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import running_broker
@@ -140,6 +140,38 @@ def test_the_log_start_moves_before_anything_is_deleted(tiered: World) -> None:
     tierctl(*sweep(tiered, "--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=5", "--apply"))
     again = (tiered.state_dir / "log-start-offset-checkpoint").read_text().splitlines()[2:]
     assert again == kept
+
+
+def test_a_log_start_that_is_raised_without_a_step_is_a_change(tiered: World) -> None:
+    """An operator sees it before and afterwards; once it is raised there is nothing left to do."""
+    file = tiered.state_dir / "log-start-offset-checkpoint"
+    (tiered.logs / "configs").write_text("bills.retention.ms=-1\n")
+    asked = ("--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=300", "--detailed-exitcode")
+    for more, code, text in (
+        ((), 9, "a plan, nothing changed: 1 log start offset to raise"),
+        (("--apply",), 0, "sweep: 1 log start offset raised"),
+        ((), 0, "nothing to do"),
+        (("--apply",), 0, "nothing to do"),
+    ):
+        assert file.exists() == (text == "nothing to do")
+        ran = tierctl(*sweep(tiered, *asked, *more))
+        assert (ran.code, ran.json["steps"], text in ran.summary) == (code, [], True), ran
+        note = "the plan raises the log start offset of bills-0 to 300"
+        assert (note in ran.err) == (text != "nothing to do")
+
+
+@pytest.mark.parametrize("why", ["not tiered", "unreadable"])
+@pytest.mark.parametrize("apply", [False, True])
+def test_the_log_start_of_a_partition_that_is_not_decided_stays(why: str, apply: bool, tiered: World) -> None:
+    if why == "not tiered":
+        (tiered.logs / "configs").write_text("bills.remote.storage.enable=false\n")
+    else:
+        (tiered.logs / LOG / "leader-epoch-checkpoint").write_text("nonsense")
+    asked = ("--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=1200", "--detailed-exitcode")
+    ran = tierctl(*sweep(tiered, *asked, *(["--apply"] if apply else [])))
+    assert (ran.code, ran.json["steps"]) == (0 if why == "not tiered" else 7, []), ran
+    assert "the log start offset of bills-0 is not raised to 1200: nothing is decided" in ran.err
+    assert not (tiered.state_dir / "log-start-offset-checkpoint").exists()
 
 
 def test_the_newest_replica_says_whether_its_log_has_a_raised_log_start(

@@ -355,7 +355,7 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         printed = show_plan(result.saved, display.output, view)
-        text = plan_summary(result.plan.steps) + printed.cut_text
+        text = plan_summary(result.plan.steps, len(result.raised)) + printed.cut_text
         following: Following = Again.APPLY if display.plan_out is None else apply_command(display.plan_out)
         following = None if result.is_refused else following
     else:
@@ -363,11 +363,11 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
         printed = show_outcomes(result.saved, rows, display.output, view, conclusion=result.conclusion)
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
-        text, following = outcomes_summary(rows)
+        text, following = outcomes_summary(rows, len(result.raised))
         text += printed.cut_text
         if any(row["status"] == "pending" for row in rows):
             following = Again.SAME
-    following = following if result.plan.steps else if_empty
+    following = following if result.plan.steps or result.raised else if_empty
     also = "" if result.conclusion is None else f"; {result.conclusion}"
     summarize(ctx, text + skipped_text(result.plan) + also, following=following)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)

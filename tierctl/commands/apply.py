@@ -146,6 +146,7 @@ def _apply(change: Change[Any], saved: SavedPlan) -> MutationResult:
     steps = tuple(step for step in saved.plan.steps if step.topic_id_partition in selection)
     selected = replace(saved, plan=replace(saved.plan, steps=steps))
     left = still_decided(selected, decided, run.metadata.state)
+    change.is_void = left.is_void
     result = change.finish(run.narrowed(left.plan), saved.options)
     if not (left.is_void and run.request.apply):
         return result

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -86,6 +86,8 @@ class MutationResult(TableResult):
     """What must be done before anything else, if the run requires something."""
     is_refused: bool = False
     """Whether `--apply` would refuse the plan, which was only made."""
+    raised: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    """The log start offsets that the plan raises besides its steps, or that were raised."""
 
     @property
     def plan(self) -> Plan:
@@ -94,8 +96,8 @@ class MutationResult(TableResult):
 
     @property
     def is_pending(self) -> bool:
-        """Whether the plan has steps that have not been carried out."""
-        return self.outcomes is None and bool(self.plan.steps)
+        """Whether the plan has steps, or raises log start offsets, and has not been carried out."""
+        return self.outcomes is None and bool(self.plan.steps or self.raised)
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the steps of the plan, or their outcomes."""
@@ -131,6 +133,8 @@ class Change(ABC, Generic[R]):
 
     is_held_back: bool = False
     """Whether the plan leaves steps out because they breached a limit before."""
+    is_void: bool = False
+    """Whether no step of a saved plan is still decided, so that nothing else of it may be done either."""
 
     def __init__(self, run: Mutation, request: R) -> None:
         self.run = run
@@ -168,6 +172,10 @@ class Change(ABC, Generic[R]):
     def topics_changed_by(self, plan: Plan) -> dict[str, str]:
         """Return the name of each topic that a run of `plan` changes, by its id; called after `decide`."""
         return {step.topic_id: step.topic for step in plan.steps}
+
+    def log_starts(self) -> Mapping[TopicIdPartition, int]:
+        """Return the log start offsets that a run raises besides its steps; called after `decide`."""
+        return {}
 
     def announce(self) -> None:
         """Tell the operator what the plan needs besides its steps; called once the plan is saved."""
@@ -243,7 +251,7 @@ class Change(ABC, Generic[R]):
         `options` were saved with the plan. The other fields are those of `given`, the request of `apply`, but
         for its topics and topic ids, which are those of `selection`. `require_options` has accepted them.
         """
-        shared = {field.name for field in fields(cls.request_type)} & {field.name for field in fields(given)}
+        shared = {each.name for each in fields(cls.request_type)} & {each.name for each in fields(given)}
         values = {name: getattr(given, name) for name in shared} | dict(options) | dict(selection)
         make: Callable[..., R] = cls.request_type
         return make(
@@ -258,10 +266,10 @@ class Change(ABC, Generic[R]):
         """
         if set(options) != set(cls.saved):
             raise refusal("options", expected=", ".join(sorted(cls.saved)), found=", ".join(sorted(options)))
-        for field in fields(cls.request_type):
-            if field.name in options:
+        for each in fields(cls.request_type):
+            if each.name in options:
                 try:
-                    require_types(options, {field.name: _json_types(field.default)}, "options.")
+                    require_types(options, {each.name: _json_types(each.default)}, "options.")
                 except ValueError as e:
                     raise UsageError(f"not a plan: {e}", hint="make the plan again with --plan-out") from None
 
@@ -302,11 +310,19 @@ class Change(ABC, Generic[R]):
             self._measure(plan, outcomes)
             code = self._exit_code(plan, outcomes, context, damaged=damaged)
             conclusion = self.conclude(outcomes)
-            return MutationResult(saved=saved, outcomes=outcomes, exit_code=code, conclusion=conclusion)
+            return MutationResult(
+                saved=saved,
+                outcomes=outcomes,
+                exit_code=code,
+                conclusion=conclusion,
+                raised=self.log_starts() if context.changed.is_set() else {},
+            )
         self._measure(plan, None)
         code = ExitCode.CORRUPT if damaged else ExitCode.REFUSED if plan.refused else ExitCode.OK
         refused = self._is_refused(plan)
-        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=refused)
+        return MutationResult(
+            saved=saved, outcomes=None, exit_code=code, is_refused=refused, raised=self.log_starts()
+        )
 
     def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
         meter = self.run.request.meter
@@ -517,17 +533,20 @@ def decided_topics(
 ) -> set[tuple[str, Uuid]]:
     """Return the topics of `partitions`, name and id, of which `plan` decides about every partition.
 
-    Not decided is a partition that it skips, unless `is_decided` or for a reason of `also`, and one without a
-    readable log or a known history.
+    Not decided are those of `undecided_partitions`, and one without a readable log or a known history.
     """
-    left_out = set(run.histories.incomplete)
-    for skip in plan.skipped:
-        reason = Reason.of(skip.reason)
-        if skip.segment_id is None and not is_decided(reason) and reason.kind not in also:
-            left_out.add(skip.topic_id_partition)
+    left_out = {*run.histories.incomplete, *undecided_partitions(plan, also=also)}
     unread = {partition.topic for partition in run.unreadable}
     topics = {(each.topic, each.topic_id) for each in partitions if each.topic not in unread}
     return topics - {(each.topic, each.topic_id) for each in left_out}
+
+
+def undecided_partitions(plan: Plan, *, also: frozenset[ReasonKind] = frozenset()) -> set[TopicIdPartition]:
+    """Return the partitions that `plan` skips, unless `is_decided` or for a reason of `also`."""
+    skips = [
+        (skip.topic_id_partition, Reason.of(skip.reason)) for skip in plan.skipped if not skip.segment_id
+    ]
+    return {partition for partition, why in skips if not is_decided(why) and why.kind not in also}
 
 
 def measure_copy_lag(meter: Meter, plan: Plan, topics: Collection[str], scope: Scope, *, now_ms: int) -> None:

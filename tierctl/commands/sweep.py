@@ -16,7 +16,7 @@ from typing import Annotated, Self
 import typer
 
 from tierctl.apply.run import Acts, DeleteSegments, RaiseLogStarts, Run, raise_log_starts
-from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.change import Change, MutationResult, undecided_partitions
 from tierctl.commands.histories import require_logs_of
 from tierctl.commands.local_logs import missing_log_note
 from tierctl.commands.mutation import Mutation
@@ -582,7 +582,42 @@ class Sweep(Change[SweepRequest]):
                     f"--log-start-offset {partition.topic_partition}: {partition} is not selected",
                     hint="select its topic; for a plan of a topic that was created again since, plan again",
                 )
-        return self.run.narrowed(plan)
+        narrowed = self.run.narrowed(plan)
+        self._raised = self._decided_log_starts(narrowed)
+        return narrowed
+
+    def _decided_log_starts(self, plan: Plan) -> dict[TopicIdPartition, int]:
+        """Return the asked log starts above the present ones, of partitions about which `plan` decides."""
+        run, inputs = self.run, self._inputs
+        kept = {} if run.journal is None else run.journal.log_starts()
+        starts = {key: log.log_start_offset for key, log in newest_replicas(inputs.logs).items()}
+        if inputs.cluster is not None:
+            starts = {key: view.log.log_start_offset for key, view in inputs.cluster.views.items()}
+        decided = {part.topic_id_partition for part in selected_parts(run.resources.selection, inputs.state)}
+        decided -= undecided_partitions(plan)
+        raised = {}
+        for partition, offset in self._asked.items():
+            if offset <= max(kept.get(partition.key, 0), starts.get(partition.key, 0)):
+                continue
+            if partition in decided and partition.topic_partition not in run.unreadable:
+                raised[partition] = offset
+            else:
+                run.progress.warn(
+                    f"the log start offset of {partition.topic_partition} is not raised to {offset}: nothing "
+                    "is decided about this partition"
+                )
+        return raised
+
+    def log_starts(self) -> Mapping[TopicIdPartition, int]:
+        """Implement `Change.log_starts`: the asked ones, if there is a place that keeps them."""
+        return {} if self.is_void or _log_starts_of(self.run) is None else self._raised
+
+    def announce(self) -> None:
+        """Implement `Change.announce`."""
+        for partition, offset in self.log_starts().items():
+            self.run.progress.note(
+                f"the plan raises the log start offset of {partition.topic_partition} to {offset}"
+            )
 
     def topics_changed_by(self, plan: Plan) -> dict[str, str]:
         """Implement `Change.topics_changed_by`: log starts are raised without steps, too."""
@@ -598,7 +633,7 @@ class Sweep(Change[SweepRequest]):
             )
         parts = [part.topic_id_partition for part in selected_parts(run.resources.selection, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
-        run.check_plan_fence(plan, examined, self._asked)
+        run.check_plan_fence(plan, examined, self.log_starts())
         note = check_limits(
             plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
         )
@@ -613,4 +648,4 @@ class Sweep(Change[SweepRequest]):
                 "the raised log start offsets are not stored: give --state-dir, or the same options in each "
                 "run"
             )
-        return {Action.DELETE_SEGMENT: SweepSegments(log_starts=self._asked, raise_log_starts=keep)}
+        return {Action.DELETE_SEGMENT: SweepSegments(log_starts=self.log_starts(), raise_log_starts=keep)}

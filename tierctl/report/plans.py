@@ -203,12 +203,15 @@ def check_view(output: OutputFormat, view: View) -> None:
         )
 
 
-def plan_summary(steps: Iterable[Step]) -> str:
-    """Return a summary of a plan for the last line of a run."""
+def plan_summary(steps: Iterable[Step], raised: int = 0) -> str:
+    """Return a summary of a plan, which raises so many log starts, for the last line of a run."""
     tally = Tally(STEPS)
     for _ in tally.of(step.to_json() for step in steps):
         pass
-    return f"a plan, nothing changed: {tally.text}" if tally.rows else "nothing to do"
+    parts = [tally.text] if tally.rows else []
+    if raised:
+        parts.append(f"{counted(raised, 'log start offset')} to raise")
+    return f"a plan, nothing changed: {'; '.join(parts)}" if parts else "nothing to do"
 
 
 def apply_command(file: object) -> str:
@@ -216,20 +219,23 @@ def apply_command(file: object) -> str:
     return f"tierctl apply {quote(str(file))}"
 
 
-def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:
+def outcomes_summary(outcomes: Iterable[Mapping[str, Any]], raised: int = 0) -> tuple[str, str | None]:
     """Return the counts of outcomes for the line that ends a run, and the command that can be run next.
 
+    The run raised so many log starts besides.
     The command deletes the topics that the run marked, or otherwise checks the result. It is None for written
     logs, which no command on files can check before their brokers have started.
     """
     tally, actions = Tally(OUTCOMES), set()
     for row in tally.of(outcomes):
         actions.add(row["action"])
+    also = f"{counted(raised, 'log start offset')} raised" if raised else ""
     if not tally.rows:
-        return "nothing to do", None
+        return also or "nothing to do", None
     if actions & _WRITE_LOGS:
         return tally.text, None
-    return tally.text, "tierctl delete" if actions == {"mark_partition"} else "tierctl verify"
+    text = f"{tally.text}; {also}" if also else tally.text
+    return text, "tierctl delete" if actions == {"mark_partition"} else "tierctl verify"
 
 
 def skipped_text(plan: Plan) -> str:
