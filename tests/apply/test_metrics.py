@@ -13,6 +13,7 @@ from tierctl.storage.stores.local_store import LocalStore
 from tests.apply.commands import copy, delete, files, sweep
 from tests.apply.worlds import World
 from tests.cli.shell import tierctl
+from tests.metadata.topics import topic_in
 from tests.support.promtool import check_metrics
 from tests.support.topic_settings import enabled
 
@@ -65,6 +66,21 @@ def test_copied_bytes_are_counted_from_run_to_run_and_the_lag_is_what_is_left(
     assert of_topics(file, "copyrequests_total") == requests
     assert samples(file)["tierctl_runs_total", "copy", "0"] == 3
     assert samples(file)["tierctl_last_apply_timestamp_seconds", "copy"] > 0
+
+
+def test_copied_segments_with_a_note_are_counted(writable: Writable, tmp_path: Path, file: Path) -> None:
+    """A note says what is unusual about a segment, here offsets without records; this run did copy it."""
+    world, new = writable("formerly-compacted"), tmp_path / "new"
+    topic_in(new, writable=True).close()
+    own = ("--metadata", world / "logs", "--remote", world / "remote")
+    tierctl("rebuild", *own, "--log-dir", world / "logs", "--apply").ok()
+    source = ("--metadata", world / "logs", "--from-remote", world / "remote")
+    target = ("--to-metadata", new, "--remote", tmp_path / "tier", "--layout", "kafka")
+    ran = tierctl("copy", *source, *target, "--metrics-file", file, "--apply", "-o", "json")
+    outcomes = ran.ok().json["outcomes"]
+    assert {outcome["why"] is None for outcome in outcomes} == {True, False}
+    assert of_topics(file, "copyrequests_total") == {"mid": len(outcomes)}
+    assert of_topics(file, "copybytes_total") == of_topics(file, "logsizebytes")
 
 
 def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(

@@ -55,7 +55,7 @@ class Outcome:
     """The outcome of `step`.
 
     `segment_id` is the id that a copy was stored under. `reason` states why a step was dropped
-    or is pending, or what is unusual about a segment that was copied.
+    or is pending, what was done already, or what is unusual about a segment that was copied.
     """
 
     step: Step
@@ -63,6 +63,14 @@ class Outcome:
     segment_id: Uuid | None = None
     error: TierctlError | None = None
     reason: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether this run did the step: otherwise it was found done, for the `reason`.
+
+        The reason of a copy that this run stored, under `segment_id`, is a note.
+        """
+        return self.status is Status.DONE and (self.reason is None or self.segment_id is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return one flat JSON object: the fields of the step, then those of its outcome."""

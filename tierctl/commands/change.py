@@ -608,9 +608,7 @@ def _count(meter: Meter, command: str, outcome: Outcome) -> None:
     step, is_failed = outcome.step, outcome.status is Status.FAILED
     if is_failed:
         meter.count(prometheus.ERRORS, command, type(outcome.error).__name__)
-    # A done step with a reason was done by another program: it is not counted.
-    is_own = is_failed or (outcome.status is Status.DONE and outcome.reason is None)
-    if step.action not in _FAMILIES or not is_own:
+    if step.action not in _FAMILIES or not (is_failed or outcome.is_own):
         return
     requests, errors, size = _FAMILIES[step.action]
     meter.count(requests, step.topic)
