@@ -263,6 +263,46 @@ def test_a_publication_of_a_copy_fails(
     check_converges(empty)
 
 
+@pytest.mark.parametrize(
+    ("command", "number", "done"),
+    [
+        # STARTED of the partition, STARTED 1 and 2, FINISHED 1, STARTED 3, FINISHED 2 and 3, and FINISHED.
+        *(("delete", number, done) for number, done in enumerate((0, 0, 0, 0, 1, 1, 2, 3), start=1)),
+        # STARTED, FINISHED of the first segment, and both events of the clean-up of the others.
+        *(("copy", number, int(number > 2)) for number in range(1, 5)),
+    ],
+)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_was_confirmed_before_a_publication_fails_is_done(
+    *,
+    command: str,
+    number: int,
+    done: int,
+    moment: str,
+    empty: World,
+    tiered: World,
+    publications: Callable[[Watch], None],
+) -> None:
+    """Of one partition, deleted in three waves, or copied in one wave whose second segment fails."""
+
+    def watch(count: int, now: str, _state: str) -> None:
+        if (count, now) == (number, moment):
+            raise MetadataWriteUnknown("timed out")
+
+    if command == "delete":
+        with opened(tiered) as manager:
+            mark(manager)
+        publications(watch)
+        outcomes = run_on("delete", tiered, wave_size=1)
+        statuses_of_segments = statuses(outcomes)[1:]
+        assert outcomes[0].status is FAILED
+    else:
+        publications(watch)
+        fails = partial(Failing, operation="verify_log_segment_data", nth=2)
+        statuses_of_segments = statuses(run_on("copy", empty, fails, wave_size=3))
+    assert [status is DONE for status in statuses_of_segments] == [at < done for at in range(3)]
+
+
 def test_a_stored_wave_after_an_unknown_outcome_is_cleaned_up(empty: World) -> None:
     """The second wave is stored before the outcome of the first is known to be unknown."""
     second_stored = threading.Event()

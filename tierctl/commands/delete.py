@@ -1,7 +1,7 @@
 """`delete`: KIP-405's RemotePartitionRemover, which removes deleted topics from the tier."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -406,7 +406,7 @@ def remove_partitions(run: Run, steps: Sequence[Step]) -> None:
     for step in steps:
         run.attempt(
             [step, *segments.get(step.topic_id_partition.key, ())],
-            lambda wave: _remove(wave[0], wave[1:], run.context),
+            lambda wave: _remove(wave[0], wave[1:], run),
         )
 
 
@@ -421,14 +421,15 @@ def _mark(step: Step, context: RunContext) -> Outcome:
     return Outcome(step=step, status=Status.DONE)
 
 
-def _remove(step: Step, segments: Sequence[Step], context: RunContext) -> list[Outcome]:
+def _remove(step: Step, segments: Sequence[Step], run: Run) -> list[Outcome]:
     """Delete every segment of a marked partition; return the outcome of `step`, then those of `segments`.
 
     `segments` are the plan's steps for the segments known when it was made; later ones are deleted too. The
-    outcome is DONE only if no segment is left and DELETE_PARTITION_FINISHED is published. The process may be
-    killed at any point: the next call resumes from the metadata.
+    outcome is DONE only if no segment is left and DELETE_PARTITION_FINISHED is published. Segments that were
+    deleted before a publication failed are recorded as DONE. The process may be killed at any point: the next
+    call resumes from the metadata.
     """
-    partition = step.topic_id_partition
+    partition, context = step.topic_id_partition, run.context
     settled = _settled(step, context)
     if settled is not None:
         return [settled, *(replace(settled, step=segment) for segment in segments)]
@@ -436,7 +437,13 @@ def _remove(step: Step, segments: Sequence[Step], context: RunContext) -> list[O
     if known is not None and known.delete_state is _S.DELETE_PARTITION_MARKED:
         require_known_tier({partition}, context)
         _publish(partition, _S.DELETE_PARTITION_STARTED, context, "delete.partition_started.publish")
-    drained = _drain(partition, context)
+    planned = {segment.segment_id: segment for segment in segments}
+
+    def record(deletions: Sequence[Deletion]) -> None:
+        done = [each for each in deletions if each.done and each.segment.segment_id in planned]
+        run.record(outcome_of(planned[each.segment.segment_id], each) for each in done)
+
+    drained = _drain(partition, context, record)
     outcome = _partition_outcome(step, drained, context)
     if outcome.status is Status.DONE:
         # FINISHED is published last: after it, no run looks for the partition's segments again.
@@ -471,8 +478,13 @@ class _Drained:
         return self.error or next((d.error for d in self.deletions.values() if d.error), None)
 
 
-def _drain(partition: TopicIdPartition, context: RunContext) -> _Drained:
-    """Delete segments until the metadata list none; a segment that fails does not hold up the others."""
+def _drain(
+    partition: TopicIdPartition, context: RunContext, record: Callable[[Sequence[Deletion]], None]
+) -> _Drained:
+    """Delete segments until the metadata list none; a segment that fails does not hold up the others.
+
+    `record` gets the deletions of each wave once it is finished.
+    """
     deletions: dict[Uuid, Deletion] = {}
     for _ in range(ROUNDS_MAX):
         segments = _listed(partition, context)
@@ -484,6 +496,7 @@ def _drain(partition: TopicIdPartition, context: RunContext) -> _Drained:
         )
         try:
             for found in delete_waves(waves, context, _LABELS):
+                record(found)
                 deletions |= {deletion.segment.segment_id: deletion for deletion in found}
         except RemoteStorageError as e:
             return _Drained(deletions=deletions, error=e)

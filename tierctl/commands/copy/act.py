@@ -13,7 +13,7 @@ published, so that the store never waits:
     store                 | store 1   | store 2               | store 3, …
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.run import Deletion, DeletionLabels, Run, delete_segments, segment_update
@@ -200,10 +200,10 @@ class CopySegments:
                     begun += wave
                     previous, current = current, copier.begun(kept)
                     if previous is not None:
-                        run.record(copier.finished(previous))
+                        run.record(copier.finished(previous, run.record))
                 if current is not None:
                     last, current = current, None
-                    run.record(copier.finished(last))
+                    run.record(copier.finished(last, run.record))
             finally:
                 if current is not None:
                     current.abandon()
@@ -295,8 +295,11 @@ class _Copier:
             custom_metadata_max_bytes=self.custom_metadata_max_bytes,
         )
 
-    def finished(self, wave: _Wave) -> list[Outcome]:
-        """Wait until the segments of `wave` are stored, and publish COPY_SEGMENT_FINISHED for them."""
+    def finished(self, wave: _Wave, record: Callable[[Iterable[Outcome]], None]) -> list[Outcome]:
+        """Wait until the segments of `wave` are stored, and publish COPY_SEGMENT_FINISHED for them.
+
+        `record` gets the outcomes of these segments before others are cleaned up, which may fail.
+        """
         attempts = list(wave.attempts.values())
         if wave.wait is None:
             ended = [Outcome(step=a.step, status=Status.PENDING, reason=STOPPED) for a in attempts]
@@ -313,6 +316,7 @@ class _Copier:
                         self.context.publish(
                             [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]
                         )
+                    record(a.outcome(Status.DONE, a.result.note) for a in good)
                 failed = [a for a in stored if a not in good]
                 cleaned = self._clean_up(failed) if failed else {}
                 ended = [
