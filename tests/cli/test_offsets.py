@@ -144,7 +144,12 @@ def test_an_offset_above_a_record_that_is_not_understood(after: Path, caches: Pa
     (row,) = offsets("check", "--log-dir", caches, "--metadata", copied, code=7)
     assert (row["problem"], row["committed_offset"], row["limit"]) == ("not understood", last + 1, last + 1)
     assert f"the record at offset {last + 1} is not understood" in row["detail"]
-    assert offsets("repair", "--log-dir", caches, "--metadata", copied) == []
+    ran = tierctl("offsets", "repair", "--log-dir", caches, "--metadata", copied, "-o", "jsonl")
+    assert (ran.code, ran.rows) == (7, [])
+    assert f"metadata partition {number} keeps offset {last + 1}: {row['detail']}" in ran.err
+    to_it = f"{number}={last}"
+    (step,) = offsets("repair", "--log-dir", caches, "--metadata", copied, "--set", to_it, "--apply")
+    assert (step["action"], step["to_offset"]) == ("lower", last)
 
 
 def test_nothing_to_compare_with(after: Path, caches: Path, tmp_path: Path) -> None:
@@ -224,7 +229,8 @@ def test_a_damaged_snapshot_of_kafka_3_holds_no_event_for_sure(tmp_path: Path) -
 def test_an_unreadable_snapshot_is_no_success(tmp_path: Path) -> None:
     write_snapshots(tmp_path, SNAPSHOT.read_bytes(), b"\0\0\0")
     (tmp_path / NAME).write_text("0\n2\n3 4567\n4 9\n")
-    assert offsets("check", "--log-dir", tmp_path, code=7) == []
+    for command in ("check", "repair"):
+        assert offsets(command, "--log-dir", tmp_path, code=7) == []
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\0\0"])

@@ -375,7 +375,8 @@ def repair_offsets(ctx: typer.Context, request: commands.RepairOffsetsRequest) -
     The events above a lowered offset are read again, which takes time and is harmless. Damaged lines are left
     out and the good ones are kept. A file without a good line is refused with exit code 7, as is one of an
     unknown version: it may be no file of committed offsets. With --force it is replaced by a file without
-    offsets (start_over), and brokers read all events again. The old file is kept as .bak.
+    offsets (start_over), and brokers read all events again. The old file is kept as .bak. The exit code is 7,
+    too, if a cache can't be read, or if an offset stays above a record that is not understood.
     """
     printer = Printer.of(ctx)
     result = commands.repair_offsets(request, console_of(ctx))
@@ -385,4 +386,4 @@ def repair_offsets(ctx: typer.Context, request: commands.RepairOffsetsRequest) -
         also=("a plan, nothing changed" if result.is_pending else done) if result.steps else None,
         following=Again.APPLY if result.is_pending else None,
     )
-    return display_of(ctx).exit_code(ExitCode.OK, is_pending=result.is_pending)
+    return display_of(ctx).exit_code(result.exit_code, is_pending=result.is_pending)

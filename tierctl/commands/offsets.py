@@ -197,6 +197,13 @@ class OffsetsRepair(TableResult):
     steps: Sequence[OffsetStep]
     path: Path
     is_applied: bool
+    is_partial: bool = False
+    """Whether an offset may stay unsafe: a cache can't be read, or a record below it is not understood."""
+
+    @property
+    def exit_code(self) -> int:
+        """7 if offsets may still be too high."""
+        return ExitCode.CORRUPT if self.is_partial else ExitCode.OK
 
     @property
     def is_pending(self) -> bool:
@@ -245,15 +252,25 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
         if errors and not before and not request.force:
             raise errors[0]
         must_compare = not errors and not request.set_offset
-        findings, _ = _findings(resources, path, before, must_compare=must_compare)
-    after, steps = _plan(request, findings, before)
+        findings, unreadable = _findings(resources, path, before, must_compare=must_compare)
+        after, steps = _plan(request, findings, before)
+        kept = [
+            each
+            for each in findings
+            if each.committed_offset == each.limit == after.get(each.metadata_partition)
+        ]
+        for each in kept:
+            resources.progress.warn(
+                f"metadata partition {each.metadata_partition} keeps offset {each.limit}: {each.detail}"
+            )
     kinds = ["rewrite"] * frame_damage + ["drop_line"] * (len(errors) - frame_damage)
     steps[:0] = [
         _damaged(kind if before else "start_over", error) for kind, error in zip(kinds, errors, strict=True)
     ]
     if request.apply and steps:
         write_committed(path, after, before=before)
-    return OffsetsRepair(steps=steps, path=path, is_applied=request.apply)
+    is_partial = bool(unreadable or kept)
+    return OffsetsRepair(steps=steps, path=path, is_applied=request.apply, is_partial=is_partial)
 
 
 def _damaged(action: str, error: CorruptInputError) -> OffsetStep:
