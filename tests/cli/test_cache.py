@@ -34,7 +34,7 @@ from tierctl.wire.metadata.values import encode
 from tests.cli.shell import rows, tierctl
 from tests.cli.test_messages import repeat_an_entry
 from tests.conftest import DATA, vectors
-from tests.metadata.events import partition_delete
+from tests.metadata.events import partition_delete, started
 from tests.metadata.topics import topic_in
 from tests.support.broker_lock import running_broker
 from tests.wire.files.flat import read as read_flat
@@ -101,6 +101,33 @@ def flat(after: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "caches"
     assert len(cache("build", "--metadata", after, "--out", folder)) == 9
     return folder
+
+
+def test_build_leaves_out_partitions_that_no_file_can_be_named_after(tmp_path: Path) -> None:
+    metadata, long = tmp_path / "metadata", "x" * 249
+    topics = {"orders": None, "a/\x1bb": "[a-zA-Z0-9._-]{1,249}", long: "at most 240 bytes, found 283"}
+    with closing(topic_in(metadata, writable=True, partition_count=1)) as topic:
+        for number, name in enumerate(topics):
+            topic_id = Uuid.from_bytes(bytes([number + 1] * 16))
+            topic.append([(0, encode(started(number, topic=name, topic_id=topic_id)))])
+        topic.append([(0, encode(started(9, topic="below", partition=-1)))])
+    built = tierctl("cache", "build", "--metadata", metadata, "--out", tmp_path / "caches", "-o", "jsonl")
+    assert (built.code, [row["topic"] for row in built.rows]) == (7, ["orders"])
+    warnings = [line for line in built.err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 3, built.err
+    for expected in (reason for reason in topics.values() if reason is not None):
+        assert any(expected in line and "\x1b" not in line for line in warnings), built.err
+    alone = cache("build", "--metadata", metadata, "--out", tmp_path / "caches", "--topic", "orders")
+    assert alone == built.rows
+
+
+def test_build_changes_no_file_if_it_may_not_replace_all(after: Path, flat: Path, tmp_path: Path) -> None:
+    last = max(flat.glob("*.rlmcache"))
+    last.rename(tmp_path / "elsewhere")
+    last.symlink_to(tmp_path / "elsewhere")
+    ran = tierctl("cache", "build", "--metadata", after, "--out", flat)
+    assert (ran.code, f"{last} is a symbolic link" in ran.err) == (4, True)
+    assert not list(flat.glob("*.bak"))
 
 
 def test_build_knows_what_the_topic_has_lost_from_a_state_directory(after: Path, tmp_path: Path) -> None:

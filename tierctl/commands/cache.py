@@ -270,7 +270,7 @@ class CacheBuild(TableResult):
 
     rows: Sequence[Row]
     is_complete: bool
-    """False if records of the metadata topic could not be used."""
+    """False if records of the metadata topic could not be used, or no file be named after a partition."""
 
     @property
     def exit_code(self) -> int:
@@ -382,7 +382,8 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     """Write KIP-405's flat files of the selected partitions to the folder `out`.
 
     Files of the same names are kept as .bak. Flat files lack broker ids, custom metadata and transaction
-    indexes. Raise UsageError without `metadata` or `out`, LockedError if another tierctl writes there.
+    indexes. Raise UsageError without `metadata` or `out`, SafetyRefusal if a file to replace is a link,
+    LockedError if another tierctl writes there.
     """
     request.validate()
     out = required("--out", request.out)
@@ -395,8 +396,10 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
         is_complete = not histories.report(state)
         named, total = request.header is HeaderForm.NAMED, sum(part.segment_count for part in state)
         with resources.progress.bar("writing flat files", unit="segments", total=total) as advance:
-            rows = write_flat_files(state, selection, out, named=named, advance=advance)
-    return CacheBuild(rows=rows, is_complete=is_complete)
+            built = write_flat_files(state, selection, out, named=named, advance=advance)
+        for partition, why in built.left_out.items():
+            resources.progress.warn(f"{partition} has no flat file: {why.message}")
+    return CacheBuild(rows=built.rows, is_complete=is_complete and not built.left_out)
 
 
 def compact_cache(request: CompactCacheRequest, progress: Progress | None = None) -> CacheCompaction:

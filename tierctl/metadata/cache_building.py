@@ -9,12 +9,20 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
-from tierctl.files import PLAIN, broker_kept_out, exclusive, open_itself, read_regular, replace_durably
+from tierctl.files import (
+    PLAIN,
+    broker_kept_out,
+    exclusive,
+    exists,
+    open_itself,
+    read_regular,
+    replace_durably,
+)
 from tierctl.metadata.cache_files import CacheFile, Form, cache_name, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import (
@@ -22,6 +30,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentState,
     Selection,
+    TopicIdPartition,
 )
 from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.model.progress import Advance, no_op
@@ -33,30 +42,45 @@ from tierctl.wire.primitives import crc32c
 _NO_EPOCH: Final = -1
 
 
+class BuiltFiles(NamedTuple):
+    """A row for each flat file, by topic, and why no file can be named after the other partitions."""
+
+    rows: list[dict[str, Any]]
+    left_out: dict[TopicIdPartition, CorruptInputError]
+
+
 def write_flat_files(
     state: TierState, selection: Selection, folder: Path, *, named: bool, advance: Advance = no_op
-) -> list[dict[str, Any]]:
-    """Write the flat file of each selected user partition to `folder`; return a row for each, by topic.
+) -> BuiltFiles:
+    """Write the flat file of each selected user partition to `folder`.
 
     `named` chooses the header with the topic's name; `advance` receives the number of segments of each file.
-    Raise CorruptInputError for a topic whose name can't be part of a path, LockedError if another run writes
-    there, or OSError.
+    Nothing is changed if a file to replace is a link: raise SafetyRefusal. Raise LockedError if another run
+    writes there, or OSError.
     """
     PLAIN.make_folder(folder.absolute())
-    found = []
+    paths: list[tuple[PartitionState, Path]] = []
+    left_out: dict[TopicIdPartition, CorruptInputError] = {}
+    for part in state.partitions.values():
+        if part.topic_id_partition in selection:
+            try:
+                paths.append((part, folder / cache_name(part.topic_id_partition)))
+            except CorruptInputError as error:
+                left_out[part.topic_id_partition] = error
+    rows = []
     with exclusive(folder, LOCK):
-        for part in state.partitions.values():
-            if part.topic_id_partition in selection:
-                found.append(_flat_file(part, folder, named=named))
-                advance(part.segment_count)
-    return sorted(found, key=itemgetter("topic", "topic_id", "partition"))
+        for _, path in paths:
+            if exists(path):
+                open_itself(path).close()
+        for part, path in paths:
+            rows.append(_flat_file(part, path, named=named))
+            advance(part.segment_count)
+    rows.sort(key=itemgetter("topic", "topic_id", "partition"))
+    return BuiltFiles(rows, left_out)
 
 
-def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, Any]:
+def _flat_file(part: PartitionState, path: Path, *, named: bool) -> dict[str, Any]:
     partition = part.topic_id_partition
-    name = cache_name(partition)
-    if name is None:
-        raise CorruptInputError("topic name", expected="[a-zA-Z0-9._-]", found=repr(partition.topic))
     header = flatfile.FlatFileHeader(
         topic=partition.topic if named else None,
         topic_id=partition.topic_id,
@@ -68,7 +92,6 @@ def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, 
     if part.delete_state is not None:
         state = StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
         deletion = [flatfile.encode_entry(state)]
-    path = folder / name
     replace_durably(path.absolute(), flatfile.written(header, chain(entries, deletion)), backup=True)
     return {
         "file": str(path),

@@ -59,12 +59,19 @@ _NAME = re.compile(
 )
 
 
-def cache_name(partition: TopicIdPartition) -> str | None:
-    """Return the file's name; None if the topic's name is illegal or too long for a file name."""
+def cache_name(partition: TopicIdPartition) -> str:
+    """Return the file's name; CorruptInputError for an illegal partition, and a topic that is too long."""
+    stem = f"{partition.topic}-{partition.partition}"
     if not is_legal_topic_name(partition.topic) or partition.partition < 0:
-        return None
-    name = f"{partition.topic}-{partition.partition}-{partition.topic_id}{SUFFIX}"
-    return name if len(name) <= _NAME_BYTES_MAX else None
+        expected = "a topic of [a-zA-Z0-9._-]{1,249} and a number of 0 or more"
+        raise CorruptInputError("partition", expected=expected, found=repr(stem))
+    name = f"{stem}-{partition.topic_id}{SUFFIX}"
+    if len(name) > _NAME_BYTES_MAX:
+        found = f"{len(name)} bytes"
+        raise CorruptInputError(
+            "name of a flat file", expected=f"at most {_NAME_BYTES_MAX} bytes", found=found
+        )
+    return name
 
 
 def partition_of(name: str) -> TopicIdPartition | None:
