@@ -93,7 +93,21 @@ def test_fetch_prints_what_the_tier_and_the_other_logs_have(root: Path, bound: Z
     assert ends == {0: 2999, 1: 3666, 2: 3665}
 
 
-def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path, bound: Zygote) -> None:
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [
+        (None, r"reading .*\.leader_epoch_checkpoint"),
+        ("0\n1\n3 x\n", "leader-epoch checkpoint, line 3 at byte 4 of the leader-epoch index of "),
+        (
+            "0\n2\n0 0\n77 1\n",
+            r"expected those of the segment, epoch \d+ from \d+.*, found epoch 0 from 0, epoch ",
+        ),
+    ],
+    ids=["no right", "damaged", "of another segment"],
+)
+def test_sweep_deletes_nothing_without_a_lineage(
+    index: str | None, why: str, root: Path, tmp_path: Path, bound: Zygote
+) -> None:
     """Without a log, the lineage is that of the newest segment in the tier."""
     (tmp_path / "topics").write_text("orders.retention.ms=1\n")
     where = ("--metadata", root / "before", "--remote", root / "before-remote", "--topic", "orders")
@@ -101,11 +115,15 @@ def test_sweep_deletes_nothing_without_a_lineage(root: Path, tmp_path: Path, bou
     whole = {row["partition"] for row in bound(*words).rows}
     assert whole == {0, 1, 2}
     newest = max(root.glob("before-remote/*/orders-0-*/*.leader_epoch_checkpoint"))
-    newest.chmod(0)
+    if index is None:
+        newest.chmod(0)
+    else:
+        newest.write_text(index)
     ran = bound(*words)
     assert ran.code == 7, ran.err
     assert {row["partition"] for row in ran.rows} == {1, 2}
-    assert re.search(r"no lineage of \S+:orders-0: reading .*\.leader_epoch_checkpoint", ran.err)
+    assert re.search(rf"no lineage of \S+:orders-0: .*{why}", ran.err)
+    assert bound("explain", "orders-0", *where[:4], "--topic-configs", tmp_path / "topics").code == 7
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ from tierctl.plan.reasons import ReasonKind
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
-from tierctl.state.lineage import Lineage
+from tierctl.state.lineage import Lineage, epochs_text
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint
 from tierctl.wire.metadata.values import decode
 
@@ -273,7 +273,7 @@ def _differences(mine: RemoteLogSegmentMetadata, its: RemoteLogSegmentMetadata) 
 
 
 def _epochs(segment: RemoteLogSegmentMetadata) -> str:
-    return epochs_text([EpochEntry(*pair) for pair in segment.segment_leader_epochs])
+    return epochs_text(segment.segment_leader_epochs)
 
 
 def _next_copy(log: ExpectedLog, published: PublishedLog) -> Result:
@@ -400,11 +400,6 @@ def _epochs_in(
             yield fault(check, subject, text)
 
     return made([check], subject, run)
-
-
-def epochs_text(entries: Sequence[EpochEntry]) -> str:
-    """Return leader epochs as `epoch 0 from 0, epoch 2 from 1500`."""
-    return ", ".join(f"epoch {each.epoch} from {each.start_offset}" for each in entries) or "no epochs"
 
 
 _RESTARTS = RestoreCheck.RESTARTS

@@ -53,9 +53,9 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.plan.views import ClusterViews
+from tierctl.read.readable_log import lineage_in_index
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_bytes
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.properties import unknown_topic_setting
 
 OF_TIER: tuple[Setting[int], ...] = (topic.RETENTION_MS, topic.RETENTION_BYTES)
@@ -434,7 +434,7 @@ def stored_lineage(
     if newest is None:
         return ()
     try:
-        return read_leader_epoch_checkpoint(index_bytes(remote(), newest, IndexType.LEADER_EPOCH))
+        return lineage_in_index(newest, index_bytes(remote(), newest, IndexType.LEADER_EPOCH)).entries
     except RemoteTierMissing:
         raise
     except TierctlError as e:

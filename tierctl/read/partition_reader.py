@@ -223,7 +223,7 @@ def _entries_of(segment: Segment, data: bytes) -> Sequence[AbortedTxn]:
     end = segment.end_offset
     if end is not None and entries and entries[-1].last_offset > end:
         expected = f"last offset up to {end}"
-        raise CorruptInputError("transaction index", expected=expected, found=str(entries[-1]))
+        raise CorruptInputError("transaction index", expected=expected, found=str(entries[-1].last_offset))
     return entries
 
 

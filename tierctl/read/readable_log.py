@@ -57,6 +57,7 @@ from tierctl.read.segment import (
 from tierctl.state.lineage import (
     Lineage,
     RemoteLogMetadataCache,
+    epochs_text,
     find_highest_remote_offset,
     segments_in_lineage,
 )
@@ -129,20 +130,34 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher | None, re
     newest = segments.newest()
     if newest is None or fetcher is None:
         return lineage_from_segments(segments)
-    source = f"the leader-epoch index of remote segment {newest.segment_id}"
     try:
         data = fetcher.get(newest, IndexType.LEADER_EPOCH)
-        lineage = Lineage(read_leader_epoch_checkpoint(data))
-        if lineage.contains(newest, newest.end_offset + 1):
-            return _from_first_segment(lineage, segments)
-        report(_not_of(newest, lineage, source))
-    except CorruptInputError as e:
-        report(e.within(source))
-    except (AuthenticationError, ObjectUnreadable, SafetyRefusal) as e:
+        return _from_first_segment(lineage_in_index(newest, data), segments)
+    except (CorruptInputError, AuthenticationError, ObjectUnreadable, SafetyRefusal) as e:
         report(e)
     except RemoteResourceNotFound:
         pass
     return lineage_from_segments(segments)
+
+
+def lineage_in_index(segment: RemoteLogSegmentMetadata, data: bytes) -> Lineage:
+    """Return the lineage in the leader-epoch index `data` of a segment.
+
+    Raise CorruptInputError if the index is damaged, or contradicts the epochs of its segment.
+    """
+    source = f"the leader-epoch index of remote segment {segment.segment_id}"
+    try:
+        lineage = Lineage(read_leader_epoch_checkpoint(data))
+    except CorruptInputError as e:
+        raise e.within(source) from None
+    if lineage.contains(segment, segment.end_offset + 1):
+        return lineage
+    raise CorruptInputError(
+        "leader epochs",
+        expected=f"those of the segment, {epochs_text(segment.segment_leader_epochs)}",
+        found=epochs_text(lineage.entries),
+        source=source,
+    )
 
 
 def _from_first_segment(lineage: Lineage, segments: PartitionSegments) -> Lineage:
@@ -161,15 +176,6 @@ def lineage_from_segments(segments: PartitionSegments) -> Lineage:
     """
     # `Lineage` removes an epoch if a later epoch has the same or a lower start offset.
     return Lineage(segments.epoch_starts())
-
-
-def _not_of(segment: RemoteLogSegmentMetadata, lineage: Lineage, source: str) -> CorruptInputError:
-    return CorruptInputError(
-        "leader epochs",
-        expected=f"those of the segment, {list(segment.segment_leader_epochs)}",
-        found=repr(lineage),
-        source=source,
-    )
 
 
 class SegmentRange(NamedTuple):

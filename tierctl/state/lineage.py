@@ -318,6 +318,11 @@ class Lineage:
         return is_remote_segment_within_leader_epochs(segment, log_end_offset, self.epochs_with_records)
 
 
+def epochs_text(entries: Iterable[tuple[int, int]]) -> str:
+    """Return leader epochs as `epoch 0 from 0, epoch 2 from 1500`."""
+    return ", ".join(f"epoch {epoch} from {start_offset}" for epoch, start_offset in entries) or "no epochs"
+
+
 def lineage_of_segment(segment: RemoteLogSegmentMetadata) -> Lineage:
     """Return the leader epochs that a segment's event states, ascending, without what no log can have.
 

@@ -196,7 +196,8 @@ class TransactionIndex:
                 raise kind(what, expected="version 0", found=f"version {version}", at=at)
             entry = AbortedTxn(*fields)
             if not (0 <= entry.first_offset <= entry.last_offset and lowest <= entry.last_offset):
-                raise CorruptInputError(what, expected=f"last offset from {lowest}", found=str(entry), at=at)
+                found = f"offsets {entry.first_offset} to {entry.last_offset}"
+                raise CorruptInputError(what, expected=f"last offset from {lowest}", found=found, at=at)
             lowest = entry.last_offset + 1
             entries.append(entry)
         return cls(tuple(entries))
