@@ -4,12 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tierctl.checks.findings import Finding
+from tierctl.checks.metadata import DeletedPrefixes
 from tierctl.checks.segments import check_partition, sound_partitions
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
+from tierctl.metadata.daily_changes import deleted_of, deleted_segments
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierctl.model.local import ClusterLog
+from tierctl.plan.preconditions import newest_replicas
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.read.readable_log import (
     Replica,
@@ -75,7 +78,10 @@ def partition_offsets(resources: Resources) -> Iterator[tuple[TopicIdPartition, 
 
 
 def find_problems(resources: Resources) -> list[Finding]:
-    """Return the findings of each selected partition, compared with its leader's log if there is one."""
+    """Return the findings of each selected partition, compared with its leader's log if there is one.
+
+    Without a cluster, a gap that deleted segments explain is a log start that is behind, as for `verify`.
+    """
     state = read_selected(resources)
     readables, sound = _readable(resources, state), sound_partitions(state, resources.now_ms)
     partitions = [readable.topic_id_partition for readable in readables]
@@ -92,7 +98,11 @@ def find_problems(resources: Resources) -> list[Finding]:
             leader=logs.get(readable.topic_id_partition),
             is_sound=readable.topic_id_partition in sound,
         )
-    return findings
+    if cluster is not None:
+        return findings
+    replicas = newest_replicas([log for readable in readables for log in readable.logs])
+    deleted = deleted_of(lambda: deleted_segments(resources.metadata_topic()))
+    return list(DeletedPrefixes(replicas, deleted).applied(findings))
 
 
 def _partitions(resources: Resources) -> list[ReadablePartition]:

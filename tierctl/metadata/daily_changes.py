@@ -1,8 +1,9 @@
 """Daily sums, deleted segments and recent writers, from the events of the whole metadata topic."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -51,6 +52,23 @@ def deleted_segments(topic: MetadataTopic) -> Iterator[RemoteLogSegmentMetadata]
             metadata_offsets=chunk.offsets,
         )
     return state.deleted_segments()
+
+
+SegmentsOf = Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]
+"""Returns the segments of a partition."""
+
+
+def deleted_of(read: Callable[[], Iterable[RemoteLogSegmentMetadata]]) -> SegmentsOf:
+    """Return the segments that `read` returns by partition; it is called at the first call."""
+
+    @cache
+    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
+        for segment in read():
+            found[segment.topic_id_partition].append(segment)
+        return found
+
+    return lambda partition: by_partition().get(partition, ())
 
 
 def record_chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:

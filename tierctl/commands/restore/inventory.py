@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.tier_check import tier_name
@@ -27,6 +27,7 @@ from tierctl.errors import (
 )
 from tierctl.locallog.folders import SegmentFiles
 from tierctl.locallog.log_end import items_between
+from tierctl.metadata.daily_changes import SegmentsOf
 from tierctl.metadata.manager import no_op
 from tierctl.model import (
     ClusterIdentity,
@@ -352,23 +353,6 @@ def known_sets(
     if None in found:
         return None
     return [ObjectSet(listed=each, segment=segment) for each, segment in zip(listed, found, strict=True)]
-
-
-SegmentsOf = Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]
-"""Returns the segments of a partition."""
-
-
-def deleted_of(read: Callable[[], Iterable[RemoteLogSegmentMetadata]]) -> SegmentsOf:
-    """Return the segments that `read` returns by partition; it is called at the first call."""
-
-    @cache
-    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
-        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = defaultdict(list)
-        for segment in read():
-            found[segment.topic_id_partition].append(segment)
-        return found
-
-    return lambda partition: by_partition().get(partition, ())
 
 
 def with_deleted(known: SegmentsOf, listed: Iterable[ListedSet], deleted: SegmentsOf) -> SegmentsOf:

@@ -20,9 +20,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
 from tierctl.commands.restore.inventory import (
     DecidingLogs,
-    SegmentsOf,
     TierSets,
-    deleted_of,
     inputs_of,
     known_sets,
     require_read_logs,
@@ -33,6 +31,7 @@ from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
+from tierctl.metadata.daily_changes import SegmentsOf, deleted_of
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS

@@ -30,7 +30,6 @@ from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, PlanOut, Request, Threads
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.restore.inventory import deleted_of
 from tierctl.commands.verify.repairs import (
     Repair,
     RepairRequest,
@@ -38,7 +37,7 @@ from tierctl.commands.verify.repairs import (
     unsafe_offsets,
 )
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
-from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
+from tierctl.metadata.daily_changes import deleted_of, deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments

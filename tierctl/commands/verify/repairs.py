@@ -25,7 +25,7 @@ from tierctl.commands.offsets import (
     repair_offsets,
 )
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.commands.restore.inventory import DecidingLogs, TierSets, deleted_of, inputs_of
+from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of
 from tierctl.commands.verify.act import lower_offsets, repaired_indexes, store_indexes
 from tierctl.errors import (
     AuthenticationError,
@@ -35,6 +35,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.files import exists
+from tierctl.metadata.daily_changes import deleted_of
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     ListedSet,
