@@ -383,6 +383,14 @@ def test_events_that_can_not_be_used_are_not_called_good(
         assert "tierctl verify" in str(found.fix)
 
 
+def test_good_leader_epochs_are_those_of_each_replica(capture: Capture, tmp_path: Path) -> None:
+    before = capture("tiered-cluster") / "before"
+    for folder, told in (("orders-0", "1 replica has"), ("orders-1", "2 replicas have")):
+        shutil.copytree(before / folder, tmp_path / folder)
+        found = examined(DoctorCheck.LEADER_EPOCHS, metadata=str(before), log_dir=[tmp_path])
+        assert found.found == f"{told} the leader epochs of the tier from the log start on"
+
+
 def test_events_of_tierctl_are_not_those_of_a_broker() -> None:
     found = check_event_clock({-1: 3_600_000, 2: 3_600_000}, now_ms=0)
     assert [each.subject for each in found] == ["tierctl", "broker 2"]

@@ -213,8 +213,9 @@ def check_topic_rights(operations: Mapping[str, frozenset[str] | TierctlError]) 
             fix = Right(each.operation, lacking[0]).hint
             yield fault(DoctorCheck.TOPIC_RIGHTS, each.operation, found_text, severity=each.severity, fix=fix)
     if is_good:
+        subject_text = counted(len(known), "topic allows/topics allow")
         allowed_text = ", ".join(each.operation for each in ON_TOPICS)
-        yield ok(DoctorCheck.TOPIC_RIGHTS, "", f"{counted(len(known), 'topic')} allow {allowed_text}")
+        yield ok(DoctorCheck.TOPIC_RIGHTS, "", f"{subject_text} {allowed_text}")
 
 
 def is_reachable(path: Path) -> bool:
@@ -597,5 +598,6 @@ def check_leader_epochs(
     if unusable is not None:
         yield prevented(DoctorCheck.LEADER_EPOCHS, str(folder), unusable)
     elif is_good:
-        found = f"{counted(len(logs), 'replica')} have the leader epochs of the tier from the log start on"
+        found = f"{counted(len(logs), 'replica has/replicas have')} the leader epochs of the tier"
+        found += " from the log start on"
         yield ok(DoctorCheck.LEADER_EPOCHS, str(folder), found)

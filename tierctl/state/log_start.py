@@ -256,7 +256,7 @@ class CutEpochs:
             f"the leader epochs were cut, {told}: they begin with epoch "
             f"{self.first.epoch} at offset {self.first.start_offset}, the log starts at "
             f"{self.log_start_offset}, and {many} (offsets {self.lost[0].start_offset} to {self.end_offset}) "
-            "have epochs that they lack at these offsets"
+            f"{'has' if len(self.lost) == 1 else 'have'} epochs that they lack at these offsets"
         )
 
 

@@ -162,7 +162,7 @@ def test_a_former_leader_may_have_the_only_copy_of_the_first_records() -> None:
     (problem,) = problems_of(PARTITION, found, has_log=False)
     assert f"segment {loser.listed.segment_id} is not read" in str(problem)
     logged = decided(sets, disk(40, 110, (0, 40), (1, 50), end=130))
-    assert "have epochs that they lack" in (logged.refused or "")
+    assert "1 segment (offsets 40 to 99) has epochs that they lack" in (logged.refused or "")
 
 
 def test_leader_epochs_that_begin_within_a_segment_above_others_are_not_understood() -> None:
