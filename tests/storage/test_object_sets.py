@@ -223,7 +223,7 @@ KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
-PROVEN = {"no .log", "no log", "log cut", "log temporary", "log empty", "indexes cut"}
+PROVEN = {"no .log", "no log", "log cut", "log temporary", "log empty"}
 """Damage to the records that the objects themselves prove; all other sets are not understood."""
 
 

@@ -244,11 +244,18 @@ def _why_other_epochs(segment: RemoteLogSegmentMetadata, lineage: Sequence[Epoch
     return f"its manifest has the leader epochs {own}, its leader-epoch index {within} at these offsets"
 
 
-def why_cut(listed: ListedSet, manifest: Manifest) -> str | None:
-    """Return which object is shorter than the manifest states; None if none is."""
-    log_bytes, index_bytes = (listed.sizes_bytes[part] for part in (ObjectPart.LOG, ObjectPart.INDEXES))
-    if log_bytes < manifest.chunk_index.stored_size:
-        return f"its .log has {log_bytes} bytes, its manifest says {manifest.chunk_index.stored_size}"
+def _why_cut(listed: ListedSet, manifest: Manifest) -> str | None:
+    """Return how the log is shorter than the manifest states; None if it is not."""
+    log_bytes, said = listed.sizes_bytes[ObjectPart.LOG], manifest.chunk_index.stored_size
+    return None if log_bytes >= said else f"its .log has {log_bytes} bytes, its manifest says {said}"
+
+
+def _why_short_indexes(listed: ListedSet, manifest: Manifest) -> str | None:
+    """Return how the indexes are shorter than the manifest states; None if they are not.
+
+    It shows that the object was cut, or that the manifest is damaged, and nothing about the log.
+    """
+    index_bytes = listed.sizes_bytes[ObjectPart.INDEXES]
     last = max(each.position + each.size for each in manifest.indexes.values() if each is not None)
     return f"its .indexes has {index_bytes} of {last} bytes" if index_bytes < last else None
 
@@ -429,7 +436,7 @@ class AivenLayout:
         )
         if reason is not None:
             return ObjectSet(listed=listed, why_not_understood=reason)
-        cut = why_cut(listed, manifest)
+        cut = _why_cut(listed, manifest)
         if cut is not None:
             return incomplete(listed, cut)
         # A bucket that was copied under other ids keeps its manifests: the key has the ids that count.
@@ -442,9 +449,10 @@ class AivenLayout:
         )
         custom = self._custom_metadata_of(segment, sum(listed.sizes_bytes.values()))
         lineage, is_sealed = None, not self._has_key(manifest)
-        if not is_sealed:
+        reason = _why_short_indexes(listed, manifest)
+        if reason is None and not is_sealed:
             lineage, reason = compared_indexes(segment, self._segment(store, named))
-        elif (first := segment.segment_leader_epochs[0][1]) > segment.start_offset:
+        elif reason is None and (first := segment.segment_leader_epochs[0][1]) > segment.start_offset:
             # The log start may have been raised within the segment; only its leader-epoch index can prove it.
             reason = f"its manifest has leader epochs from offset {first} on, and its key is not given"
         if reason is not None:
