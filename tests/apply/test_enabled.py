@@ -1,6 +1,8 @@
 """What `copy` leaves out: topics that are not enabled, segments over a limit, logs not understood."""
 
+import errno
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import CorruptInputError, ExitCode
+from tierctl.metadata import state_dir
 from tierctl.metadata.state_dir import CUSTOM_METADATA_BREACHES, Journal
 from tierctl.model.settings import broker
 
@@ -142,6 +145,27 @@ def test_a_breach_is_remembered_until_the_limit_or_the_layout_changes(
     done = limited_copy("--custom-metadata-max-bytes", 500, "--apply")
     assert (done.code, {outcome["status"] for outcome in done.json["outcomes"]}) == (0, {"done"})
     assert limited_copy(*limit, "--apply").code == 0
+
+
+def test_a_breach_that_cannot_be_recorded_is_a_warning(
+    limited_copy: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the run did is still reported."""
+    limit = ("--custom-metadata-max-bytes", 20)
+    monkeypatch.setattr(state_dir, "write_json", full)
+    ran = limited_copy(*limit, "--apply")
+    assert (ran.code, ran.json["outcomes"][0]["status"]) == (8, "failed"), ran.err
+    assert re.search(
+        r"warning: --state-dir .*/state_dir: No space left on device .*\(the disk is full: .*; "
+        "the next run uploads the segments over the limit once more",
+        ran.err,
+    )
+    monkeypatch.undo()
+    assert limited_copy(*limit).json["steps"]
+
+
+def full(path: Path, *_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
 def test_explain_and_status_know_the_breach(beginning: World, tmp_path: Path) -> None:

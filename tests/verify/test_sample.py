@@ -15,6 +15,7 @@ from tierctl.checks import deep
 from tierctl.checks.deep import Chosen, DeepReads, Sample
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
+from tierctl.metadata import state_dir
 from tierctl.metadata.state_dir import KEPT_MS, READ_SEGMENTS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import Selection, TopicIdPartition, Uuid
 from tierctl.model.settings.scopes import parse_size
@@ -23,6 +24,7 @@ from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import index_cache
 from tierctl.wire.arrays import Int64s
 
+from tests.apply.test_enabled import full
 from tests.cli.shell import Ran, tierctl
 from tests.plan import tier as made
 from tests.plan.tier import TOPIC_ID, segment, segment_id
@@ -236,6 +238,16 @@ def test_a_sample_needs_the_tier(capture: Callable[[str], Path]) -> None:
 )
 def test_sizes(text: str, size_bytes: int) -> None:
     assert parse_size(text) == size_bytes
+
+
+def test_a_record_that_cannot_be_written_is_a_warning(tier: Spoilt, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = sampled(tier, "--sample", "100%", state=False)
+    monkeypatch.setattr(state_dir, "write_json", full)
+    ran = sampled(tier, "--sample", "100%")
+    assert (ran.code, len(ran.lines)) == (expected.code, len(expected.lines)), ran.err
+    assert "No space left on device" in ran.err
+    assert "the segments that this run read count as not read" in ran.err
+    assert recorded(tier) == {}
 
 
 def test_percentages() -> None:

@@ -14,11 +14,13 @@ from tierctl.commands.metadata_folder import with_count
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources, require_own_tier
 from tierctl.commands.running_cluster import RunningCluster
+from tierctl.errors import TierctlError
 from tierctl.files import broker_kept_out, is_dir
 from tierctl.locallog import is_locked, read_log_dir_facts
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import Journal
+from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import (
@@ -358,6 +360,20 @@ def leased(
             progress.warn(lease.why_without)
         stop.guard(lease.is_lost)
         yield lease
+
+
+@contextmanager
+def kept_for_the_next_run(folder: Path, progress: Progress, otherwise: str) -> Iterator[None]:
+    """Only warn of an error in the block, which stores in the state directory `folder` what the run did.
+
+    What it did is still to be reported; `otherwise` says what the next run does without the record.
+    """
+    try:
+        with translated(f"--state-dir {folder}"):
+            yield
+    except TierctlError as e:
+        hint = f" ({e.hint})" if e.hint else ""
+        progress.warn(f"{e.message}{hint}; {otherwise}")
 
 
 def report_skips(skips: Collection[Skip], refused: Collection[Skip], progress: Progress) -> bool:

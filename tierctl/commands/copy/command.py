@@ -17,7 +17,7 @@ from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
 from tierctl.commands.histories import report_unusable
-from tierctl.commands.mutation import Mutation, place_of
+from tierctl.commands.mutation import Mutation, kept_for_the_next_run, place_of
 from tierctl.commands.request import (
     DECIDE,
     FROM_TIER,
@@ -217,8 +217,11 @@ def record_breaches(run: Mutation, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes
         if isinstance(outcome.error, CustomMetadataTooLarge)
     ]
-    if breaches and run.journal is not None:
-        run.journal.record_breaches(breaches)
+    folder = run.request.state_dir
+    if breaches and run.journal is not None and folder is not None:
+        otherwise = "the next run uploads the segments over the limit once more"
+        with kept_for_the_next_run(folder, run.progress, otherwise):
+            run.journal.record_breaches(breaches)
 
 
 def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:

@@ -28,6 +28,7 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult, require_plan_file
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
+from tierctl.commands.mutation import kept_for_the_next_run
 from tierctl.commands.request import DECIDE, TYPED_ONLY, WHERE, PlanOut, Request, Threads
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.verify.repairs import (
@@ -202,14 +203,18 @@ def open_deep_reads(request: VerifyRequest, now_ms: int) -> DeepReads:
 
 
 @contextmanager
-def reads_recorded(reads: DeepReads, request: VerifyRequest, now_ms: int) -> Iterator[None]:
+def reads_recorded(
+    reads: DeepReads, request: VerifyRequest, progress: Progress, now_ms: int
+) -> Iterator[None]:
     """Store in the state directory which segments the block has read, also if it ends early."""
     try:
         yield
     finally:
         if request.state_dir is not None and reads.done.ids:
             seed = None if reads.sample is None else reads.sample.seed
-            record_read_segments(request.state_dir, reads.done.ids, ReadingRun(now_ms, seed))
+            otherwise = "the segments that this run read count as not read"
+            with kept_for_the_next_run(request.state_dir, progress, otherwise):
+                record_read_segments(request.state_dir, reads.done.ids, ReadingRun(now_ms, seed))
 
 
 _UNREPAIRED_MAX = 1000
@@ -445,7 +450,7 @@ def _findings(
         deep = None
         if request.reads_bytes and remote is not None:
             reads = examined.reads = open_deep_reads(request, resources.now_ms)
-            opened.enter_context(reads_recorded(reads, request, resources.now_ms))
+            opened.enter_context(reads_recorded(reads, request, progress, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         states = chain([state], iter(metadata.refresh, None))
         verification = Verification(
