@@ -439,6 +439,47 @@ def test_show_searches_remote_indexes(remote_index: list[Path]) -> None:
         assert tierctl("cache", "show", remote_index[0], "--position", position).code == 10
 
 
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("pipe", "no plain file"),
+        ("folder", "a folder"),
+        ("link", "a symbolic link to nothing"),
+        ("loop", "a symbolic link that leads to itself"),
+    ],
+)
+@pytest.mark.parametrize("name", ["remote_log_snapshot", "00000000000000000000.remoteindex"])
+def test_what_is_no_file_among_caches_is_a_problem_of_its_own(
+    name: str, kind: str, found: str, tmp_path: Path
+) -> None:
+    odd, good = (tmp_path / f"orders-{number}" / name for number in (0, 1))
+    for folder in (odd.parent, good.parent):
+        folder.mkdir()
+    good.touch()
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to(odd if kind == "loop" else "nothing")
+    problem = f"{odd}: expected a regular file, found {found}"
+    verified = cache("verify", "--log-dir", tmp_path, code=7)
+    assert [(row["file"], row["status"]) for row in verified] == [(str(odd), "corrupt"), (str(good), "ok")]
+    assert verified[0]["detail"] == problem
+    shown = cache("show", "--log-dir", tmp_path, code=7)
+    assert [row.get("error") for row in shown] == [problem, None]
+    asked = tierctl("cache", "show", "--log-dir", tmp_path, "--offset=5", "--epoch=0", "-o", "jsonl")
+    assert (asked.code, [row["error"] for row in asked.rows]) == (7, [problem])
+    if name == "remote_log_snapshot":
+        kept, _ = cache("compact", "--log-dir", tmp_path, "--apply", code=7)
+        assert (kept["action"], kept["reason"]) == ("keep", problem)
+        (tmp_path / "_rlmm_committed_offsets").write_text("0 4\n")
+        good.write_bytes(snapshot.write_snapshot(0, 5, []))
+        checked = tierctl("offsets", "check", "--log-dir", tmp_path)
+        assert (checked.code, f"warning: unreadable: {problem}" in checked.err) == (7, True)
+    assert tierctl("cache", "verify", odd).code == {"pipe": 2}.get(kind, 10)
+
+
 def test_remote_indexes_are_not_compacted(remote_index: list[Path]) -> None:
     ran = tierctl("cache", "compact", remote_index[0])
     assert (ran.code, "a .remoteindex file is not compacted" in ran.err) == (2, True)

@@ -1,5 +1,6 @@
 """`cache`: show, verify, build and compact the cache files of brokers and of KIP-405."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from tierctl.commands.histories import Histories
 from tierctl.commands.request import WHERE, Apply, Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.files import exists, is_dir
+from tierctl.files import exists, is_dir, open_regular
 from tierctl.locallog.folders import require_no_log_dir_above
 from tierctl.metadata.cache_building import (
     Rewrite,
@@ -456,7 +457,8 @@ def _noting_damage(found: Iterable[FileRows], damaged: list[FileRows]) -> Iterat
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:
     """Return `files`, and what `finders` find in the folders among them and in each `log_dir`.
 
-    Raise NotFoundError for a folder among `files` that has no cache file of any kind.
+    Raise NotFoundError for a folder among `files` that has no cache file of any kind, and OSError for what is
+    named and is no regular file.
     """
     locallog.require_log_dirs(filter(exists, request.log_dir))
     if not request.files and not request.log_dir:
@@ -467,10 +469,12 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
     found: list[Path] = []
     for named in (*request.files, *request.log_dir):
         if not is_dir(named):
+            # What is named must be a file; what is found beside others may be a problem of its own.
+            os.close(open_regular(named))
             found.append(named)
             continue
         found += (path for find in finders for path in find(named))
         if named in request.files and not cache_files(named) and not remote_index_files(named):
             raise NotFoundError(f"no cache files in {named}", hint="'tierctl cache build --out' writes some")
     # A file that is named twice, or through a link, is one file.
-    return list({path.resolve(): path for path in reversed(found)}.values())[::-1]
+    return list({os.path.realpath(path): path for path in reversed(found)}.values())[::-1]

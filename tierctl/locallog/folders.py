@@ -24,6 +24,7 @@ from tierctl.errors import (
 )
 from tierctl.files import (
     BROKER_LOCK,
+    FileBytes,
     exists,
     holds_broker_lock,
     is_dir,
@@ -181,6 +182,25 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > PARTITION_MAX:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def open_found(path: Path) -> FileBytes:
+    """Open a file that was found in a folder, not named by the operator; raise OSError.
+
+    Raise CorruptInputError if it is no regular file: what was found beside it may be.
+    """
+    try:
+        return FileBytes(path)
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            found = "a symbolic link that leads to itself"
+        elif isinstance(e, IrregularFileError):
+            found = str(e.strerror).removeprefix("it is ")
+        elif isinstance(e, IsADirectoryError):
+            found = "a folder"
+        else:
+            raise
+        raise CorruptInputError(str(path), expected="a regular file", found=found) from None
 
 
 @contextmanager

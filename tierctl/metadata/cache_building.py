@@ -20,9 +20,9 @@ from tierctl.files import (
     exclusive,
     exists,
     open_itself,
-    read_regular,
     replace_durably,
 )
+from tierctl.locallog.folders import open_found
 from tierctl.metadata.cache_files import CacheFile, Form, cache_name, findings, read_cache
 from tierctl.metadata.state_dir import LOCK
 from tierctl.model import (
@@ -228,10 +228,12 @@ def plan_compaction(path: Path) -> Compaction:
 
     Raise UsageError for a form that is not compacted, or OSError.
     """
-    size_bytes = path.stat().st_size
-    # Before the entries are read: if the file changes meanwhile, it is not replaced.
-    crc = crc32c(read_regular(path))
+    size_bytes = 0
     try:
+        # Before the entries are read: if the file changes meanwhile, it is not replaced.
+        with open_found(path) as opened:
+            size_bytes = opened.size_bytes
+            crc = crc32c(opened.read(0, size_bytes))
         file = read_cache(path)
         all_entries = tuple(file.entries)
         new = compacted(replace(file, entries=all_entries))

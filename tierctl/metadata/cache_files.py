@@ -18,7 +18,7 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.files import FileBytes, read_regular
-from tierctl.locallog.folders import names_in, parse_partition_folder
+from tierctl.locallog.folders import names_in, open_found, parse_partition_folder
 from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     TopicIdPartition,
@@ -31,7 +31,6 @@ from tierctl.model.events import PARTITION_MAX, StoredRecord
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile
-from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import EntryChunk, RemoteIndexFile
 from tierctl.wire.metadata.decode import (
     ADD,
@@ -54,9 +53,7 @@ SUFFIX = ".rlmcache"
 """The ending of the names that `cache build` gives to flat files; the KIP names none."""
 
 _NAME_BYTES_MAX = 240
-_NAME = re.compile(
-    r"(?P<topic>.{1,249})-(?P<partition>0|[1-9][0-9]{0,9})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z"
-)
+_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z")
 
 
 def cache_name(partition: TopicIdPartition) -> str:
@@ -233,8 +230,8 @@ _HEAD_BYTES = 1 << 17
 
 
 def read_cache(path: Path) -> CacheFile:
-    """Read the file at `path`. Raise CorruptInputError if its header can't be read, or OSError."""
-    with FileBytes(path) as file:
+    """Read the file at `path`. Raise CorruptInputError for no regular file and a bad header, or OSError."""
+    with open_found(path) as file:
         head = file.read(0, _HEAD_BYTES)
     try:
         if path.suffix == flatfile.REMOTE_INDEX_SUFFIX:
@@ -253,7 +250,7 @@ def _is_snapshot(path: Path, head: bytes) -> bool:
     data = read_regular(path)
     is_flat = False
     with suppress(CorruptInputError):
-        found = snapshot.read_snapshot(data)
+        found = flatfile.read_snapshot(data)
         if found is None or found.damaged:
             return False
         _, start = flatfile.read_header(data)
@@ -277,7 +274,7 @@ def _flat(path: Path, head: bytes) -> CacheFile:
 
 
 def _snapshot(path: Path, data: bytes) -> CacheFile:
-    found = snapshot.read_snapshot(data)
+    found = flatfile.read_snapshot(data)
     owner = _owner(path)
     return CacheFile(
         path=path,
@@ -538,9 +535,11 @@ class _Counted:
 
 def check_rows(path: Path) -> FileRows:
     """Return one row for a good file, and one row for each problem of a bad file, at most PROBLEMS_MAX."""
-    row: Row = {"file": str(path), "form": None, "entries": None, "size_bytes": path.stat().st_size}
+    row: Row = {"file": str(path), "form": None, "entries": None, "size_bytes": 0}
     found: list[CorruptInputError] = []
     try:
+        with open_found(path) as file:
+            row["size_bytes"] = file.size_bytes
         cache = read_cache(path)
         entries = _Counted(checked_entries(cache))
         found.extend(islice(findings(cache, entries), PROBLEMS_MAX))
@@ -601,7 +600,7 @@ def found_rows(path: Path, *, epoch: int | None, offset: int | None, position: i
 def _index_entry(path: Path, offset: int | None, position: int | None) -> Entry | None:
     """Return the entry of a `.remoteindex` file with an offset or at a position; None if there is none."""
     base = flatfile.remote_index_base_offset(path.name)
-    with FileBytes(path) as file:
+    with open_found(path) as file:
         if offset is not None:
             at = flatfile.find_remote_index_entry(file, base, offset)
         else:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
+from tierctl.files import exists
 from tierctl.metadata.daily_changes import (
     DailyChanges,
     DayChanges,
@@ -159,9 +160,14 @@ def read_files(
     raised, and EngineError if an executor can't read a file, or finds another size than this process.
     """
     read = partial(_read, function, str(Path.cwd()))
-    files = [_File(str(path), path.stat().st_size) for path in paths]
+    files = [_File(str(path), _size_bytes(path)) for path in paths]
     for job in grouped(files, _cost, BYTES_PER_JOB):
         yield from executors.run(read, job, cost=_cost, min_task_cost=LEAST_BYTES)
+
+
+def _size_bytes(path: Path) -> int:
+    """Return the size of a file, or of a link that leads nowhere; raise OSError for a missing one."""
+    return path.stat(follow_symlinks=exists(path)).st_size
 
 
 def _cost(file: _File) -> int:
@@ -174,7 +180,7 @@ def _read(function: Callable[[Path], Result], folder: str, file: _File) -> Resul
     try:
         # A Python worker has one thread.
         with chdir(os.curdir if Path(file.path).is_absolute() else folder):
-            found_bytes = Path(file.path).stat().st_size
+            found_bytes = _size_bytes(Path(file.path))
             if found_bytes != file.size_bytes:
                 raise EngineError(
                     f"{file.path} has {found_bytes} bytes on an executor, and {file.size_bytes} here",
