@@ -162,8 +162,9 @@ RestoreAfterHole = Annotated[
     bool,
     typer.Option(
         "--after-hole",
-        help="If the segments of a partition have a hole, restore the records after the last hole. Without "
-        "this option such partitions are refused (exit 4).",
+        help="If the segments of a partition have a hole, restore the records after the last hole. restore "
+        "into and new-ids then also give up an incomplete set above the last segment, such as that of an "
+        "interrupted copy. Without this option such partitions are refused (exit 4).",
         rich_help_panel=DECIDE,
     ),
     TYPED_ONLY,

@@ -246,23 +246,23 @@ def joined(needed: Reason | None, other: str | None) -> str | None:
     return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{needed.facts['detail']}; {other}")
 
 
-def why_end_unknown(choice: Choice) -> str | None:
+def why_end_unknown(choice: Choice, *, after_hole: bool) -> str | None:
     """Return which set may have records where a new log would continue the chain; None if none may.
 
-    Without a chain, only a set that is not understood counts: an empty log begins at offset 0 when asked for.
+    An incomplete set, whose upload may have been interrupted, does not count if `after_hole` gives it up, or
+    without a chain: an empty log begins at offset 0 when asked for.
     """
     above = sets_above(choice)
     unclear = [each for each in above if each.why_not_understood]
     if unclear:
         texts = "; ".join(_texts(unclear[:_SHOWN_MAX]))
         return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets=texts))
-    if not above or not choice.chain:
+    if after_hole or not above or not choice.chain:
         return None
     texts = "; ".join(_texts(above[:_SHOWN_MAX]))
     return (
         "incomplete sets may have records that no other set has, and new records would get their offsets: "
-        f"{texts}; if the log is to go on at {choice.next_offset} nevertheless, set their objects aside "
-        "outside of the tier"
+        f"{texts}; --after-hole gives these up, and the log goes on at {choice.next_offset}"
     )
 
 
@@ -547,8 +547,11 @@ def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | Non
 
 def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
     """Return why a partition can't be restored completely; None if it can, or `after_hole` accepts it."""
-    reason = why_undecided(decision, after_hole=after_hole) or why_end_unknown(decision.choice)
-    reason = reason or why_holed(decision.choice, after_hole=after_hole)
+    reason = (
+        why_undecided(decision, after_hole=after_hole)
+        or why_end_unknown(decision.choice, after_hole=after_hole)
+        or why_holed(decision.choice, after_hole=after_hole)
+    )
     if reason is None and not after_hole and not decision.choice.chain:
         return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
     return reason

@@ -232,15 +232,18 @@ def verify(tier: Tier, metadata: str, *more: object) -> tuple[Ran, Plan]:
     return ran, json.loads(out.read_text()) if out.exists() else {"steps": [], "skipped": []}
 
 
-def commands(tier: Tier) -> dict[str, Callable[[], tuple[Ran, Plan]]]:
-    """Return the commands that decide from objects, each as a function that returns its result and plan."""
+def commands(tier: Tier) -> dict[str, Callable[..., tuple[Ran, Plan]]]:
+    """Return the commands that decide from objects, each as a function that returns its result and plan.
+
+    The functions of `rebuild` and `restore` take more options.
+    """
     folder, where, quick = tier.folder, tier.where(), ("--attempts", "1", "--output", "json")
     whole = where[:-2]
     logs = ("--log-dir", tier.root / tier.layout.logs)
 
-    def planned(*words: object) -> Callable[[], tuple[Ran, Plan]]:
-        def run() -> tuple[Ran, Plan]:
-            ran = tierctl(*words, *(whole if "into" in words else where), *quick)
+    def planned(*words: object) -> Callable[..., tuple[Ran, Plan]]:
+        def run(*more: str) -> tuple[Ran, Plan]:
+            ran = tierctl(*words, *(whole if "into" in words else where), *quick, *more)
             return ran, ran.json if ran.out else {"steps": [], "skipped": []}
 
         return run
