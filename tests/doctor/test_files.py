@@ -391,6 +391,15 @@ def test_good_leader_epochs_are_those_of_each_replica(capture: Capture, tmp_path
         assert found.found == f"{told} the leader epochs of the tier from the log start on"
 
 
+def test_a_checkpoint_that_can_not_be_read_is_not_called_good(writable: Capture) -> None:
+    log_dir = writable("tiered-cluster/before")
+    (log_dir / "orders-1" / "leader-epoch-checkpoint").write_text("7\n1\n0 0\n")
+    results = doctor(DoctorRequest(metadata=str(log_dir), log_dir=[log_dir]))
+    (found,) = [each for each in results.results if each.subject == str(log_dir / "orders-1")]
+    assert (found.check, found.error) == (DoctorCheck.LEADER_EPOCHS, ExitCode.CORRUPT)
+    assert "expected version 0, found version 7" in found.found
+
+
 def test_events_of_tierctl_are_not_those_of_a_broker() -> None:
     found = check_event_clock({-1: 3_600_000, 2: 3_600_000}, now_ms=0)
     assert [each.subject for each in found] == ["tierctl", "broker 2"]

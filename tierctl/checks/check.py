@@ -42,8 +42,8 @@ class Result:
     """The result of one check for one subject: a broker, a topic, a partition, a file, a store.
 
     `found` states the facts, or why no check was made. `why` and `fix` are None if no action is needed.
-    `error` is the exit code of the error that prevented a requested check, and CORRUPT if a check found what
-    is not understood.
+    `error` is the exit code of the error that prevented a requested check, PARTIAL if it leaves something
+    out, and CORRUPT if a check found what is not understood.
     """
 
     severity: Annotated[Severity, f.SEVERITY, Shown(0)]
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether no check was made, and none was asked for: it does not apply, or has no source."""
+        """Whether no check was made that counts: none was asked for, or it does not apply."""
         return self.severity is Severity.NOT_CHECKED and self.error is None
 
 
@@ -107,10 +107,23 @@ def decided(
     return fault(check, subject, stated, is_understood=is_understood) if stated else ok(check, subject, found)
 
 
-def not_checked(check: CheckTable, subject: str, reason: str, *, is_understood: bool = True) -> Result:
-    """Return the result of a check that does not apply, was not requested, or leaves something out."""
-    error = None if is_understood else ExitCode.CORRUPT
-    return Result(severity=Severity.NOT_CHECKED, check=check, subject=subject, found=reason, error=error)
+def not_checked(check: CheckTable, subject: str, reason: str) -> Result:
+    """Return the result of a check that does not apply, or was not requested; the exit code ignores it."""
+    return Result(severity=Severity.NOT_CHECKED, check=check, subject=subject, found=reason)
+
+
+def incomplete(
+    check: CheckTable, subject: str, reason: str, *, fix: str | None = None, is_understood: bool = True
+) -> Result:
+    """Return the result of a requested check that leaves out what an operator expects it to contain."""
+    return Result(
+        severity=Severity.NOT_CHECKED,
+        check=check,
+        subject=subject,
+        found=reason,
+        fix=fix,
+        error=ExitCode.PARTIAL if is_understood else ExitCode.CORRUPT,
+    )
 
 
 def prevented(check: CheckTable, subject: str, error: TierctlError | OSError) -> Result:
@@ -201,11 +214,6 @@ class Examination:
         )
         return CheckResults(results=tuple(results))
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of a run that ends with the results so far."""
-        return exit_code_of(self.results)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResults(TableResult):
@@ -230,9 +238,9 @@ class CheckResults(TableResult):
 def exit_code_of(results: Sequence[Result]) -> ExitCode:
     """Return the exit code of a run with these results.
 
-    PARTIAL if an operator must act: on a fault, or because a check that was asked for could not be made; then
-    CORRUPT if what it reads is not understood. If no check at all could be made, and all for the same kind of
-    error, that error's code.
+    PARTIAL if an operator must act: on a fault, or because a check that was asked for could not be made, or
+    not completely; then CORRUPT if what it reads is not understood. If no check at all could be made, and all
+    for the same kind of error, that error's code.
     """
     codes = [result.error for result in results if result.error is not None]
     found = {result.severity for result in results}

@@ -587,7 +587,7 @@ def check_leader_epochs(
     unreadable: list[tuple[Path, TierctlError]] = []
     logs = read_log_dirs([folder], select=select, on_error=lambda *found: unreadable.append(found))
     for where, error in unreadable:
-        yield not_checked(DoctorCheck.LEADER_EPOCHS, str(where), error.message)
+        yield prevented(DoctorCheck.LEADER_EPOCHS, str(where), error)
     is_good = True
     for log in logs:
         part = state.partition(log.topic_id_partition)

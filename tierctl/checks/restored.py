@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Self
 
-from tierctl.checks.check import Result, decided, fault, made, not_checked, ok, prevented
+from tierctl.checks.check import Result, decided, fault, incomplete, made, not_checked, ok, prevented
 from tierctl.checks.registry import RestoreCheck
 from tierctl.errors import (
     CorruptInputError,
@@ -369,11 +369,18 @@ def check_epochs(logs: Sequence[ExpectedLog], leaders: Cluster) -> Iterator[Resu
 
 def check_epoch_files(logs: Sequence[ExpectedLog], log_dirs: Sequence[Path]) -> Iterator[Result]:
     """Compare leader-epoch-checkpoint in each log directory that has the partition with the tier's epochs."""
+    is_any = False
     for each in logs:
         for log_dir in log_dirs:
             path = log_dir / str(each.name) / LEADER_EPOCHS_FILE
             if is_file(path):
+                is_any = True
                 yield from _epochs_in(each, str(path), partial(_epochs_of_file, path))
+    if logs and log_dirs and not is_any:
+        named = ", ".join(map(str, log_dirs))
+        reason = f"{named}: no partition of the tier has a {LEADER_EPOCHS_FILE} there"
+        fix = "name the log directories of the brokers that have the topics"
+        yield incomplete(RestoreCheck.LEADER_EPOCHS, "", reason, fix=fix)
 
 
 def _epochs_of_file(path: Path) -> Sequence[EpochEntry]:
@@ -430,7 +437,8 @@ def check_restarts(topic: MetadataTopic, leaders: Cluster, *, own_broker_id: int
     """
     facts = leaders.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
     if facts is None or topic.topic_id not in {None, facts.topic_id}:
-        yield not_checked(_RESTARTS, "", "the cluster has not the metadata topic that --metadata names")
+        reason = "the cluster has not the metadata topic that --metadata names"
+        yield incomplete(_RESTARTS, "", reason, fix="give the metadata topic of this cluster as --metadata")
         return
     firsts = dict(_first_offsets(topic, own_broker_id))
     if not firsts:
@@ -445,7 +453,7 @@ def check_restarts(topic: MetadataTopic, leaders: Cluster, *, own_broker_id: int
         reason = (
             f"metadata partitions {found.unknown} have no leader, or it does not know their leader epochs"
         )
-        yield not_checked(_RESTARTS, "", reason)
+        yield incomplete(_RESTARTS, "", reason, fix="start all brokers, then check again")
     if found.same_leader:
         known = {each.leader for each in facts.partitions if each.partition in found.same_leader}
         brokers = sorted(each for each in known if each is not None)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from uuid import uuid4
 
-from tierctl.checks.check import Result, decided, fault, made, not_checked, prevented
+from tierctl.checks.check import Result, decided, fault, incomplete, made, not_checked, prevented
 from tierctl.checks.registry import RestoreCheck
 from tierctl.checks.restored import ExpectedLog
 from tierctl.errors import (
@@ -53,13 +53,14 @@ def check_records(log: ExpectedLog, server: Cluster, progress: Progress) -> Iter
         finally:
             consumer.close()
     hole = log.decision.choice.hole
-    if hole is not None:
+    if hole is not None and log.start_offset <= hole.last + 1:
         reason = f"no set of objects has offsets {hole.first} to {hole.last}: what is below is not compared"
-        yield not_checked(RestoreCheck.RECORDS, log.subject, reason)
+        fix = "bring the objects back and rebuild: brokers serve nothing that is below"
+        yield incomplete(RestoreCheck.RECORDS, log.subject, reason, fix=fix)
     for each, why in log.decision.choice.left:
         if is_not_understood(why):
             reason = f"segment {each.listed.segment_id} from offset {each.listed.start_offset}: {why}"
-            yield not_checked(RestoreCheck.RECORDS, log.subject, reason, is_understood=False)
+            yield incomplete(RestoreCheck.RECORDS, log.subject, reason, is_understood=False)
 
 
 def _scan(

@@ -351,8 +351,15 @@ def check(ctx: typer.Context, request: commands.RestoreCheckRequest) -> ExitCode
 
     The records and offsets are compared with the objects of the tier; see CHECKS. To check a topic of restore
     log, give the --topic-id of the old topic, and --as and --until as for the restore. Nothing is changed,
-    except with --produce. Exit 0 if all requested checks succeed, 3 if a check failed or could not be made;
-    the parts that were not checked are printed.
+    except with --produce.
+
+    Exit 0 if all requested checks succeed, and 3 if one failed or could not be made completely: where the
+    tier has a hole, or for a topic of the tier that the cluster has not. Exit 7 if something is not
+    understood. Checks that do not apply are printed as not_checked and leave the exit code as it is: those
+    that no option asks for, and what nothing can tell. That is, in a partition without an event of tierctl,
+    when segments below the log start were deleted and which copies are new; restarts, if no metadata
+    partition begins with an event of tierctl; next_copy before the first copy; election, if no epoch has two
+    records; and read_committed from a transaction on whose end the tier lacks, or with --until.
 
     With --engine spark, executors list the tier and read its objects.
     """

@@ -5,16 +5,21 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tierctl.checks import restored
 from tierctl.checks import served as of_consumers
+from tierctl.checks.check import exit_code_of
 from tierctl.commands.resources import Resources
+from tierctl.errors import ExitCode
 from tierctl.kafka.librdkafka import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, Uuid
 from tierctl.model.local import PartitionOffsets
+from tierctl.model.progress import SilentProgress
+from tierctl.plan.choose_sets import Hole
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -203,7 +208,8 @@ def test_what_read_committed_can_not_compare_is_named(
     check: Check, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartitionReader, "undecided_offset", 700)
-    _, rows = check(cluster, *OPTIONS)
+    ran, rows = check(cluster, *OPTIONS)
+    assert ran.code == 0, "the tier can't tell, and read_uncommitted compares these records"
     found = [row["found"] for row in rows if (row["check"], row["severity"]) == ("records", "not_checked")]
     assert len(found) == 3
     assert all(each.startswith("read_committed: offsets 700 to ") for each in found)
@@ -299,7 +305,7 @@ def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
     ran, rows = check(cluster, "--metadata", metadata, "--topic", "orders")
     found = found_by(rows, "restarts")
     assert (found["severity"], text in found["found"]) == (verdict, True), found
-    assert ran.code == (3 if verdict == "error" else 0), rows
+    assert ran.code == (0 if verdict == "ok" else 3), rows
     if verdict == "error":
         assert rows[0] == found
         assert "restart the brokers" in found["fix"]
@@ -310,13 +316,15 @@ def test_a_metadata_topic_that_brokers_began_says_nothing_about_restarts(
     check: Check, cluster: Cluster, capture: Callable[[str], Path]
 ) -> None:
     metadata = capture("tiered-cluster") / "before"
-    _, rows = check(cluster, "--metadata", metadata)
-    assert "the cluster has not the metadata topic" in found_by(rows, "restarts")["found"]
+    ran, rows = check(cluster, "--metadata", metadata, "--topic", "orders")
+    assert (ran.code, rows[0]["check"]) == (3, "restarts")
+    assert "the cluster has not the metadata topic" in rows[0]["found"]
     cluster.ids[METADATA_TOPIC] = metadata_topic_id(metadata)
     cluster.partitions[METADATA_TOPIC] = 5
-    _, rows = check(cluster, "--metadata", metadata)
+    ran, rows = check(cluster, "--metadata", metadata, "--topic", "orders")
     found = found_by(rows, "restarts")
     assert (found["severity"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
+    assert ran.code == 0, "nothing can tell"
 
 
 def metadata_topic_id(folder: Path) -> Uuid:
@@ -365,6 +373,18 @@ def test_what_the_tier_can_not_serve_any_more_is_found(
     assert any("no set of objects has offsets" in row["found"] for row in rows)
 
 
+@pytest.mark.parametrize(("log_start", "code"), [(10, ExitCode.PARTIAL), (11, ExitCode.OK)])
+def test_a_hole_is_no_clean_answer(monkeypatch: pytest.MonkeyPatch, log_start: int, code: ExitCode) -> None:
+    """Unless DeleteRecords raised the log start above it: then nothing below belongs to the log."""
+    monkeypatch.setattr(of_consumers, "_scan", lambda *_: ())
+    choice = SimpleNamespace(hole=Hole(5, 9), left=())
+    facts = {"is_cut": False, "subject": "orders-0", "start_offset": log_start}
+    log: Any = SimpleNamespace(decision=SimpleNamespace(choice=choice), **facts)
+    server: Any = SimpleNamespace(consumer=lambda _: SimpleNamespace(close=lambda: None))
+    results = [*of_consumers.check_records(log, server, SilentProgress())]
+    assert exit_code_of(results) is code, results
+
+
 @pytest.mark.parametrize("has_twin", [False, True])
 def test_sets_that_are_not_understood_end_the_check_with_7(
     check: Check, cluster: Cluster, writable: Callable[[str], Path], has_twin: bool
@@ -409,6 +429,8 @@ def test_a_broker_log_without_a_line_is_not_checked(check: Check, tmp_path: Path
 def test_cut_epochs_in_a_log_directory_are_found(check: Check, writable: Callable[[str], Path]) -> None:
     logs = writable("tiered-cluster/before")
     assert check(None, "--log-dir", logs)[0].code == 0
+    ran, rows = check(None, "--log-dir", logs.parent)
+    assert (ran.code, rows[0]["check"], rows[0]["severity"]) == (3, "leader_epochs", "not_checked")
     (logs / "orders-1" / "leader-epoch-checkpoint").write_text("0\n1\n2 2000\n")
     ran, rows = check(None, "--log-dir", logs)
     failed = [(row["check"], row["subject"]) for row in errors(rows)]
@@ -451,7 +473,8 @@ def test_a_topic_that_the_cluster_has_not_is_never_clean(check: Check, cluster: 
     del cluster.ids["metrics"]
     cluster.partitions["payments"] = 0
     cluster.ids["clicks"] = cluster.ids["orders"]
-    _, rows = check(cluster)
+    ran, rows = check(cluster)
+    assert (ran.code, errors(rows)) == (3, [])
     left = {
         row["subject"].rpartition("-")[0]: row["found"]
         for row in rows
@@ -468,7 +491,7 @@ def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(check: Check, clu
     cluster.ids.clear()
     ran, rows = check(cluster)
     assert (ran.code, rows[0]["check"], rows[0]["severity"]) == (3, "offsets", "not_checked")
-    assert "no partition of the tier that can be compared" in rows[0]["found"]
+    assert "the cluster has no topic clicks: deleted, or not restored" in rows[0]["found"]
 
 
 REFUSED = {

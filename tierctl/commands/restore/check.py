@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tierctl.checks.check import CheckResults, Examination, Result, fault, not_checked, prevented
+from tierctl.checks.check import CheckResults, Examination, Result, fault, incomplete, not_checked, prevented
 from tierctl.checks.registry import RestoreCheck
 from tierctl.checks.restored import (
     ExpectedLog,
@@ -33,7 +33,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.inventory import DerivedMetadata, TierSets
 from tierctl.commands.restore.new_logs import target_folders
 from tierctl.commands.restore.to_log import Until, require_known, until_offset
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.choices import NOT_A_BROKER_ID
@@ -309,7 +309,6 @@ class _Run:
             self._expect(cluster)
             self._check_metadata(cluster)
             if cluster is not None:
-                self._require_some()
                 self._check_cluster(cluster)
             self._make(_C.LEADER_EPOCHS, lambda: check_epoch_files(self.logs, request.log_dir))
         expendable = frozenset(self.expendable)
@@ -373,15 +372,6 @@ class _Run:
                 continue
             yield from ((name, each.topic_id) for each in folders if each.topic_id is not None)
 
-    def _require_some(self) -> None:
-        """Add a result if no partition can be compared with the cluster: nothing was verified then."""
-        if not self.logs and self.examination.exit_code is ExitCode.OK:
-            error = NotFoundError(
-                "the cluster has no partition of the tier that can be compared",
-                hint="name the cluster that was restored, or the topics with --topic or --topic-id",
-            )
-            self.examination.add(prevented(_C.OFFSETS, "", error))
-
     def _is_expected(self, naming: Naming, source: TopicIdPartition) -> bool:
         """Return whether the cluster should serve a partition of the tier; add a result if it does not."""
         selection, name = self.resources.selection, naming.name_of(source)
@@ -393,15 +383,17 @@ class _Run:
                 return True
             why = (
                 f"the cluster's topic {name.topic} has another id than the tier's, {source.topic_id}: it was "
-                "created again, or materialised: name it with --topic-id to compare them"
+                "created again, or materialised"
             )
-            self.examination.add(not_checked(_C.OFFSETS, str(name), why))
+            fix = "name it with --topic-id to compare them, or select the others"
+            self.examination.add(incomplete(_C.OFFSETS, str(name), why, fix=fix))
         elif selection.topics or selection.topic_ids:
             fix = "restore the topic, or name the right cluster"
             self.examination.add(fault(_C.OFFSETS, str(name), why, fix=fix))
         else:
             reason = f"{why}: deleted, or not restored"
-            self.examination.add(not_checked(_C.OFFSETS, str(name), reason))
+            fix = "restore the topic, name the right cluster, or select the topics that were restored"
+            self.examination.add(incomplete(_C.OFFSETS, str(name), reason, fix=fix))
         return False
 
     def _check_metadata(self, cluster: Cluster | None) -> None:
