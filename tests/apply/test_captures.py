@@ -31,9 +31,15 @@ BROKER_DELETED = [
 ]
 
 
-def test_copy_stores_what_the_broker_stored(capture: Callable[[str], Path], tmp_path: Path) -> None:
-    broker = capture("untiered-broker")
-    world = World(tmp_path / "metadata", tmp_path / "remote", broker / "local", tmp_path / "state")
+@pytest.mark.parametrize("allocated_bytes", [0, 240])
+def test_copy_stores_what_the_broker_stored(
+    allocated_bytes: int, capture: Callable[[str], Path], writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A broker that ended uncleanly leaves zeros in the indexes, which it removes when it starts again."""
+    broker, logs = capture("untiered-broker"), writable("untiered-broker/local")
+    for index in (*logs.rglob("*.index"), *logs.rglob("*.timeindex")):
+        put(index, index.read_bytes() + bytes(allocated_bytes))
+    world = World(tmp_path / "metadata", tmp_path / "remote", logs, tmp_path / "state")
     logs = ("--log-dir", world.logs, *enabled(world.logs))
     command = ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", "--apply")
     first = tierctl(*command, "--state-dir", world.state_dir).ok()

@@ -295,6 +295,22 @@ def test_one_wrong_bit_of_an_index_proves_no_cut_and_each_cut_above_an_entry_is_
         assert "index has offset" in (_judged_alone(remote, short).why_incomplete or ""), place
 
 
+def test_indexes_with_allocated_entries_are_damaged_and_show_where_the_log_ended(
+    writable: Callable[[str], Path],
+) -> None:
+    folder = writable("untiered-broker/tiered-remote")
+    whole = derived(folder)
+    for path in (*folder.rglob("*.index"), *folder.rglob("*.timeindex")):
+        path.write_bytes(path.read_bytes() + bytes(48))
+    damaged = ("offset index", "time index")
+    found = derived(folder)
+    assert [each.log_end for each in found] == [each.log_end for each in whole]
+    assert {each.damaged_indexes for each in found} == {damaged}
+    _cut(next(folder.rglob("*.log")))
+    judged = [each for found in derived(folder) for each in with_judged_indexes([found])]
+    assert [each.why_incomplete is None for each in judged].count(False) == 1
+
+
 def test_archived_objects_show_that_their_segment_was_stored(writable: Callable[[str], Path]) -> None:
     """A segment that is stored, and in no event, shows that events were lost."""
     folder = writable("untiered-broker/tiered-remote")

@@ -121,6 +121,11 @@ def index(kind: IndexType, data: bytes | None) -> dict[str, Indexes]:
     return {"indexes": {kind: data}}
 
 
+def allocated(kind: IndexType, size_bytes: int) -> dict[str, Indexes]:
+    """Return an index with zeros after its entries: RemoteIndexCache refuses such a time index."""
+    return index(kind, (made()[2][kind] or b"") + bytes(size_bytes))
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "says"),
     [
@@ -148,6 +153,8 @@ def index(kind: IndexType, data: bytes | None) -> dict[str, Indexes]:
             "it has no entry, the log's largest timestamp is 1019",
         ),
         (index(IndexType.OFFSET, None), "missing_object", "no offset index"),
+        (allocated(IndexType.OFFSET, 8), "corrupt_index", "nothing after the last entry, found 8 bytes"),
+        (allocated(IndexType.TIMESTAMP, 120), "corrupt_index", "after the last entry, found 120 bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

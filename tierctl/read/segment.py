@@ -29,7 +29,14 @@ from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.batches.scan import ANY_OFFSETS, scan_at
 from tierctl.wire.batches.segment_file import BATCH_BYTES_MAX, Window, highest_offset_of, scan_windows
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
-from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
+from tierctl.wire.files.indexes import (
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    build_indexes,
+    trimmed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +311,8 @@ class Indexes:
         """Return the decoded index; report damage, and return None for a damaged or missing index."""
         try:
             data = self.raw(segment, index_type)
+            if data is not None and isinstance(segment, LocalSegmentFile):
+                data = trimmed(data, index_type)
             return None if data is None else decode(data, segment.start_offset)
         except CorruptInputError as e:
             self._report(e.within(f"the {index_type.value} index of {segment.name}"))

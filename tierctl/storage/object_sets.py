@@ -52,7 +52,7 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager, index_b
 from tierctl.storage.stores.base import RemoteObject
 from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import OffsetIndex
+from tierctl.wire.files.indexes import OffsetIndex, trimmed
 
 _Key = tuple[Uuid, int]
 
@@ -413,7 +413,8 @@ def _with_hint(error: TierctlError) -> str:
 
 def _last_offset(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> int:
     """Return the offset of the last record of the log, found from the last entry of its offset index."""
-    index = OffsetIndex(segment.start_offset, index_bytes(remote, segment, IndexType.OFFSET))
+    data = trimmed(index_bytes(remote, segment, IndexType.OFFSET), IndexType.OFFSET)
+    index = OffsetIndex(segment.start_offset, data)
     position = max(0, index[-1].position) if len(index) else 0
     with remote.fetch_log_segment(segment, position) as stream:
         tail = stream.read(_TAIL_BYTES_MAX)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.wire.batches.same import scan
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.model import IndexType
 from tierctl.wire.files.checkpoints import ProducerEntry, decode_producer_snapshot, encode_producer_snapshot
 from tierctl.wire.files.indexes import (
     OffsetIndex,
@@ -18,6 +19,7 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
     build_indexes,
+    trimmed,
 )
 
 
@@ -70,12 +72,14 @@ def test_rebuilt_indexes_are_those_of_the_broker(capture: Capture) -> None:
 @given(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=30))
 @example([(256, 256)])
 def test_a_lookup_is_the_floor_entry_or_the_start(steps: list[tuple[int, int]]) -> None:
-    """As in OffsetIndexTest and TimeIndexTest; zeros that are allocated ahead are no entries."""
+    """As in OffsetIndexTest and TimeIndexTest; trimmed zeros, which are allocated ahead, are no entries."""
     sums = [*accumulate(steps, lambda last, step: (last[0] + step[0], last[1] + step[1]))]
     offsets = [OffsetPosition(1000 + at, position) for at, position in sums]
     times = [TimestampOffset(time_ms, 1000 + at) for at, time_ms in sums]
-    index = OffsetIndex.decode(OffsetIndex.encode(1000, offsets).data + bytes(80), 1000)
-    time_index = TimeIndex.decode(TimeIndex.encode(1000, times).data + bytes(120), 1000)
+    allocated = OffsetIndex.encode(1000, offsets).data + bytes(80)
+    index = OffsetIndex.decode(trimmed(allocated, IndexType.OFFSET), 1000)
+    allocated = TimeIndex.encode(1000, times).data + bytes(120)
+    time_index = TimeIndex.decode(trimmed(allocated, IndexType.TIMESTAMP), 1000)
     assert (list(index), list(time_index)) == (offsets, times)
     start, no_time = OffsetPosition(1000, 0), TimestampOffset(-1, 1000)
     for asked in (near + step for near, _ in [(1000, 0), *offsets] for step in (-1, 0, 1)):
@@ -134,10 +138,12 @@ def test_every_flip_in_captured_files(capture: Capture, pattern: str, decode: De
         (DECODERS[0][1], struct.pack(">iiii", 5, 100, 5, 200), 8),
         (DECODERS[0][1], struct.pack(">iiii", 5, 100, 6, 100), 8),
         (DECODERS[0][1], struct.pack(">ii", -5, 100), 0),
+        (DECODERS[0][1], struct.pack(">ii", 5, 100) + bytes(16), 8),
         (DECODERS[0][1], bytes(7), 0),
         (DECODERS[1][1], struct.pack(">qiqi", 9, 1, 9, 2), 12),
         (DECODERS[1][1], struct.pack(">qiqi", 9, 3, 10, 2), 12),
         (DECODERS[1][1], struct.pack(">qi", -9, 3), 0),
+        (DECODERS[1][1], struct.pack(">qi", 9, 3) + bytes(12), 12),
         (DECODERS[2][1], struct.pack(">hqqqq", 0, 1, 5, 4, 6), 0),
         (DECODERS[2][1], struct.pack(">hqqqq", 0, 1, 5, 6, 7) * 2, 34),
         (lambda data: TransactionIndex.decode(data, 7), struct.pack(">hqqqq", 0, 1, 5, 6, 7), 0),

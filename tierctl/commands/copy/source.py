@@ -49,6 +49,7 @@ from tierctl.state.lineage import Lineage
 from tierctl.storage.index_cache import spooled
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import trimmed
 from tierctl.wire.primitives import crc32c_extend
 
 Fingerprint = tuple[tuple[int, int, int], ...]
@@ -269,7 +270,13 @@ class LogSource(Source):
         )
 
     def _indexes(self) -> Indexes:
-        return self.files.index_bytes() | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
+        """Return the indexes without preallocated zeros, which remain where a broker ended uncleanly.
+
+        It removes them when it loads the log; from a tier, brokers refuse a time index that has them.
+        """
+        stored = self.files.index_bytes().items()
+        indexes = {kind: None if data is None else trimmed(data, kind) for kind, data in stored}
+        return indexes | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
 
     def _has(self, data: LogSegmentData) -> bool:
         """Return whether the files are still those that were planned, and the indexes the bytes in `data`."""

@@ -23,7 +23,7 @@ from tierctl.errors import (
 )
 from tierctl.files import FileBytes, exists, is_dir, is_file, read_regular
 from tierctl.locallog.folders import require_no_swap
-from tierctl.model import ClusterIdentity, TopicPartition, Uuid
+from tierctl.model import ClusterIdentity, IndexType, TopicPartition, Uuid
 from tierctl.model.checked_values import natural_number
 from tierctl.model.local import LARGEST_OFFSET
 from tierctl.wire.batches.segment_file import (
@@ -44,7 +44,7 @@ from tierctl.wire.batches.segment_file import (
     sound_end,
     torn_note,
 )
-from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, trimmed
 
 METADATA_TOPIC = "__remote_log_metadata"
 DEFAULT_METADATA_PARTITIONS = 50
@@ -479,7 +479,7 @@ class PartitionLog:
     def _time_index(self, base: int) -> TimeIndex:
         data = self._files.content(self.path(base).with_suffix(".timeindex"))
         try:
-            return TimeIndex.decode(data or b"", base)
+            return TimeIndex.decode(trimmed(data or b"", IndexType.TIMESTAMP), base)
         except CorruptInputError:
             return TimeIndex(base)
 
@@ -563,7 +563,7 @@ class PartitionLog:
 def _marks_in(base: int, data: bytes) -> Iterator[Mark]:
     """Yield entries of an offset index at least 1 MiB apart, and the last entry; none of a damaged index."""
     try:
-        offsets, positions = OffsetIndex.decode(data, base).columns()
+        offsets, positions = OffsetIndex.decode(trimmed(data, IndexType.OFFSET), base).columns()
     except CorruptInputError:
         return
     at = 0

@@ -54,6 +54,7 @@ from tierctl.wire.files.indexes import (
     SegmentWriters,
     TimeIndex,
     TransactionIndex,
+    trimmed,
 )
 
 
@@ -516,24 +517,29 @@ class KafkaLayout:
     def _last_entries(
         self, store: ObjectStore, named: RemoteLogSegmentMetadata, log: LogFacts, size_bytes: int
     ) -> tuple[int, int, tuple[str, ...]]:
-        """Return the last offset in the offset and the time index, -1 if damaged, and the damaged ones.
+        """Return the last offset in the offset and the time index, -1 if unknown, and the damaged ones.
 
         The entry of a batch that was cut off the `log` has an offset above its end, and also a position
         beyond its bytes, or a timestamp above those of its batches: LogSegment.append adds an entry to the
         time index only for a larger one. An entry of which one is beyond the log, and the other is not, is
-        damaged.
+        damaged. So are zeros after the last entry, but the entries before them are evidence.
         """
         indexed, timed = -1, -1
         damaged = ["offset index", "time index"]
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
-            place = OffsetIndex.decode(stream.read(), named.start_offset).lookup(LARGEST_OFFSET)
+            data = stream.read()
+            used = trimmed(data, IndexType.OFFSET)
+            place = OffsetIndex.decode(used, named.start_offset).lookup(LARGEST_OFFSET)
             if (place.offset > log.end_offset) == (place.position >= size_bytes):
                 indexed = place.offset
+                OffsetIndex.decode(data, named.start_offset)
                 damaged.remove("offset index")
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
-            time = TimeIndex.decode(stream.read(), named.start_offset).last
+            data = stream.read()
+            time = TimeIndex.decode(trimmed(data, IndexType.TIMESTAMP), named.start_offset).last
             if time.offset <= log.end_offset or time.timestamp_ms > log.max_timestamp_ms:
                 timed = time.offset
+                TimeIndex.decode(data, named.start_offset)
                 damaged.remove("time index")
         return indexed, timed, tuple(damaged)
 

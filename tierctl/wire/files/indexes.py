@@ -1,8 +1,8 @@
 """A segment's offset, time and transaction index: codecs, and Kafka's lookups.
 
 An index file holds entries of fixed size in ascending order; lookups search its bytes without decoding them
-all. A broker preallocates the offset and time index of the active segment, so zeros after the last entry are
-not entries.
+all. A broker preallocates the offset and time index of the active segment: `trimmed` removes the zeros after
+the last entry. A broker that fetches an index from a tier takes such zeros for entries.
 
 Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn}.
 """
@@ -73,8 +73,11 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> Self:
-        """Decode a file; raise CorruptInputError unless offsets and positions ascend."""
-        index = cls(base_offset, _used(data, _OFFSET_ENTRY.size, "offset index"))
+        """Decode a file; raise CorruptInputError unless offsets and positions ascend to the file's end.
+
+        A file of zeros only has no entries.
+        """
+        index = cls(base_offset, _entries(data, IndexType.OFFSET, "offset index"))
         rows = np.frombuffer(index.data, _OFFSET_DTYPE)
         offsets, positions = _with_first(rows["offset"], -1), _with_first(rows["position"], -1)
         rising = (offsets[1:] > offsets[:-1]) & (positions[1:] > positions[:-1])
@@ -123,8 +126,11 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> Self:
-        """Decode a file; raise CorruptInputError unless timestamps ascend and offsets do not descend."""
-        index = cls(base_offset, _used(data, _TIME_ENTRY.size, "time index"))
+        """Decode a file; raise CorruptInputError unless timestamps ascend and offsets do not descend.
+
+        Raise it, too, for zeros after the last entry. A file of zeros only has no entries.
+        """
+        index = cls(base_offset, _entries(data, IndexType.TIMESTAMP, "time index"))
         rows = np.frombuffer(index.data, _TIME_DTYPE)
         times, offsets = _with_first(rows["timestamp_ms"], -1), _with_first(rows["offset"], 0)
         rising = (times[1:] > times[:-1]) & (offsets[1:] >= offsets[:-1])
@@ -235,12 +241,34 @@ def _append_time(times: list[TimestampOffset], largest: TimestampOffset) -> None
         times.append(largest)
 
 
-def _used(data: bytes, entry_size: int, what: str) -> bytes:
-    """Return the entries without the preallocated zeros."""
-    if len(data) % entry_size:
-        raise _wrong_size(what, len(data), entry_size)
+_ENTRY_BYTES = {IndexType.OFFSET: _OFFSET_ENTRY.size, IndexType.TIMESTAMP: _TIME_ENTRY.size}
+
+
+def trimmed(data: bytes, index_type: IndexType) -> bytes:
+    """Return an index file without preallocated entries, as AbstractIndex.trimToValidSize leaves it.
+
+    Only offset and time indexes have them. A file that does not have whole entries is returned unchanged.
+    """
+    entry_bytes = _ENTRY_BYTES.get(index_type)
+    if entry_bytes is None or len(data) % entry_bytes:
+        return data
     used = len(data.rstrip(b"\x00"))
-    return data[: -(-used // entry_size) * entry_size]
+    return data[: -(-used // entry_bytes) * entry_bytes]
+
+
+def _entries(data: bytes, index_type: IndexType, what: str) -> bytes:
+    """Return the entries of a file; raise CorruptInputError for a cut one, or for zeros after the last one.
+
+    TimeIndex.sanityCheck refuses such zeros; in an offset index, each lookup finds the segment's beginning.
+    """
+    entry_bytes = _ENTRY_BYTES[index_type]
+    if len(data) % entry_bytes:
+        raise _wrong_size(what, len(data), entry_bytes)
+    used = trimmed(data, index_type)
+    if used and len(used) < len(data):
+        zeros = f"{len(data) - len(used)} bytes of zeros"
+        raise CorruptInputError(what, expected="nothing after the last entry", found=zeros, at=len(used))
+    return used
 
 
 def _relative(offset: int, base_offset: int) -> int:

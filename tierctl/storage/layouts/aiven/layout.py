@@ -74,7 +74,7 @@ from tierctl.wire.files.checkpoints import (
     decode_producer_snapshot,
     read_leader_epoch_checkpoint,
 )
-from tierctl.wire.files.indexes import TimeIndex, TimestampOffset, TransactionIndex
+from tierctl.wire.files.indexes import TimeIndex, TimestampOffset, TransactionIndex, trimmed
 
 if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import Keyring
@@ -195,7 +195,8 @@ def compared_indexes(
     try:
         producers = decode_producer_snapshot(snapshot)
         lineage = read_leader_epoch_checkpoint(epochs)
-        latest = TimeIndex.decode(times, segment.start_offset).last
+        # The manifest states the rest: zeros after the entries, which verify reports, do not contradict it.
+        latest = TimeIndex.decode(trimmed(times, IndexType.TIMESTAMP), segment.start_offset).last
         aborted = TransactionIndex.decode(b"".join(transactions), segment.start_offset)
     except TruncatedInputError as e:
         # The object has all its bytes: the manifest's ranges are wrong.
