@@ -142,6 +142,9 @@ def skip(
             [skip(f"t{n}", 0) for n in range(9)],
             ["skipped 9 partitions of 9 topics (t0-0, t1-0, t2-0, t3-0, t4-0 and 4 more): off"],
         ),
+        # Steps of copies, which have no segment id yet.
+        ([skip("a", 0)] * 3, ["skipped a-0: off"]),
+        ([skip("a", 1), skip("a", 0), skip("a", 1)], ["skipped 2 partitions of 1 topic (a-[0-1]): off"]),
         ([skip("a", 0), skip("a", 0, topic_id=OTHER)], ["skipped 2 partitions of 2 topics (a-0, a-0): off"]),
         (
             [skip("a", 0, segment=ID), skip("a", 0, segment=OTHER)],

@@ -401,11 +401,12 @@ def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:
 
     Partitions with the same reason are listed by topic, a bounded number of them.
     """
-    partitions: dict[str, list[TopicIdPartition]] = defaultdict(list)
+    # Steps of copies, which are no segments yet, may give the same reason several times for a partition.
+    partitions: dict[str, dict[TopicIdPartition, None]] = defaultdict(dict)
     segments: list[str] = []
     for skip in skips:
         if skip.segment_id is None:
-            partitions[skip.reason].append(skip.topic_id_partition)
+            partitions[skip.reason][skip.topic_id_partition] = None
         else:
             partition = _partitions_text([skip.topic_id_partition])
             segments.append(f"skipped {partition} segment {skip.segment_id}: {skip.reason}")
