@@ -93,7 +93,7 @@ def test_a_clean_up_that_fails_is_a_begun_deletion(
 
     outcomes = run_on("copy", here, wrap, wave_size=3)
     assert statuses(outcomes) == [DONE, FAILED, DROPPED]
-    assert "not cleaned up" in str(outcomes[1].reason)
+    assert "not cleaned up, which the next copy does" in str(outcomes[1].reason)
     left = {segment.segment_id: segment.state for segment in here.segments()}
     begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     assert left[outcomes[1].segment_id] is left[outcomes[2].segment_id] is begun

@@ -42,6 +42,7 @@ from tierctl.errors import (
 )
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.settings import broker
+from tierctl.plan.reasons import cleaned_text
 from tierctl.plan.steps import Step
 
 
@@ -358,7 +359,7 @@ class _Copier:
         }
 
     def _failed_outcome(self, attempt: _Attempt, deletion: Deletion | None) -> Outcome:
-        remains = _remains(deletion)
+        remains = _remains(deletion, self.context.broker_id)
         if attempt.error is not None:
             return attempt.outcome(Status.FAILED, remains)
         why = self._why_stopped(attempt.step) or STOPPED
@@ -382,10 +383,12 @@ def _verified(attempt: _Attempt, side_effects: SideEffectContext) -> _Attempt:
     return replace(attempt, result=replace(attempt.result, error=error))
 
 
-def _remains(deletion: Deletion | None) -> str | None:
+def _remains(deletion: Deletion | None, broker_id: int) -> str | None:
     if deletion is None:
         return "whether it was stored is not known, so it stays COPY_SEGMENT_STARTED"
     if deletion.done:
         return None
     cause = deletion.error.message if deletion.error else STOPPED
-    return f"it was not cleaned up, which a sweep will do: {cause}"
+    if broker_id < 0:
+        return f"it was not cleaned up, which the next copy does with the lease of the tier: {cause}"
+    return f"it was not cleaned up ({cleaned_text(broker_id)}): {cause}"
