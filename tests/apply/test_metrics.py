@@ -95,7 +95,8 @@ def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(
 
     monkeypatch.setattr(LocalStore, "put_all", full)
     at_once = ("--override", "remote.log.manager.task.retry.backoff.ms=1")
-    assert tierctl(*copy(empty, "--metrics-file", file, "--apply", *at_once)).code == 5
+    ran = tierctl(*copy(empty, "--metrics-file", file, "--apply", *at_once))
+    assert (ran.code, ", 0 B " in ran.summary) == (5, True), "the summary has the size of what was done"
     monkeypatch.undo()
     assert tierctl(*copy(empty, "--metrics-file", file, "--remote", "none:")).code == 2
     after = samples(file)

@@ -222,12 +222,13 @@ def apply_command(file: object) -> str:
 def outcomes_summary(outcomes: Iterable[Mapping[str, Any]], raised: int = 0) -> tuple[str, str | None]:
     """Return the counts of outcomes for the line that ends a run, and the command that can be run next.
 
-    The run raised so many log starts besides.
+    The size is that of the steps that were done. The run `raised` so many log start offsets besides.
     The command deletes the topics that the run marked, or otherwise checks the result. It is None for written
     logs, which no command on files can check before their brokers have started.
     """
     tally, actions = Tally(OUTCOMES), set()
-    for row in tally.of(outcomes):
+    unsized = {"segment_size_in_bytes": None}
+    for row in tally.of(row if row["status"] == "done" else {**row, **unsized} for row in outcomes):
         actions.add(row["action"])
     also = f"{counted(raised, 'log start offset')} raised" if raised else ""
     if not tally.rows:
