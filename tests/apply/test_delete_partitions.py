@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,10 @@ from tierctl.apply.run import segment_update
 from tierctl.apply.run_context import Status, new_segment_id
 from tierctl.cli.changes import with_default_interval
 from tierctl.commands.delete import DeleteRequest, delete_repeatedly
+from tierctl.commands.resources import Resources
+from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model.settings.scopes import LATEST, KafkaVersion
 
 from tests.apply import runs
 from tests.apply.commands import OTHER_ID, delete, files, marking
@@ -24,6 +28,7 @@ from tests.apply.runs import NOW_MS, opened, statuses
 from tests.apply.test_faults import mark
 from tests.apply.worlds import World
 from tests.cli.shell import tierctl
+from tests.support.fake_cluster import FakeCluster, topic_facts
 
 _S = RemoteLogSegmentState
 
@@ -184,6 +189,44 @@ def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
             assert set(statuses(outcomes)) == {Status.DONE}
             assert tiered.segments() == []
         assert runs.plan_of("delete", tiered, manager).steps == ()
+
+
+class _Cluster(FakeCluster):
+    """A cluster that has one of the two topics `bills`."""
+
+    def unknown_topic_ids(self, ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
+        del by_any
+        return frozenset(ids) - {facts.topic_id for facts in self.facts.values()}
+
+    def cluster_id(self) -> str:
+        return "own"
+
+    def kafka_version(self) -> KafkaVersion:
+        return LATEST
+
+
+def test_the_next_command_and_why_a_saved_mark_is_dropped(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recreated(tiered)
+    deleted = next(each.topic_id for each in tiered.segments() if each.topic_id != OTHER_ID)
+    with_new, with_old = ({"bills": topic_facts("bills", each, [1])} for each in (OTHER_ID, deleted))
+    cluster = _Cluster(facts=with_new, tiering=())
+    monkeypatch.setattr(Resources, "cluster", cluster)
+    find = ("delete", *tiered.where, "--bootstrap-server", "x:9092", "--find")
+    assert "; next: tierctl delete --find --mark --metadata" in tierctl(*find).summary
+    plan = tmp_path / "plan.json"
+    tierctl(*find, "--mark", "--plan-out", plan).ok()
+    apply = ("apply", plan, *tiered.where, "--bootstrap-server", "x:9092", "--apply")
+    cluster.facts = with_old
+    ran = tierctl(*apply)
+    assert ran.code == ExitCode.REFUSED
+    assert "skipped bills-0: delete does not decide it now: the cluster has the topic again, or" in ran.err
+    cluster.facts = with_new
+    tierctl(*apply).ok()
+    found = tierctl(*find)
+    assert "DELETE_PARTITION_MARKED" in found.out
+    assert "; next: tierctl delete --metadata" in found.summary
 
 
 class _EndingLease:

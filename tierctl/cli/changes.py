@@ -154,11 +154,12 @@ def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False
         printer = Printer.of(ctx, commands.LEAKED_TOPICS)
         leaked = commands.find_leaked_topics(request, console_of(ctx))
         printer.show(leaked.topics)
-        printer.finish(following="tierctl delete --find --mark" if leaked.topics else None)
+        following = "tierctl delete" if leaked.are_marked else "tierctl delete --find --mark"
+        printer.finish(following=following if leaked.topics else None)
         return leaked.exit_code
     if request.interval is None:
-        following = "tierctl delete --find" if request.has_cluster and not request.mark else None
-        return print_mutation(ctx, commands.delete(request, plan_console(ctx)), if_empty=following)
+        if_empty = "tierctl delete --find" if request.has_cluster and not request.mark else None
+        return print_mutation(ctx, commands.delete(request, plan_console(ctx)), if_empty=if_empty)
     runs = commands.delete_repeatedly(request, plan_console(ctx))
     for result in runs:
         print_mutation(ctx, result)

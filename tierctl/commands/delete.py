@@ -155,6 +155,8 @@ class LeakedTopics(TableResult):
 
     topics: Sequence[LeakedTopic]
     exit_code: ExitCode
+    are_marked: bool
+    """Whether `delete` without options deletes all of them: each of their partitions is marked."""
 
 
 def delete(
@@ -222,10 +224,13 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         run.inspect_tier()
-        leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
+        ids = _leaked_ids(run, request, state)
+        leaked = [_leaked_topic(state, topic_id) for topic_id in ids]
+        states = [part.delete_state for part in state if part.topic_id_partition.topic_id in set(ids)]
         run.histories.examine(state, lambda: run.logs)
         damaged = run.histories.report(state)
-        return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
+        code = ExitCode.CORRUPT if damaged else ExitCode.OK
+        return LeakedTopics(topics=leaked, exit_code=code, are_marked=None not in states)
 
 
 REMOVER_INTERVAL_MS = 3_600_000

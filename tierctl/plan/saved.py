@@ -489,7 +489,10 @@ def _why_not_decided(saved: SavedPlan, step: Step, current: Plan) -> str:
         *_changes(saved, step, current),
         *(skip.reason for skip in own if skip.segment_id is None),
     ]
-    found = "; ".join(reasons) or "the state of the log and of the tier has changed"
+    other = "the state of the log and of the tier has changed"
+    if step.action is Action.MARK_PARTITION:
+        other = "the cluster has the topic again, or the metadata has nothing of it any more"
+    found = "; ".join(reasons) or other
     return f"{saved.plan.command} does not decide it now: {found}"
 
 
