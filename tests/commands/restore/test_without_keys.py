@@ -185,6 +185,7 @@ def test_a_saved_plan_is_of_its_keys(erase: Erase, capture: Capture, log_dir: Pa
         (b"a\nhex:0\n", "line 2: hex:... is no key"),
         (b"base64:*\n", "line 1: base64:... is no key"),
         (b"a\r\n", "line 1: expected a key, found one with a carriage return"),
+        (b"a\n3601", "line 2: expected a line feed after the last key, found the end of the file"),
         (b"a\n\xff\n", "expected UTF-8, found byte 0xff at byte 2"),
         (None, "can't be read: No such file or directory"),
     ],

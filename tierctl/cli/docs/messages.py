@@ -454,8 +454,8 @@ _MISSING_EVENTS = Message(
 ERASURE = (
     f"""The file of --without-keys has one key per line, in UTF-8, and each line ends with a line feed:
     {KEY_FORMS}, as for tierctl fetch --erase-report KEY. A line that begins with hex: or base64: is a key in
-    that encoding; use these for binary keys, and hex: alone for the empty key. Empty lines and lines that end
-    with a carriage return are refused.""",
+    that encoding; use these for binary keys, and hex: alone for the empty key. Empty lines, lines that end
+    with a carriage return, and a last line without a line feed, which may be part of a key, are refused.""",
     """A record with one of the keys keeps its offset and its timestamp and loses its key, value and headers,
     so consumers read a record with null key and null value. This includes records of aborted transactions.
     The batch of the record is compressed again with the same codec, and gets a new length and a new CRC; its

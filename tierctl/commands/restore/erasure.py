@@ -480,4 +480,10 @@ def _parsed(path: Path, text: str) -> dict[bytes, int]:
             raise UsageError(f"{where}: {e.message}", hint=e.hint) from None
     if not found:
         raise UsageError(f"--without-keys {path} has no keys", hint=f"one key per line: {KEY_FORMS}")
+    if not text.endswith("\n"):
+        raise UsageError(
+            f"--without-keys {path} line {len(lines)}: expected a line feed after the last key, found the "
+            "end of the file",
+            hint="a file that was cut may lack keys, or have a part of one: end its last line if it is whole",
+        )
     return found
