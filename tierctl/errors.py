@@ -71,6 +71,12 @@ def hint_of(error: OSError) -> str | None:
     return _HINTS.get(error.errno or 0)
 
 
+def disk_message(doing: str, error: OSError) -> str:
+    """Return what failed while `doing` something, and on which file, without the number of the error."""
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{doing}: {error.strerror or error}{where}"
+
+
 def is_wrong_path(error: OSError) -> bool:
     """Return whether the error means a wrong path, which the operator must correct, not a failing disk."""
     kinds = IsADirectoryError | NotADirectoryError | FileExistsError | IrregularFileError

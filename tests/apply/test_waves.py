@@ -322,6 +322,24 @@ def test_a_stored_wave_after_an_unknown_outcome_is_cleaned_up(empty: World) -> N
     check_converges(empty)
 
 
+@pytest.mark.parametrize("place", ["copy", "sweep", "state directory"])
+def test_a_full_disk_has_a_hint_and_names_the_file(
+    place: str, empty: World, tiered: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk/file")
+
+    wrap: Any = partial(Meddling, meddle=full)
+    if place == "state directory":
+        monkeypatch.setattr(Journal, "raise_log_starts", full)
+        wrap = Wrapper
+    outcomes = run_on("copy", empty, wrap) if place == "copy" else run_on("sweep", tiered, wrap)
+    error = outcomes[0].error
+    assert error is not None
+    assert error.message.endswith(": No space left on device (/disk/file)")
+    assert error.hint == "the disk is full: free space, then run again"
+
+
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("command", ["copy", "sweep"])
 def test_a_fence_refuses_a_wave(

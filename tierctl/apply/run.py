@@ -34,7 +34,14 @@ from tierctl.apply.run_context import (
     slices,
 )
 from tierctl.apply.tier_check import claim_tier, why_not_deletable
-from tierctl.errors import MetadataError, RemoteStorageError, StoreRefused, TierctlError
+from tierctl.errors import (
+    MetadataError,
+    RemoteStorageError,
+    StoreRefused,
+    TierctlError,
+    disk_message,
+    hint_of,
+)
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -170,7 +177,7 @@ class Run:
         except TierctlError as e:
             self._halted = e
         except OSError as e:
-            self._halted = MetadataError(str(e))
+            self._halted = MetadataError(disk_message("carrying out the plan", e), hint=hint_of(e))
         if self._halted is not None:
             error = self._halted
             self.record(Outcome(step=step, status=Status.FAILED, error=error) for step in begun)
@@ -285,7 +292,8 @@ def delete_objects(label: Label, context: SideEffectContext, work: DeleteInput) 
     except TierctlError as e:
         return SideEffectResult(error=e, begun=True)
     except OSError as e:
-        error = RemoteStorageError(f"deleting {work.segments[0].segment_id} and others: {e}")
+        doing = f"deleting {work.segments[0].segment_id} and others"
+        error = RemoteStorageError(disk_message(doing, e), hint=hint_of(e))
         return SideEffectResult(error=error, begun=True)
     context.deleted(sum(error is None for error in errors))
     return SideEffectResult(begun=True, errors=errors)

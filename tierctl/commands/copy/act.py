@@ -39,6 +39,8 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
     TransferStopped,
+    disk_message,
+    hint_of,
 )
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.settings import broker
@@ -59,7 +61,7 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     if context.stop.asked():
         return SideEffectResult(stopped=True)
     metadata = work.metadata
-    key = metadata.topic_id_partition.key
+    key, doing = metadata.topic_id_partition.key, f"copying segment {metadata.start_offset}"
     if context.stopped_copies.stopped_before(key, metadata.start_offset) is not None:
         return SideEffectResult()
     try:
@@ -70,10 +72,10 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     except TierctlError as e:
         result = SideEffectResult(error=e, begun=True)
     except PermissionError as e:
-        denied = FileNotAllowed(f"copying segment {metadata.start_offset}: {e}", hint=NOT_ALLOWED)
+        denied = FileNotAllowed(disk_message(doing, e), hint=NOT_ALLOWED)
         result = SideEffectResult(error=denied, begun=True)
     except OSError as e:
-        error = RemoteStorageError(f"copying segment {metadata.start_offset}: {e}")
+        error = RemoteStorageError(disk_message(doing, e), hint=hint_of(e))
         result = SideEffectResult(error=error, begun=True)
     if result.error is not None:
         context.stopped_copies.stop(key, metadata.start_offset)

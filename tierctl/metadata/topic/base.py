@@ -19,6 +19,7 @@ from tierctl.errors import (
     NotFoundError,
     SafetyRefusal,
     UsageError,
+    disk_message,
     hint_of,
 )
 from tierctl.files import FileBytes, exists, is_dir, is_file, read_regular
@@ -183,7 +184,7 @@ def translated(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        message = f"{doing}: {e.strerror or e}" + (f" ({e.filename})" if e.filename else "")
+        message = disk_message(doing, e)
         if isinstance(e, PermissionError):
             raise AuthenticationError(message, hint=NOT_ALLOWED) from e
         raise MetadataError(message, hint=hint_of(e) or "look at the disk, then run again") from e

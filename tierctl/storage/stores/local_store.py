@@ -23,6 +23,7 @@ from tierctl.errors import (
     StoreWriteFailed,
     StoreWriteUnknown,
     TierctlError,
+    disk_message,
     hint_of,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exists, is_dir, temp_of, write_durably
@@ -63,17 +64,12 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
     except OSError as e:
         is_read = error is RemoteStorageError
         if is_read and isinstance(e, PermissionError):
-            raise AuthenticationError(_message(doing, e), hint=NOT_ALLOWED) from e
+            raise AuthenticationError(disk_message(doing, e), hint=NOT_ALLOWED) from e
         if is_read and isinstance(e, FileNotFoundError):
             error = RemoteResourceNotFound
         elif is_read and e.errno in _NO_FILE:
             error = ObjectUnreadable
-        raise error(_message(doing, e), hint=_HINTS.get(e.errno or 0, hint_of(e))) from e
-
-
-def _message(doing: str, e: OSError) -> str:
-    where = f" ({e.filename})" if e.filename else ""
-    return f"{doing}: {e.strerror or e}{where}"
+        raise error(disk_message(doing, e), hint=_HINTS.get(e.errno or 0, hint_of(e))) from e
 
 
 class LocalStore(ObjectStore):
