@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -370,6 +371,10 @@ public class Loading { public static void main(String[] folders) throws Exceptio
 """
 
 
+def _with_zeros(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + bytes(120))
+
+
 def _spoilt_caches(folder: Path, remote: RemoteStorageManager) -> dict[str, Path]:
     """Return log directories whose caches a broker can't load, by what is wrong, and "good" ones."""
     spoil: dict[str, Callable[[Path], object]] = {
@@ -381,6 +386,15 @@ def _spoilt_caches(folder: Path, remote: RemoteStorageManager) -> dict[str, Path
         "last offset": lambda path: path.write_bytes(path.read_bytes() + b"\xff" * 8),
         "name": lambda path: path.with_name("README").write_bytes(b"?"),
         "id": lambda path: path.with_name("0_short.index").write_bytes(b""),
+        "good: zeros after offsets": lambda path: path.write_bytes(path.read_bytes() + bytes(80)),
+        "zeros after times": lambda path: _with_zeros(path.with_suffix(".timeindex")),
+        "offset": lambda path: [
+            each.rename(each.with_name(each.name.replace("100_", f"{1 << 63}_", 1)))
+            for each in sorted(path.parent.glob("100_*"))
+        ],
+        "folder": lambda path: (path.unlink(), path.mkdir()),
+        "cache is a file": lambda path: (shutil.rmtree(path.parent), path.parent.write_bytes(b"?")),
+        "cache is a link": lambda path: (shutil.rmtree(path.parent), path.parent.symlink_to("/none/x")),
     }
     for name, change in spoil.items():
         for kind in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION):
@@ -392,7 +406,9 @@ def _spoilt_caches(folder: Path, remote: RemoteStorageManager) -> dict[str, Path
 def test_caches_of_brokers(tmp_path: Path, remote: MemoryStorage) -> None:
     for name, folder in _spoilt_caches(tmp_path, remote).items():
         wrong = [why for _, why in cached_by_broker(folder) if why is not None]
-        assert len(wrong) == (0 if name.startswith("good") else 1), (name, wrong)
+        # Each of the three indexes has the segment's offset in its name.
+        count = 3 if name == "offset" else int(not name.startswith("good"))
+        assert len(wrong) == count, (name, wrong)
     assert list(cached_by_broker(tmp_path / "none")) == []
 
 

@@ -24,12 +24,12 @@ from tierctl.errors import (
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, exists, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.checked_values import read_trusted
-from tierctl.model.local import SegmentFiles
+from tierctl.model.local import LARGEST_OFFSET, SegmentFiles
 from tierctl.model.settings import broker
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, SegmentReader, index_bytes
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import INDEX_BYTES_MAX, OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.indexes import INDEX_BYTES_MAX, OffsetIndex, TimeIndex, TransactionIndex, trimmed
 
 # The bounded cache of remote indexes on local disk (KIP-405; Kafka's RemoteIndexCache).
 #
@@ -221,29 +221,46 @@ _NAME = re.compile(r"(?P<stem>(?P<start>[0-9]+)_[A-Za-z0-9_-]{22})\.[^/]*")
 def cached_by_broker(log_dir: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield the files that a broker loads from its cache in `log_dir` when it starts, with what is wrong.
 
-    Files that can't be read are left out. Source: RemoteIndexCache.init, which deletes the indexes of a
-    segment that lacks one of three, and ends with an error at a file that Kafka's sanityCheck refuses.
+    The folder is yielded if it can't be listed. Source: RemoteIndexCache.init, which deletes the indexes of a
+    segment that lacks one of three, and ends with an error at a file that it can't open, that Kafka's
+    sanityCheck refuses, or whose name has no offset.
     """
-    with suppress(OSError):
-        for path in sorted((log_dir / FOLDER).iterdir()):
-            if path.name.endswith((".deleted", ".tmp")):
-                continue
-            named = _NAME.fullmatch(path.name)
-            if named is None:
-                yield path, "its name is not that of an index"
-                continue
-            files = {path.with_name(named["stem"] + INDEX_SUFFIXES[kind]): kind for kind in _OF_BROKERS}
+    folder = log_dir / FOLDER
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as e:
+        if not isinstance(e, FileNotFoundError) or exists(folder, follow_symlinks=False):
+            yield folder, f"it can't be listed: {e.strerror}"
+        return
+    for path in paths:
+        if path.name.endswith((".deleted", ".tmp")):
+            continue
+        named = _NAME.fullmatch(path.name)
+        if named is None:
+            yield path, "its name is not that of an index"
+            continue
+        files = {path.with_name(named["stem"] + INDEX_SUFFIXES[kind]): kind for kind in _OF_BROKERS}
+        # A running broker deletes indexes.
+        with suppress(FileNotFoundError):
             if path in files and all(exists(each) for each in files):
-                with suppress(OSError):
-                    yield path, _why_damaged(path, files[path], int(named["start"]))
+                yield path, _why_damaged(path, files[path], int(named["start"]))
 
 
 def _why_damaged(path: Path, kind: IndexType, start_offset: int) -> str | None:
-    data = read_regular(path)
+    if start_offset > LARGEST_OFFSET:
+        return f"its name has the offset {start_offset}, above Kafka's largest one"
     try:
-        _check(data, kind, start_offset, source=path.name)
+        data = read_regular(path)
+        # Kafka takes zeros after the entries of an offset index: each lookup finds the segment's beginning.
+        _check(
+            trimmed(data, kind) if kind is IndexType.OFFSET else data, kind, start_offset, source=path.name
+        )
     except CorruptInputError as e:
         return e.message
+    except FileNotFoundError:
+        raise
+    except OSError as e:
+        return f"it can't be read: {e.strerror}"
     return None
 
 
