@@ -233,7 +233,7 @@ def test_an_unreadable_snapshot_is_no_success(tmp_path: Path) -> None:
         assert offsets(command, "--log-dir", tmp_path, code=7) == []
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\0\0\0"])
+@pytest.mark.parametrize("content", [None, b"", b"\0\0\0", snapshot.write_snapshot(-1, 1 << 40, [])])
 def test_a_partition_without_its_snapshot_of_kafka_3(
     content: bytes | None, after: Path, tmp_path: Path
 ) -> None:
@@ -255,6 +255,23 @@ def test_a_partition_without_its_snapshot_of_kafka_3(
         assert f"{lost['topic_id']}:{lost['topic']}-{lost['partition']}" in row["detail"]
         assert row["limit"] is None or row["limit"] < read[number]
         file.write_bytes(whole)
+
+
+def test_a_snapshot_that_states_another_metadata_partition_has_no_event_for_sure(
+    after: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "broker"
+    built, read = write_broker(folder, after)
+    lost = built[1]
+    own = lost["metadata_partition"]
+    other = next(number for number in read if number != own)
+    file = folder / f"{lost['topic']}-{lost['partition']}" / "remote_log_snapshot"
+    file.write_bytes(snapshot.write_snapshot(other, read[other], []))
+    (row,) = offsets("check", "--log-dir", folder, "--metadata", after, code=7)
+    assert (row["metadata_partition"], row["problem"], row["limit"]) == (own, "ahead of a cache", None)
+    assert f"it states metadata partition {other}, but the events of" in row["detail"]
+    offsets("repair", "--log-dir", folder, "--metadata", after, "--apply")
+    assert committed(folder) == {number: offset for number, offset in read.items() if number != own}
 
 
 def write_broker(folder: Path, after: Path) -> tuple[list[dict[str, Any]], dict[int, int]]:

@@ -14,9 +14,10 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pytest
 import tierctl
-from tierctl.cli.app import COMMANDS
+from tierctl.cli.app import COMMANDS, leaves
 from tierctl.cli.docs.man import names
 from tierctl.cli.docs.messages import Message, Node, command_tree, sections
+from tierctl.cli.profiles import option_key
 from tierctl.metadata import state_dir
 from tierctl.plan.preconditions import FRACTION_EXEMPT_BELOW
 from tierctl.report.formatters.records import Records
@@ -132,6 +133,18 @@ def test_the_manual_lists_what_is_in_a_state_directory() -> None:
     files = {state_dir.MANIFEST, state_dir.LAST_RUNS, state_dir.READ_SEGMENTS, state_dir.ORPHAN_SIGHTINGS}
     files |= {state_dir.CUSTOM_METADATA_BREACHES, LOG_STARTS_FILE, FOLDER, "_tierctl_state-N-OFFSET"}
     assert set(re.findall(r"^- \*\*(.+)\*\*: ", page.partition("\n## Cache")[0], re.MULTILINE)) == files
+
+
+def test_the_manual_names_the_fields_that_are_called_otherwise_than_their_options() -> None:
+    (page,) = (each.text for each in DOCUMENTS if each.name == "python.md")
+    stated = dict(re.findall(r"`--([a-z-]+)`\s+is\s+`([a-z_]+)`", page))
+    of_command = {"show_all"}
+    for words, command in leaves():
+        for param in command.params:
+            key = option_key(param.opts) if param.param_type_name == "option" else param.name
+            is_by_rule = re.fullmatch(rf"{key}(_ms|_s|_bytes|_percent)?", param.name or "")
+            if not is_by_rule and param.name not in of_command:
+                assert stated.get(key.replace("_", "-")) == param.name, words
 
 
 def test_the_manual_states_which_partitions_have_no_limit_of_deletes() -> None:

@@ -34,6 +34,7 @@ from tierctl.metadata.offset_repair import (
     lowest,
     read_committed,
     read_good_lines,
+    with_own_partitions,
     write_committed,
 )
 from tierctl.model import TopicIdPartition
@@ -354,9 +355,11 @@ def _findings(
             "their metadata partitions in --log-dir",
             hint="name the metadata topic with --metadata",
         )
+    topic = None if resources.request.metadata is None else resources.metadata_topic()
+    if topic is not None and topic.partition_count:
+        caches = list(with_own_partitions(caches, locallog.list_partitions(dirs), topic.partition_count))
     findings = list(against_snapshots(caches, committed))
-    if resources.request.metadata is not None:
-        topic = resources.metadata_topic()
+    if topic is not None:
         findings += against_log(topic, committed)
         flat_files = [cache for cache in caches if None not in {cache.topic_id, cache.partition}]
         if flat_files or any(path.suffix == SUFFIX for path in unreadable):

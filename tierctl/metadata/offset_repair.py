@@ -18,6 +18,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.files import checkpoints
 from tierctl.wire.files.checkpoints import CommittedOffsets, OffsetsForm
 from tierctl.wire.metadata.decode import KIND, PARTITION_DELETE, decode_values
+from tierctl.wire.metadata.values import metadata_partition
 
 Key = tuple[Uuid, int]
 
@@ -103,6 +104,29 @@ def against_snapshots(files: Iterable[CacheCoverage], committed: Mapping[int, in
                 limit=None if held < 0 else held,
                 detail=f"{file.source} {_held_text(file)}",
             )
+
+
+def with_own_partitions(
+    files: Iterable[CacheCoverage], partitions: Iterable[TopicIdPartition], metadata_partitions: int
+) -> Iterator[CacheCoverage]:
+    """Yield the files; a snapshot of Kafka 3 that states another metadata partition than its own is damaged.
+
+    Its own one is that of the user partition that names its folder, of which the topic with
+    `metadata_partitions` has the events. `partitions` are those in the log directories of `files`.
+    """
+    own: dict[str, set[int]] = {}
+    for each in partitions:
+        home = metadata_partition(each.topic_id, each.partition, metadata_partitions)
+        own.setdefault(str(each.topic_partition), set()).add(home)
+    for file in files:
+        name, stated = Path(file.source).parent.name, file.metadata_partition
+        homes = own.get(name, set())
+        if file.form is not Form.SNAPSHOT or stated is None or stated in homes or not homes:
+            yield file
+            continue
+        for home in sorted(homes):
+            damage = f"it states metadata partition {stated}, but the events of {name} are in {home}"
+            yield replace(file, metadata_partition=home, metadata_topic_offset=-1, damage=damage)
 
 
 def _held_text(file: CacheCoverage) -> str:

@@ -241,8 +241,8 @@ TABLE.whole(
     3_600_000,
     least=1,
     since="KIP-405",
-    ignored="delete removes marked partitions once per run, so schedule the runs; no release of Kafka has "
-    "the setting",
+    ignored="delete removes marked partitions once per run: schedule the runs, or repeat them with "
+    "--interval; no release of Kafka has the setting",
 )
 LOG_RETENTION_MS = TABLE.whole("log.retention.ms", None, acted_on=_LAG_OF_RETENTION)
 LOG_RETENTION_MINUTES = TABLE.whole("log.retention.minutes", None, type=Type.INT, acted_on=_LAG_OF_RETENTION)

@@ -492,6 +492,9 @@ def _read_header(data: bytes) -> tuple[int, int, int]:
     if len(data) < _HEADER.size:
         raise truncated("header of remote_log_snapshot", needed=_HEADER.size, at=0, remaining=len(data))
     _, partition, offset, count = _HEADER.unpack_from(data)
+    if partition < 0:
+        at = _VERSION.size
+        raise CorruptInputError("metadata partition", expected="0 or more", found=str(partition), at=at)
     if count < 0:
         at = _HEADER.size - _LENGTH.size
         raise CorruptInputError("number of entries", expected="0 or more", found=str(count), at=at)
