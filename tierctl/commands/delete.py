@@ -98,8 +98,8 @@ class DeleteRequest(MutationRequest):
             min=1,
             max=30 * 86_400_000,
             help=f"Repeat the run at this interval after the end of the previous run: {DURATION_FORMS}. "
-            "Without a value: 1h, the default of remote.partition.remover.task.interval.ms. It needs --apply, "
-            "and is refused with --find and --mark.",
+            "Without a value: 1h, the default of remote.partition.remover.task.interval.ms. It needs "
+            "--apply, and is refused with --find and --mark.",
             rich_help_panel=HOW,
         ),
         TYPED_ONLY,
