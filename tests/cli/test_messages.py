@@ -140,7 +140,7 @@ def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
     *others, last = messages(ran)
     for message in (*others, last):
         jsonschema.validate(message, MESSAGE)
-    assert {key for message in others for key in message} == {"detail", "message"}
+    assert {key for message in others for key in message} == {"detail", "message", "warning"}
     assert last["summary"]["command"] == "sweep"
     assert shlex.split(last["summary"]["next"]) == ["tierctl", *line, "--apply"]
 

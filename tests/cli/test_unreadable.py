@@ -10,6 +10,7 @@ from tierctl.metadata.state_dir import LOCK
 from tierctl.wire.files.flatfile import write_snapshot
 
 from tests.cli.shell import environment, tierctl
+from tests.cli.test_messages import repeat_an_entry
 from tests.support.faults import BOUND_BY_MODES
 from tests.support.killing import Zygote
 
@@ -157,6 +158,7 @@ def test_a_missing_right_ends_with_one_code(
         if "compact" in line:
             tierctl("cache", "build", "--metadata", root / "before", "--out", places[name])
             (places[name] / LOCK).unlink()
+            repeat_an_entry(next(places[name].glob("orders-0-*")))
         places[name].chmod(mode)
     ran = bound(*(word.format(**places) for word in line.split()))
     assert ran.code == 11, ran.err

@@ -627,7 +627,7 @@ def check_limits(
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
         raise LimitExceeded(
-            f"the plan deletes {counted(len(deletes), 'segment')}, more than --max-deletes {max_deletes}",
+            f"the plan deletes {len(deletes)} segments, more than --max-deletes {max_deletes}",
             hint="check the plan, then narrow the selection or raise --max-deletes",
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
