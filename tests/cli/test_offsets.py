@@ -397,6 +397,7 @@ def test_a_line_that_is_kept_is_not_called_dropped(text: str, actions: list[str]
     assert [step["action"] for step in offsets("repair", file, "--apply")] == actions
     assert committed(tmp_path) == {1: 5, 2: 7}
     assert offsets("repair", file, "--set", "1=5") == []
+    assert {each.name for each in tmp_path.iterdir()} <= {NAME, f"{NAME}.bak"}, "no lock is left"
 
 
 def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:

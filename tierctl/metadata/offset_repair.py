@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
-from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.files import broker_kept_out, exclusive_replacement, read_regular, replace_durably
 from tierctl.kernel import expect
 from tierctl.metadata.cache_files import CacheCoverage, Form
-from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.files import checkpoints
@@ -264,7 +263,7 @@ def write_committed(path: Path, offsets: Mapping[int, int], *, before: Mapping[i
     Raise SafetyRefusal if a broker runs on its folder, or if the file no longer has the offsets `before`:
     those that another run lowered meanwhile would rise. Raise LockedError if another tierctl works there.
     """
-    with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
+    with broker_kept_out(path.parent), exclusive_replacement(path, timeout_s=0):
         found: Mapping[int, int] = {}
         form = OffsetsForm.CHECKPOINT
         with suppress(CorruptInputError):
