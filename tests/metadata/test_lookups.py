@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tierctl.metadata import daily_changes
 from tierctl.metadata.cache_files import entry_rows, found_rows, partition_of
 from tierctl.metadata.daily_changes import (
@@ -17,13 +20,18 @@ from tierctl.metadata.daily_changes import (
     recent_writers,
 )
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.model import MetadataEvent
+from tierctl.model import MetadataEvent, Uuid
+from tierctl.model.events import StoredSegment
+from tierctl.state.lineage import RemoteLogMetadataCache
+from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.files import flatfile
 from tierctl.wire.metadata.values import encode
 
 from tests.conftest import DATA
-from tests.metadata.events import TOPIC_ID, repeated_and_lost, started, update
+from tests.metadata.events import FINISHED, TOPIC_ID, repeated_and_lost, started, update
 from tests.metadata.topics import topic_in
+from tests.plan.tier import PARTITION, advance, segment, segment_id
 
 Row = dict[str, Any]
 FILES = ("flat-named.flat", "flat-unnamed.flat", "kafka-3.6/remote_log_snapshot")
@@ -36,33 +44,81 @@ def spans(row: Row) -> Iterator[tuple[int, int, int]]:
     yield from ((epoch, start, end) for (epoch, start), end in zip(pairs, ends, strict=True) if start <= end)
 
 
-def serving(rows: list[Row], epoch: int, offset: int) -> Row | None:
-    """Return the last entry of the finished segment with the offset in which the epoch starts last."""
+Span = tuple[int, int, int]
+"""The first and last offset of a segment, and its event timestamp."""
+
+
+def served(rows: list[Row]) -> RemoteLogMetadataCache:
+    """Return the cache of a broker for which the finished segments of the last entries finished by time."""
     last: dict[str, Row] = {}
     for row in rows:
         last.pop(row["segment_id"], None)
         last[row["segment_id"]] = row
-    found = [
-        (start, number)
-        for number, row in enumerate(last.values())
-        if row["state"] == "COPY_SEGMENT_FINISHED"
-        for each, start, end in spans(row)
-        if each == epoch and start <= offset <= end
-    ]
-    return list(last.values())[max(found)[1]] if found else None
+    finished = [row for row in last.values() if row["state"] == "COPY_SEGMENT_FINISHED"]
+    state = TierState(read={0: 0})
+    for row in sorted(finished, key=lambda row: row["event_timestamp_ms"]):
+        epochs = [(epoch, start) for epoch, start in row["segment_leader_epochs"]]
+        copied = segment(0, row["start_offset"], row["end_offset"], *epochs)
+        advance(state, replace(copied, segment_id=Uuid(row["segment_id"])), FINISHED)
+    part = state.partition(PARTITION)
+    return RemoteLogMetadataCache.empty() if part is None else part.cache
+
+
+def check_lookups(path: Path, asked: list[tuple[int, int]]) -> list[bool]:
+    """Compare each lookup by leader epoch and offset with a broker's; return whether there is an entry."""
+    rows = [row for row in entry_rows(path).rows if row.get("segment_id")]
+    cache, last = served(rows), {row["segment_id"]: row for row in rows}
+    answers = []
+    for epoch, offset in asked:
+        answer = cache.remote_log_segment_metadata(epoch, offset)
+        found = list(found_rows(path, epoch=epoch, offset=offset, position=None).rows)
+        assert found == ([] if answer is None else [last[str(answer.segment_id)]]), (epoch, offset)
+        answers.append(answer is not None)
+    return answers
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_entry_is_that_of_a_search_of_all_entries(name: str) -> None:
+def test_the_entry_is_the_one_that_a_broker_serves(name: str) -> None:
     path = DATA / "vectors" / name
     rows = [row for row in entry_rows(path).rows if row.get("segment_id")]
-    asked = [(epoch, offset) for row in rows[::9] for epoch, *ends in spans(row) for offset in ends]
-    answers = [serving(rows, epoch, offset) for epoch, offset in asked]
-    assert len([answer for answer in answers if answer is not None]) > 3
-    assert None in answers
-    for (epoch, offset), answer in zip(asked, answers, strict=True):
-        found = list(found_rows(path, epoch=epoch, offset=offset, position=None).rows)
-        assert found == ([] if answer is None else [answer]), (epoch, offset)
+    answers = check_lookups(
+        path, [(epoch, at) for row in rows[::9] for epoch, *ends in spans(row) for at in ends]
+    )
+    assert answers.count(True) > 3
+    assert False in answers
+
+
+_spans = st.lists(st.tuples(*[st.integers(0, 20)] * 3).map(lambda n: (n[0], n[0] + n[1], n[2])), max_size=6)
+
+
+@given(_spans)
+@example([(10, 90, 1), (5, 100, 2), (101, 200, 3)])
+@example([(5, 100, 2), (10, 90, 1), (101, 200, 3)])
+@example([(0, 99, 1), (50, 60, 2)])
+@example([(0, 9, 1), (0, 5, 1)])
+def test_copies_that_overlap_are_served_as_by_a_broker(copies: list[Span]) -> None:
+    """In one epoch, or in two of which the second begins within each segment, or the first has no offset."""
+    for later in (None, 0, 4):
+        stored = [
+            StoredSegment(
+                segment_id=segment_id(number),
+                start_offset=start,
+                end_offset=end,
+                leader_epoch=0,
+                max_timestamp_ms=1,
+                event_timestamp_ms=time_ms,
+                segment_leader_epochs=((0, start), *([] if later is None else [(1, start + later)])),
+                segment_size_in_bytes=1,
+                state=FINISHED,
+            )
+            for number, (start, end, time_ms) in enumerate(copies)
+        ]
+        header = flatfile.FlatFileHeader(topic="orders", topic_id=TOPIC_ID, metadata_topic_offset=9)
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "orders.flat"
+            path.write_bytes(b"".join(flatfile.written(header, map(flatfile.encode_entry, stored))))
+            edges = {at + n for first, last, _ in copies for at in (first, last) for n in (-1, 0, 1, 3, 4)}
+            check_lookups(path, [(epoch, max(0, edge)) for edge in sorted(edges) for epoch in (0, 1)])
 
 
 @pytest.mark.parametrize("name", FILES)

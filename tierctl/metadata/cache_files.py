@@ -1,7 +1,7 @@
 """Read cache files of any form: which events they have, and what is wrong with them; find one entry.
 
-An entry is found by the offset that it serves, or by its position. As in the KIP's lazy approach, only the
-few segments that can serve the offset are kept in memory, each with its position in the file.
+An entry is found by the offset that it serves, or by its position. As in the KIP's lazy approach, entries are
+read in chunks; a search by offset keeps eight numbers of each in memory, one of which is its position.
 """
 
 import fnmatch
@@ -28,6 +28,7 @@ from tierctl.model import (
 )
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX, StoredRecord
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile
@@ -37,6 +38,7 @@ from tierctl.wire.metadata.decode import (
     END,
     EPOCH_COUNT,
     EPOCHS_AT,
+    EVENT_TIMESTAMP,
     KIND,
     SEGMENT_ID,
     SEGMENT_ID_LOW,
@@ -560,18 +562,6 @@ def _problem(error: CorruptInputError) -> Row:
     return {"status": status, "position": error.at, "detail": error.message}
 
 
-class _Candidate(NamedTuple):
-    """A segment that has the offset: where its leader epoch starts in it, its position, and its state."""
-
-    epoch_start: int
-    position: int
-    state: int
-
-
-_Candidates = dict[tuple[int, int], _Candidate]
-"""The candidates by segment id, in the order of their last entries."""
-
-
 def found_rows(path: Path, *, epoch: int | None, offset: int | None, position: int | None) -> FileRows:
     """Return the row of the entry at byte `position`, or of the one that serves `offset` of leader `epoch`.
 
@@ -611,19 +601,64 @@ def _index_entry(path: Path, offset: int | None, position: int | None) -> Entry 
 def _serving(cache: CacheFile, epoch: int | None, offset: int, damage: list[Entry]) -> int | None:
     """Return the position of the entry that serves an offset; put damaged entries into `damage`.
 
-    Of the finished segments that have the offset in this leader epoch, it is the one in which the epoch
-    starts last, as in RemoteLogMetadataCache. The state of a segment is that of its last entry.
+    It is the entry that RemoteLogMetadataCache returns after the copies finished in the order of their event
+    timestamps, then of the file. The state of a segment is that of its last entry.
     """
     if epoch is None:
         raise UsageError("--epoch is missing", hint=f"{cache.path} has segments of several leader epochs")
-    candidates: _Candidates = {}
+    parts: list[Int64s] = []
     try:
-        for rows, positions in _segment_rows(cache, damage):
-            _take(candidates, rows, positions, epoch, offset)
+        for events, positions in _segment_rows(cache, damage):
+            parts.append(_in_epoch(events, positions, epoch))
     except CorruptInputError as error:
         damage.append(Entry(position=error.at or 0, record=None, error=error, is_torn=True))
-    finished = [each for each in candidates.values() if each.state == FINISHED]
-    return max(reversed(finished), key=lambda each: each.epoch_start).position if finished else None
+    return _floor_entry(np.concatenate(parts), offset) if parts else None
+
+
+_FACTS = (SEGMENT_ID, SEGMENT_ID_LOW, EVENT_TIMESTAMP, STATE)
+_ID, _TIME, _STATE, _POSITION, _FIRST, _LAST = slice(0, 2), 2, 3, 4, 5, 6
+"""Columns of entries: segment id, event timestamp, state, position, and the offsets in one leader epoch."""
+
+
+def _in_epoch(events: DecodedEvents, positions: Int64s, epoch: int) -> Int64s:
+    """Return the entries of segments; the first offset of one without the leader epoch is -1."""
+    rows, epochs = events.rows, events.epochs
+    adds = np.flatnonzero(np.isin(rows[:, KIND], (ADD, SNAPSHOT)))
+    found = np.full((len(adds), _LAST + 1), -1, np.int64)
+    found[:, : len(_FACTS)], found[:, _POSITION] = rows[adds][:, _FACTS], positions[adds]
+    counts = rows[adds, EPOCH_COUNT]
+    pairs, owners = ranges(rows[adds, EPOCHS_AT], counts), np.repeat(np.arange(len(adds)), counts)
+    is_last = np.append(owners[1:] != owners[:-1], True)[: len(owners)]
+    starts = epochs[pairs, 1]
+    ends = np.where(is_last, rows[adds[owners], END], np.append(starts[1:], 0)[: len(starts)] - 1)
+    hits = epochs[pairs, 0] == epoch
+    found[owners[hits], _FIRST], found[owners[hits], _LAST] = starts[hits], ends[hits]
+    return found
+
+
+def _floor_entry(entries: Int64s, offset: int) -> int | None:
+    """Return the position of the entry that serves `offset` of the epoch of `_in_epoch`; None if none does.
+
+    A copy that ends at or above all earlier ones replaces those that begin at or after it, another one only
+    a copy with its start (RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState). The entry
+    with the highest start up to `offset` serves it, or none does. `lineage.RemoteLogMetadataCache` answers
+    the same from the events, of which a cache file has only the last one of each segment.
+    """
+    by_id = np.lexsort(entries[:, _ID].T)
+    ids = entries[by_id, _ID]
+    is_last = np.append((ids[1:] != ids[:-1]).any(axis=1), True)[: len(ids)]
+    found = entries[np.sort(by_id[is_last])]
+    found = found[(found[:, _STATE] == FINISHED) & (found[:, _FIRST] >= 0)]
+    found = found[np.argsort(found[:, _TIME], kind="stable")]
+    starts, ends = found[:, _FIRST], found[:, _LAST]
+    before = np.maximum.accumulate(np.append(-1, ends))[:-1]
+    replacing = np.append(np.where(before <= ends, starts, LARGEST_OFFSET), LARGEST_OFFSET)
+    lowest_later = np.minimum.accumulate(replacing[::-1])[::-1][1:]
+    left = np.flatnonzero((starts <= offset) & (starts < lowest_later))[::-1]
+    if not len(left):
+        return None
+    at = left[np.argmax(starts[left])]
+    return int(found[at, _POSITION]) if offset <= ends[at] else None
 
 
 def _segment_rows(cache: CacheFile, damage: list[Entry]) -> Iterator[tuple[DecodedEvents, Int64s]]:
@@ -643,32 +678,6 @@ def _segment_rows(cache: CacheFile, damage: list[Entry]) -> Iterator[tuple[Decod
         for row, error in islice(sorted(chunk.rows.errors.items()), room):
             damage.append(Entry(position=int(chunk.positions[row]), record=None, error=error))
         yield chunk.rows, chunk.positions
-
-
-def _take(candidates: _Candidates, events: DecodedEvents, positions: Int64s, epoch: int, offset: int) -> None:
-    """Update the candidates by segments, in the order of their rows."""
-    rows = events.rows
-    holders = _holders(events, epoch, offset)
-    known = [low for _, low in candidates] + rows[list(holders), SEGMENT_ID_LOW].tolist()
-    for row in np.flatnonzero(np.isin(rows[:, SEGMENT_ID_LOW], known)).tolist():
-        if int(rows[row, KIND]) in {ADD, SNAPSHOT}:
-            key = int(rows[row, SEGMENT_ID]), int(rows[row, SEGMENT_ID_LOW])
-            candidates.pop(key, None)
-            if row in holders:
-                candidates[key] = _Candidate(holders[row], int(positions[row]), int(rows[row, STATE]))
-
-
-def _holders(events: DecodedEvents, epoch: int, offset: int) -> dict[int, int]:
-    """Return the rows of segments that have an offset in a leader epoch, each with the start of the epoch."""
-    rows, epochs = events.rows, events.epochs
-    adds = np.flatnonzero(np.isin(rows[:, KIND], (ADD, SNAPSHOT)))
-    counts = rows[adds, EPOCH_COUNT]
-    pairs, owners = ranges(rows[adds, EPOCHS_AT], counts), np.repeat(adds, counts)
-    is_last = np.append(owners[1:] != owners[:-1], True)[: len(owners)]
-    starts = epochs[pairs, 1]
-    ends = np.where(is_last, rows[owners, END], np.append(starts[1:], 0)[: len(starts)] - 1)
-    hits = (epochs[pairs, 0] == epoch) & (starts <= offset) & (offset <= ends)
-    return dict(zip(owners[hits].tolist(), starts[hits].tolist(), strict=True))
 
 
 _LENGTH_BYTES_MAX = 5
