@@ -233,7 +233,7 @@ def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
         ('aiven-private-key = "a\\u0000b"', "without the character U+0000", "--aiven-private-key"),
         ('output = "tabel"', "'tabel'", "--output"),
         ("metdata = 1", "no option 'metdata'", '"metadata"'),
-        ("qqqqq = 1", "no option 'qqqqq'", "see 'tierctl COMMAND --help-all', or tierctl-settings(7)"),
+        ("qqqqq = 1", "no option 'qqqqq'", "see --help-all of a command, or tierctl-settings(7)"),
         ('profile = "x"', "no option 'profile' in a profile", "TIERCTL_PROFILE"),
         ("apply = true", "apply = true: ", "--apply"),
         ("max_deletes = 1", "max-deletes = 1: ", "--max-deletes"),

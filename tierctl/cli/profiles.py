@@ -266,9 +266,7 @@ class _Reader:
         )
 
     def _unknown(self, entry: TomlEntry, key: str) -> SettingProblem:
-        hint = did_you_mean(
-            self._keys.nearest(key), "see 'tierctl COMMAND --help-all', or tierctl-settings(7)"
-        )
+        hint = did_you_mean(self._keys.nearest(key), "see --help-all of a command, or tierctl-settings(7)")
         if key in CHOOSE_PROFILE:
             hint = f"no profile chooses it: the command line does, or {_PREFIX}{key.upper()}"
         return self._problem(entry, ProblemKind.UNKNOWN_SETTING, f"no option {key!r} in a profile", hint)

@@ -426,8 +426,8 @@ class Request:
         typer.Option(
             metavar="URL",
             help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for "
-            "Spark Connect. Default: SPARK_REMOTE of the environment, otherwise the master of spark-submit or "
-            "of Spark's configuration, otherwise local[*].",
+            "Spark Connect. Default: SPARK_REMOTE of the environment, otherwise the master of spark-submit "
+            "or of Spark's configuration, otherwise local[*].",
             rich_help_panel=RUN,
         ),
     ] = None
