@@ -28,7 +28,7 @@ from tierctl.model import (
 )
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import PARTITION_MAX, StoredRecord
-from tierctl.model.local import LARGEST_OFFSET
+from tierctl.state.lineage import serving_copy
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile
@@ -637,28 +637,15 @@ def _in_epoch(events: DecodedEvents, positions: Int64s, epoch: int) -> Int64s:
 
 
 def _floor_entry(entries: Int64s, offset: int) -> int | None:
-    """Return the position of the entry that serves `offset` of the epoch of `_in_epoch`; None if none does.
-
-    A copy that ends at or above all earlier ones replaces those that begin at or after it, another one only
-    a copy with its start (RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState). The entry
-    with the highest start up to `offset` serves it, or none does. `lineage.RemoteLogMetadataCache` answers
-    the same from the events, of which a cache file has only the last one of each segment.
-    """
+    """Return the position of the one of `entries`, those of `_in_epoch`, that serves an offset; or None."""
     by_id = np.lexsort(entries[:, _ID].T)
     ids = entries[by_id, _ID]
     is_last = np.append((ids[1:] != ids[:-1]).any(axis=1), True)[: len(ids)]
     found = entries[np.sort(by_id[is_last])]
     found = found[(found[:, _STATE] == FINISHED) & (found[:, _FIRST] >= 0)]
     found = found[np.argsort(found[:, _TIME], kind="stable")]
-    starts, ends = found[:, _FIRST], found[:, _LAST]
-    before = np.maximum.accumulate(np.append(-1, ends))[:-1]
-    replacing = np.append(np.where(before <= ends, starts, LARGEST_OFFSET), LARGEST_OFFSET)
-    lowest_later = np.minimum.accumulate(replacing[::-1])[::-1][1:]
-    left = np.flatnonzero((starts <= offset) & (starts < lowest_later))[::-1]
-    if not len(left):
-        return None
-    at = left[np.argmax(starts[left])]
-    return int(found[at, _POSITION]) if offset <= ends[at] else None
+    at = serving_copy(found[:, _FIRST], found[:, _LAST], offset)
+    return None if at is None else int(found[at, _POSITION])
 
 
 def _segment_rows(cache: CacheFile, damage: list[Entry]) -> Iterator[tuple[DecodedEvents, Int64s]]:

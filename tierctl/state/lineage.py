@@ -14,6 +14,7 @@ import numpy as np
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.kernel import int64, kernel
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.local import LARGEST_OFFSET
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import NO_OFFSET, REPEATED, Arrays
 from tierctl.wire.arrays import Int64s
@@ -180,6 +181,25 @@ class RemoteLogMetadataCache:
     def leader_epochs(self) -> tuple[int, ...]:
         """Return every leader epoch that a segment ever named, ascending."""
         return tuple(sorted(int(self.table.epochs["epoch"][at]) for at in self.table.epoch_rows(self.number)))
+
+
+def serving_copy(starts: Int64s, ends: Int64s, offset: int) -> int | None:
+    """Return the index of the copy that serves an offset of a leader epoch; None if none does.
+
+    `starts` and `ends` are the offsets of copies in the epoch, in the order in which they finished. A copy
+    that ends at or above all earlier ones replaces those that begin at or after it, another one only a copy
+    with its start (RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState). The copy with the
+    highest start up to the offset serves it, or none does: as RemoteLogMetadataCache answers from a table,
+    here from the last entries of a cache file.
+    """
+    before = np.maximum.accumulate(np.append(-1, ends))[:-1]
+    replacing = np.append(np.where(before <= ends, starts, LARGEST_OFFSET), LARGEST_OFFSET)
+    lowest_later = np.minimum.accumulate(replacing[::-1])[::-1][1:]
+    left = np.flatnonzero((starts <= offset) & (starts < lowest_later))[::-1]
+    if not len(left):
+        return None
+    at = int(left[np.argmax(starts[left])])
+    return at if offset <= ends[at] else None
 
 
 class EpochEndOffset(NamedTuple):
