@@ -546,15 +546,16 @@ class DeleteSegments:
             begun += wave
             run.fence({step.topic_id_partition for step in wave})
             kept, _ = run.recheck(wave)
-            state = _introduced(kept, run.context)
-            refused = why_not_deletable(_segments_of(kept, state), run.context)
+            segments = _segments_of(kept, _introduced(kept, run.context))
+            refused = why_not_deletable(segments, run.context)
             if refused:
                 # A reader of the segment that stays must find those behind it, too.
                 kept, _ = run.recheck(kept, refused)
+                segments = _segments_of(kept, run.context.metadata.state)
             starts = new_log_starts([step for step in kept if step.segment_id not in refused])
             raise_log_starts(starts, self.raise_log_starts, run.context)
             waiting.append(kept)
-            yield Wave(segments=_segments_of(kept, run.context.metadata.state), refused=refused)
+            yield Wave(segments=segments, refused=refused)
 
 
 def _segments_of(steps: Sequence[Step], state: TierState) -> list[RemoteLogSegmentMetadata]:

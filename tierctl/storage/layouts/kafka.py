@@ -532,15 +532,16 @@ class KafkaLayout:
             place = OffsetIndex.decode(used, named.start_offset).lookup(LARGEST_OFFSET)
             if (place.offset > log.end_offset) == (place.position >= size_bytes):
                 indexed = place.offset
-                OffsetIndex.decode(data, named.start_offset)
-                damaged.remove("offset index")
+                if len(used) in {0, len(data)}:
+                    damaged.remove("offset index")
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
             data = stream.read()
-            time = TimeIndex.decode(trimmed(data, IndexType.TIMESTAMP), named.start_offset).last
+            used = trimmed(data, IndexType.TIMESTAMP)
+            time = TimeIndex.decode(used, named.start_offset).last
             if time.offset <= log.end_offset or time.timestamp_ms > log.max_timestamp_ms:
                 timed = time.offset
-                TimeIndex.decode(data, named.start_offset)
-                damaged.remove("time index")
+                if len(used) in {0, len(data)}:
+                    damaged.remove("time index")
         return indexed, timed, tuple(damaged)
 
 
