@@ -609,8 +609,8 @@ def check_metadata_settings(
     ]
     yield from of_conflicts(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, conflicts)
     if not conflicts:
-        of_replicas = "" if replicas is None else f"{replicas} replicas, min.insync.replicas={least}, "
-        found = f"{of_replicas}unlimited retention, not compacted"
+        known = "" if replicas is None else f"{counted(replicas, 'replica')}, min.insync.replicas={least}, "
+        found = f"{known}unlimited retention, not compacted"
         yield ok(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tierctl.model.choices import RowEnum, Severity
 from tierctl.model.events import INTERNAL_TOPICS
+from tierctl.model.selection import counted
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import LATEST, KafkaVersion, Setting
@@ -361,7 +362,7 @@ def metadata_topic_conflicts(
     value.
     """
     min_isr = topic.MIN_INSYNC_REPLICAS.value(settings)
-    found = f"{replicas} replica{'s' if replicas > 1 else ''}, min.insync.replicas={min_isr}"
+    found = f"{counted(replicas, 'replica')}, min.insync.replicas={min_isr}"
     names = (topic.MIN_INSYNC_REPLICAS.name,)
     needed = version.min_in_sync(min_isr, replicas)
     if needed > replicas:
