@@ -192,6 +192,38 @@ def test_a_damaged_batch_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> No
     assert [row["metadata_offset"] for row in selected] == [1]
 
 
+@pytest.mark.parametrize(
+    ("words", "offsets"),
+    [
+        ("", [0, 1, 5]),
+        ("--until 1", [0]),
+        ("--until 2", [0, 1]),
+        ("--from-offset 2 --until 4", [2]),
+        ("--from-offset 4", [4, 5]),
+        ("--from-offset 4 --limit 1", [4]),
+        ("--from-offset 5", [5]),
+    ],
+)
+@pytest.mark.parametrize("source", ["topic", "file", "follow"])
+def test_a_damaged_range_has_its_line_at_its_first_wanted_offset(
+    source: str, words: str, offsets: list[int], tmp_path: Path
+) -> None:
+    file = log(tmp_path / "__remote_log_metadata-0", [bytes.fromhex(value())] * 6)
+    data, size = bytearray(file.read_bytes()), file.stat().st_size // 6
+    for at in range(1, 5):
+        data[at * size + 40] ^= 1
+    file.write_bytes(data)
+    args = [file] if source == "file" else ["--metadata", tmp_path]
+    more = ["--follow", "--interval", "10ms", "--timeout-ms", 0] if source == "follow" else []
+    ran = tierctl("format", *args, *more, *words.split(), "--style", "json")
+    found = [json.loads(line) for line in ran.lines]
+    assert [row["metadata_offset"] for row in found] == offsets
+    bad = [row["error"] for row in found if "error" in row]
+    is_met = bool({1, 2, 4} & {*offsets})
+    assert (ran.code, len(bad)) == (7 if is_met else 0, int(is_met))
+    assert all(error.startswith("offsets 1 to 4: ") for error in bad)
+
+
 def test_a_torn_tail_is_no_record(tmp_path: Path) -> None:
     file = log(tmp_path / "__remote_log_metadata-0", [bytes.fromhex(value())] * 3)
     whole = file.read_bytes()

@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "format": lambda folder: _format(folder, metadata=str(folder)),
     "format-file": lambda folder: _format(folder, files=[_log(folder)]),
     "format-spark": lambda folder: render_split(
-        Rendering(location=at(folder), style="kip", properties={}, chosen=Filter()),
+        Rendering(location=at(folder), spans={0: (0, EVENTS)}, style="kip", properties={}, chosen=Filter()),
         MetadataSplit(location=at(folder), metadata_partition=0, start_offset=0, end_offset=EVENTS),
     ),
     "data-source": lambda folder: [

@@ -601,13 +601,13 @@ def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> l
 
     rendering = Rendering(
         location=resources.metadata_location,
+        spans=spans,
         style=work.style,
         properties=work.properties,
         chosen=work.chosen,
         by_time=work.by_time,
     )
-    count_max = work.request.limit
-    return rendered_pages(resources.executors, rendering, spans, max_messages=count_max)
+    return rendered_pages(resources.executors, rendering, max_messages=work.request.limit)
 
 
 def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iterator[RecordRound]:
@@ -624,7 +624,7 @@ def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iter
 
 def _file_streams(request: FormatRequest, note: Callable[[str], None], opened: ExitStack) -> RecordRound:
     if request.input_kind in {None, "segment"}:
-        return _segment_files(request.files, note)
+        return _segment_files(request, note)
     read = from_hex if request.input_kind == "hex" else from_framed
     return [read(_open(file, opened)) for file in request.files or [_STDIN]]
 
@@ -644,10 +644,10 @@ def _topic_records(resources: Resources, work: _Work) -> TopicRecords:
     return records
 
 
-def _segment_files(files: Sequence[Path], note: Callable[[str], None]) -> RecordRound:
-    if not files or _STDIN in files:
+def _segment_files(request: FormatRequest, note: Callable[[str], None]) -> RecordRound:
+    if not request.files or _STDIN in request.files:
         raise UsageError("segments can't be read from stdin", hint="name the files")
-    return [from_segment(file, note) for file in files]
+    return [from_segment(file, note, request.from_offset or 0) for file in request.files]
 
 
 def _open(file: Path, opened: ExitStack) -> BufferedIOBase:

@@ -56,6 +56,8 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
         pytest.param(2, ("--order", "time"), marks=pytest.mark.matrix),
         pytest.param(3, ("--limit", "2"), marks=pytest.mark.matrix),
         (5, ("--from-offset", "9")),
+        # The first of these offsets is in the middle of a damaged range.
+        (2, ("--from-offset", "9", "--until", "10")),
     ],
 )
 @pytest.mark.usefixtures("here")

@@ -22,15 +22,17 @@ from tierctl.model.location import TopicLocation
 from tierctl.model.selection import ranges_text
 from tierctl.report.formatters.records import Records
 from tierctl.state.tier_state import MissingEvents
-from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 
-def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
+def from_chunk(chunk: RecordChunk, start_offset: int, *, first_offset: int = 0) -> Records:
     """Return the records of a chunk, with one row per unreadable range of bytes; gaps have no row.
 
-    Ranges that begin before `first_offset` have no row either: the reader of the preceding records has it.
+    `start_offset` is the first offset that is wanted: a range that begins before it, and ends after it, has
+    its row there. Rows before `first_offset` are left out: the reader of the preceding records has them.
     """
-    damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
+    found = ((max(bad.offset, start_offset), bad) for bad in chunk.damage if bad.reaches(start_offset))
+    damaged = [(at, str(bad)) for at, bad in found if not bad.is_gap and at >= first_offset]
     if damaged:
         return _with_damage(chunk, damaged)
     return Records(
@@ -41,14 +43,14 @@ def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
     )
 
 
-def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Records:
+def _with_damage(chunk: RecordChunk, damaged: Sequence[tuple[int, str]]) -> Records:
     count = len(chunk.offsets)
-    offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
+    offsets = np.concatenate([chunk.offsets, np.array([at for at, _ in damaged], np.int64)])
     order = np.argsort(offsets, kind="stable")
     rows, nothing = pa.array(order), [None] * len(damaged)
     timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
     values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
-    errors = {int(row): str(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
+    errors = {int(row): damaged[order[row] - count][1] for row in np.flatnonzero(order >= count)}
     return Records(
         metadata_partition=chunk.partition,
         offsets=pa.array(offsets[order]),
@@ -121,16 +123,19 @@ class TopicRecords:
         ]
 
     def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
-        for chunk in self.topic.read(number, positions.get(number, start), end):
+        start = positions.get(number, start)
+        for chunk in self.topic.read(number, start, end):
             positions[number] = chunk.next_offset
-            yield from_chunk(chunk)
+            yield from_chunk(chunk, start)
 
 
 _INDEXES = {".index", ".timeindex", ".txnindex", ".snapshot"}
 
 
-def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
+def from_segment(path: Path, on_torn: Callable[[str], None], start_offset: int = 0) -> Iterator[Records]:
     """Return the records of one segment file; `on_torn` receives a message if its last write is unfinished.
+
+    Bytes that can't be read have a row as in `from_chunk`; records before `start_offset` are not left out.
 
     The name of the file's folder shows the metadata partition; it is 0 in any other folder. Raise UsageError
     for a folder and for an index, whose bytes look like an unfinished write, and OSError for a file that
@@ -141,17 +146,19 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records
     if path.suffix in _INDEXES:
         raise UsageError(f"{path} is no segment", hint="name the files that end in .log")
     os.close(open_regular(path))
-    return _segment_records(TopicLocation(uri=path.absolute().as_uri()), on_torn)
+    return _segment_records(TopicLocation(uri=path.absolute().as_uri()), on_torn, start_offset)
 
 
-def _segment_records(location: TopicLocation, on_torn: Callable[[str], None]) -> Iterator[Records]:
+def _segment_records(
+    location: TopicLocation, on_torn: Callable[[str], None], start_offset: int
+) -> Iterator[Records]:
     with closing(open_topic(location, on_torn=on_torn)) as topic:
         begins, ends = topic.beginning_offsets(), topic.end_offsets()
         expect(sum(ends.values()) - sum(begins.values()))
         for number in ends:
             # All records of a damaged file are printed, whatever offsets they have.
             for chunk in topic.read(number, 0, _OFFSET_END):
-                yield from_chunk(chunk)
+                yield from_chunk(chunk, start_offset)
 
 
 def follow_rounds(

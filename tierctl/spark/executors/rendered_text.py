@@ -74,10 +74,12 @@ Spans = Mapping[int, tuple[int, int]]
 class Rendering:
     """The records to print and their format.
 
-    With `by_time` the pages contain positions, because the caller merges the lines of all partitions by time.
+    `spans` has the offsets that are read of each metadata partition. With `by_time` the pages contain
+    positions, because the caller merges the lines of all partitions by time.
     """
 
     location: TopicLocation
+    spans: Spans
     style: str
     properties: Mapping[str, str]
     chosen: Filter
@@ -89,45 +91,44 @@ def render_split(rendering: Rendering, split: MetadataSplit) -> list[Page]:
     formatter = load(rendering.style, rendering.properties)
     printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
     pages: list[Page] = []
+    start, _ = rendering.spans[split.metadata_partition]
     expect(split.end_offset - split.start_offset)
     for chunk in read_chunks(split):
-        pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
+        pages.extend(printer.pages(from_chunk(chunk, start, first_offset=split.start_offset)))
     return pages
 
 
 def rendered_pages(
-    executors: Executors, rendering: Rendering, spans: Spans, *, max_messages: int | None = None
+    executors: Executors, rendering: Rendering, *, max_messages: int | None = None
 ) -> list[Iterator[Page]]:
-    """Return streams of the pages of `spans`, which executors render while the streams are read.
+    """Return streams of pages, which executors render while the streams are read.
 
     With `rendering.by_time` there is one stream per partition, to be read side by side. Otherwise there is
     one stream, partition after partition. With `max_messages` the first jobs are small, so that little is
     rendered beyond these lines. The streams raise the errors of `render_split`, and EngineError.
     """
     if not rendering.by_time:
-        return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
-    splits = _cut(rendering, spans, RECORDS_PER_JOB // max(len(spans), 1))
+        return [_one_after_another(executors, rendering, is_short=max_messages is not None)]
+    splits = _cut(rendering, RECORDS_PER_JOB // max(len(rendering.spans), 1))
     side_by_side = _SideBySide(executors, rendering)
-    for number in spans:
+    for number in rendering.spans:
         side_by_side.add(number, [split for split in splits if split.metadata_partition == number])
-    return [side_by_side.stream(number) for number in spans]
+    return [side_by_side.stream(number) for number in rendering.spans]
 
 
-def _cut(rendering: Rendering, spans: Spans, records: int) -> list[MetadataSplit]:
+def _cut(rendering: Rendering, records: int) -> list[MetadataSplit]:
     records_per_split = min(max(records, RECORDS_PER_SPLIT_MIN), RECORDS_PER_SPLIT_MAX)
-    return cut(rendering.location, spans, records_per_split=records_per_split)
+    return cut(rendering.location, rendering.spans, records_per_split=records_per_split)
 
 
 def _offsets(split: MetadataSplit) -> int:
     return split.end_offset - split.start_offset
 
 
-def _one_after_another(
-    executors: Executors, rendering: Rendering, spans: Spans, *, is_short: bool
-) -> Iterator[Page]:
+def _one_after_another(executors: Executors, rendering: Rendering, *, is_short: bool) -> Iterator[Page]:
     """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
     width = 2 * executors.slots
-    splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
+    splits = _cut(rendering, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
     most = width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN if is_short else width
     jobs = _growing(splits, 1 if is_short else width, most)
 

@@ -406,6 +406,10 @@ class DamagedRange:
     error: CorruptInputError
     is_gap: bool = False
 
+    def reaches(self, offset: int) -> bool:
+        """Return whether the range ends after `offset`; without offsets, it is at the one after its bytes."""
+        return max(self.next_offset, self.offset + 1) > offset
+
     def __str__(self) -> str:
         if self.offset == self.next_offset:
             return f"before offset {self.offset}: {self.error}"
@@ -439,8 +443,7 @@ def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int,
     values = read_values(window.data, window.heads, start_offset, end_offset)
     gaps = _gaps(window, values, (start_offset, end_offset), source)
     bad = [*_unreadable(window, values, source), *gaps]
-    # If the damaged bytes have no offset, the damage is reported at the offset after them.
-    concerned = (b for b in bad if max(b.next_offset, b.offset + 1) > start_offset and b.offset < end_offset)
+    concerned = (b for b in bad if b.reaches(start_offset) and b.offset < end_offset)
     ordered = tuple(sorted(concerned, key=lambda b: b.offset))
     reached = max([window.next_offset, *(b.next_offset for b in ordered)])
     return RecordChunk(
