@@ -173,23 +173,24 @@ def log(folder: Path, values: Sequence[bytes | None], *, offsets: Sequence[int] 
 
 
 def test_a_damaged_batch_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
-    """Compaction leaves gaps, which Kafka's formatter does not report."""
+    """Compaction leaves gaps, which Kafka's formatter does not report. Bytes before record 3 have no offset."""
     good = bytes.fromhex(value())
     log(tmp_path / "__remote_log_metadata-2", [None, good], offsets=[3, 9])
-    file = log(tmp_path / "__remote_log_metadata-0", [good] * 3)
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    file = log(tmp_path / "__remote_log_metadata-0", [good] * 4)
+    data, size = bytearray(file.read_bytes()), file.stat().st_size // 4
+    data[size + size // 2] ^= 1
+    file.write_bytes(data[: 3 * size] + b"\xff" * 70 + data[3 * size :])
     ran = tierctl("format", "--metadata", tmp_path)
     assert ran.code == 7
-    places = [(0, 0), (0, 1), (0, 2), (2, 3), (2, 9)]
+    places = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 3), (2, 3), (2, 9)]
     assert [line[:25] for line in ran.lines] == [f"partition: {n}, offset: {i}, " for n, i in places]
     assert "error: offsets 1 to 1: " in ran.lines[1]
-    assert ran.lines[3].endswith("value: null")
+    assert "error: before offset 3: " in ran.lines[3]
+    assert ran.lines[5].endswith("value: null")
     # A filter of events lets records pass that can't be read.
     assert [row["metadata_offset"] for row in rows("--metadata", tmp_path, "--until", 2, code=7)] == [0, 1]
     selected = rows("--metadata", tmp_path, "--topic", "_internal", "--segment-id", "A" * 21 + "Q", code=7)
-    assert [row["metadata_offset"] for row in selected] == [1]
+    assert [row["metadata_offset"] for row in selected] == [1, 3]
 
 
 @pytest.mark.parametrize(

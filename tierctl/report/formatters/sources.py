@@ -44,13 +44,14 @@ def from_chunk(chunk: RecordChunk, start_offset: int, *, first_offset: int = 0) 
 
 
 def _with_damage(chunk: RecordChunk, damaged: Sequence[tuple[int, str]]) -> Records:
-    count = len(chunk.offsets)
-    offsets = np.concatenate([chunk.offsets, np.array([at for at, _ in damaged], np.int64)])
+    count = len(damaged)
+    offsets = np.concatenate([np.array([at for at, _ in damaged], np.int64), chunk.offsets])
+    # Damage stands before the record at its offset: it is in the bytes before it.
     order = np.argsort(offsets, kind="stable")
-    rows, nothing = pa.array(order), [None] * len(damaged)
-    timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
-    values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
-    errors = {int(row): damaged[order[row] - count][1] for row in np.flatnonzero(order >= count)}
+    rows, nothing = pa.array(order), [None] * count
+    timestamps_ms = pa.concat_arrays([pa.array(nothing, pa.int64()), pa.array(chunk.timestamps_ms)])
+    values = pa.concat_arrays([pa.array(nothing, chunk.values.type), chunk.values])
+    errors = {int(row): damaged[order[row]][1] for row in np.flatnonzero(order < count)}
     return Records(
         metadata_partition=chunk.partition,
         offsets=pa.array(offsets[order]),

@@ -383,7 +383,8 @@ def batch_of(chunk: RecordChunk, split: EventSplit) -> pa.RecordBatch:
         return rows.batch(names)
     lost = _lost(chunk.partition, ranges, all_names)
     mask = mask_of(predicates, lost.column)
-    both = pa.concat_batches([rows.batch(all_names), lost if mask is None else lost.filter(mask)])
+    # The sort is stable: damage stands before the record at its offset, as its bytes do.
+    both = pa.concat_batches([lost if mask is None else lost.filter(mask), rows.batch(all_names)])
     return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")])).select(names)
 
 
