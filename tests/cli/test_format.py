@@ -173,7 +173,7 @@ def log(folder: Path, values: Sequence[bytes | None], *, offsets: Sequence[int] 
 
 
 def test_a_damaged_batch_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
-    """Compaction leaves gaps, which Kafka's formatter does not report. Bytes before record 3 have no offset."""
+    """Kafka's formatter does not report the gaps of compaction. Bytes before record 3 have no offset."""
     good = bytes.fromhex(value())
     log(tmp_path / "__remote_log_metadata-2", [None, good], offsets=[3, 9])
     file = log(tmp_path / "__remote_log_metadata-0", [good] * 4)

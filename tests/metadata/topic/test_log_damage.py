@@ -212,6 +212,23 @@ class TestDamage:
         assert bad_of(reader) == [(bases[1], bases[2])]
         assert len(values_of(reader, 0)) == 20 - (bases[2] - bases[1])
 
+    @pytest.mark.parametrize("bytes_left", [0, 8, 40, 65])
+    @pytest.mark.parametrize("fill", [None, 0, 255])
+    def test_bytes_at_the_end_of_a_middle_segment_are_no_gap(
+        self, folder: Path, bytes_left: int, fill: int | None
+    ) -> None:
+        """Compaction leaves no bytes behind; a broker may have allocated zeros ahead."""
+        bases = rolled(folder, 10)
+        path = segment(folder, f"{bases[0]:020d}.log")
+        data = path.read_bytes()
+        end = [0, *batch_ends(data)][-3]
+        rest = data[end : end + bytes_left] if fill is None else bytes([fill]) * bytes_left
+        path.write_bytes(data[:end] + rest)
+        lost = [bad for chunk in chunks_of(open_log(folder, writable=False)) for bad in chunk.damage]
+        assert (lost[0].offset, lost[-1].next_offset) == (bases[1] - 2, bases[1])
+        assert {bad.is_gap for bad in lost} == {fill == 0 or not bytes_left}
+        assert {bad.error.source for bad in lost} == {str(path)}
+
     @pytest.mark.parametrize("at", [0, 1, -1])
     def test_a_segment_that_a_starting_broker_takes_into_the_log_is_no_gap(
         self, folder: Path, at: int

@@ -39,6 +39,7 @@ from tierctl.wire.batches.segment_file import (
     first_offset_at,
     gap,
     highest_offset_of,
+    is_zero_from,
     newer_batch,
     scan_windows,
     skip_to,
@@ -124,6 +125,9 @@ class MetadataTopic(ReadableTopic, Protocol):
         ...
 
 
+_RESTORE = "restore the file from a replica: tierctl deletes nothing that depends on this metadata partition"
+
+
 class LogFiles:
     """Read folders and files by path, on this machine's disks; subclasses read them elsewhere.
 
@@ -153,8 +157,7 @@ class LogFiles:
                 expected=f"the file {path.name}",
                 found="a folder" if is_dir(path) else "a pipe, a socket or a device",
                 source=str(path),
-                hint="restore the file from a replica: tierctl deletes nothing that depends on this metadata "
-                "partition",
+                hint=_RESTORE,
             ) from e
 
     def content(self, path: Path) -> bytes | None:
@@ -288,6 +291,22 @@ def _windows(
     """Yield the windows of the segment with base offset `base`, as `scan_windows`."""
     highest = highest_offset_of(base)
     return scan_windows(file, position, expected, highest_offset=highest, window_bytes=window_bytes)
+
+
+def _error_at_end(file: LogBytes, last: Window, source: str) -> CorruptInputError | None:
+    """Return the error of what follows the last good batch of a segment; None for nothing, or for zeros.
+
+    `last` is the segment's last window. The log must go on after it, so that no broker is writing there.
+    """
+    torn, bad = last.heads.torn, last.heads.bad
+    if bad and bad[-1].next_offset is None:
+        return bad[-1].error.within(source, base=last.position)
+    if torn is None or is_zero_from(file, at := last.position + torn.position):
+        return None
+    found = "one that the end of the file cuts"
+    return CorruptInputError(
+        "record batch", expected="a whole batch", found=found, at=at, source=source, hint=_RESTORE
+    )
 
 
 class PartitionLog:
@@ -511,7 +530,7 @@ class PartitionLog:
         self, base: int, following: int | None, start_offset: int, end_offset: int
     ) -> Iterator[RecordChunk]:
         source = self._name_of(base)
-        reached = base
+        reached, last = base, None
         try:
             opened = self._files.open(self.path(base))
         except CorruptInputError as e:
@@ -525,12 +544,17 @@ class PartitionLog:
             for window in _windows(file, base, position, expected, span):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
+                last = window
                 start_offset = chunk.next_offset
                 yield chunk
                 if reached >= end_offset:
                     return
-        if following is not None and reached < min(following, end_offset):
-            yield empty_chunk(self.partition, min(following, end_offset), gap(reached, following, source))
+            if following is not None and reached < min(following, end_offset):
+                error = None if last is None else _error_at_end(file, last, source)
+                lost = gap(reached, following, source)
+                if error is not None:
+                    lost = DamagedRange(reached, following, error)
+                yield empty_chunk(self.partition, min(following, end_offset), lost)
 
     def _seek(self, file: LogBytes, base: int, offset: int) -> tuple[int, int]:
         """Return position and base offset of a valid batch at or before `offset`, else of the segment."""
