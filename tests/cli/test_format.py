@@ -92,20 +92,21 @@ def value(name: str = "serde-kafka.jsonl") -> str:
 
 
 @pytest.mark.parametrize(
-    ("stdin", "code", "count"),
+    ("stdin", "code", "shown"),
     [
-        (b"", 0, 0),
-        (b"\xff\xff\xff\xff", 0, 1),
-        (b"\0\0", 7, 1),
-        (b"\0\0\0\x05abc", 7, 1),
-        (b"\x7f\xff\xff\xff", 7, 1),
-        (b"\x80\0\0\0rest", 7, 1),
-        (b"\0\0\0\0", 7, 1),
+        (b"", 0, []),
+        (b"\xff\xff\xff\xff", 0, ["value: null"]),
+        (b"\0\0", 7, ["error: torn frame: expected 4 bytes of length, found 2"]),
+        (b"\0\0\0\x05abc", 7, ["error: torn frame: expected 5 bytes, found 3: 616263"]),
+        (b"\x7f\xff\xff\xff", 7, ["error: a frame of 2147483647 bytes: expected 0 to 67108864, or -1"]),
+        (b"\xff\xff\xff\xferest", 7, ["error: a frame of -2 bytes: expected 0 to 67108864, or -1"]),
+        (b"\0\0\0\0", 7, ["error: frame version at byte 0: expected 1 byte, found 0 before the end"]),
     ],
 )
-def test_frames_that_are_cut_or_absurd(stdin: bytes, code: int, count: int) -> None:
+def test_frames_that_are_cut_or_absurd(stdin: bytes, code: int, shown: list[str]) -> None:
     ran = tierctl("format", "--input", "framed", stdin=stdin)
-    assert (ran.code, len(ran.lines)) == (code, count)
+    head = "partition: 0, offset: 0, "
+    assert (ran.code, ran.lines) == (code, [f"{head}{text}{', bytes: ' * bool(code)}" for text in shown])
 
 
 def test_a_value_that_is_cut_by_the_end_has_its_line() -> None:

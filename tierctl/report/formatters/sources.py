@@ -266,7 +266,7 @@ def _frame(buf: bytearray, at: int) -> tuple[_Value, int] | None:
     if length == _NULL:
         return _Value(None), start
     if not 0 <= length <= _VALUE_BYTES_MAX:
-        return _Value(None, f"a frame of {length} bytes: expected at most {_VALUE_BYTES_MAX}"), start
+        return _Value(None, f"a frame of {length} bytes: expected 0 to {_VALUE_BYTES_MAX}, or -1"), start
     end = start + length
     return (_Value(bytes(buf[start:end])), end) if end <= len(buf) else None
 
