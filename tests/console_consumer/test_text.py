@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tierctl.console_consumer import CLASS_NAME
+from tierctl.errors import UsageError
 from tierctl.report.formatters.records import Records, load
 
 from tests.console_consumer.values import ODD, broken, hostile, tagged, unusual
@@ -108,3 +109,19 @@ def test_what_is_broken_has_the_same_line(kafka: KafkaRelease, jar: Path, tmp_pa
     ]
     records = compare(list(broken(BROKEN)), settings, kafka, jar, tmp_path)
     assert BROKEN // 3 < records.bad_count < BROKEN
+
+
+@pytest.mark.kafka
+def test_what_tierctl_refuses_is_refused(kafka: KafkaRelease, jar: Path, tmp_path: Path) -> None:
+    versions = (" 3.9", "3.9 ", "3.09", "03.9", "3.9.1000", "3.5", "3", "")
+    refused: list[Settings] = [
+        *({"format": "kafka", "kafka.version": version} for version in versions),
+        *({"format": "kafka", "sep": ";"}, {"format": "json", "sep": ";"}, {"format": "nope"}),
+        *({"nope": "1"}, {"kafka.version": "3.9"}, {"print.partition": "yes"}),
+    ]
+    write_input(tmp_path, [], refused)
+    run_driver(kafka, jar, tmp_path)
+    for run, given in enumerate(refused):
+        assert (tmp_path / f"{run}.refused").exists(), given
+        with pytest.raises(UsageError):
+            own_text(records_of([]), given)

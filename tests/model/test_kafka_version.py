@@ -13,7 +13,9 @@ def test_names(text: str, version: tuple[int, int]) -> None:
     assert KafkaVersion.parse(text) == KafkaVersion(*version)
 
 
-@pytest.mark.parametrize("text", ["", "4", "3.5", "4.5", "4.4.0.1", "4.4-rc1", "v4.4", "44", "0.0"])
+@pytest.mark.parametrize(
+    "text", ["", "4", "3.5", "4.5", "4.4.0.1", "4.4-rc1", "v4.4", "44", "0.0", "3.09", "03.9"]
+)
 def test_names_of_none(text: str) -> None:
     with pytest.raises(UsageError, match="is not known") as caught:
         KafkaVersion.parse(text)

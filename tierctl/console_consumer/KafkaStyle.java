@@ -11,7 +11,7 @@ final class KafkaStyle extends Style {
 
     KafkaStyle(Properties properties) {
         String version = properties.text("kafka.version", Descriptions.LATEST_KAFKA);
-        templates = Descriptions.KAFKA_TEXTS.get(version.replaceFirst("^(\\d+\\.\\d+)\\.\\d+$", "$1"));
+        templates = Descriptions.KAFKA_TEXTS.get(version.replaceFirst("^(\\d+\\.\\d+)\\.\\d{1,3}$", "$1"));
         if (templates == null) {
             String known = String.join(", ", new java.util.TreeSet<>(Descriptions.KAFKA_TEXTS.keySet()));
             throw new ConfigException("kafka.version", version, "expected one of " + known);

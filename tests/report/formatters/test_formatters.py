@@ -219,6 +219,7 @@ def test_json_marks_what_is_no_event() -> None:
         ("kip", {"print.partition": "yes"}),
         ("json", {"sep": ";"}),
         ("kafka", {"sep": ";"}),
+        *(("kafka", {"kafka.version": text}) for text in (" 3.9", "3.9 ", "3.09", "3.5", "")),
     ],
 )
 def test_unknown_properties_are_refused(style: str, properties: dict[str, str]) -> None:

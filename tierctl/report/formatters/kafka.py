@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
 from tierctl.model.settings.scopes import LATEST, KafkaVersion
 from tierctl.report.formatters.records import Record
@@ -28,6 +29,7 @@ from tierctl.report.formatters.templates import (
     template,
     with_null,
 )
+from tierctl.report.table import printable
 
 _HEAD = "partition: <metadata_partition>, offset: <metadata_offset>, value: "
 _PARTITION = "<topic_id>:<topic>-<partition>"
@@ -103,9 +105,11 @@ class KafkaFormatter(TemplateFormatter):
     }
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        version = properties.get(VERSION)
+        version = properties.get(VERSION, str(LATEST))
         no_properties("kafka", properties.keys() - {VERSION})
-        self._version = LATEST if version is None else KafkaVersion.parse(version)
+        if version != version.strip():
+            raise UsageError(f"{VERSION}={printable(version)}: blanks around the version", hint="as 3.9")
+        self._version = KafkaVersion.parse(version)
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
         """Implement `TemplateFormatter.template`: partition and offset, then Java's toString of the event."""
