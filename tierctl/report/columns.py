@@ -226,7 +226,9 @@ METADATA_PARTITION = Field(Kind.NUMBER, "partition of the metadata topic")
 METADATA_OFFSET = Field(Kind.NUMBER, "offset in that partition")
 TIMESTAMP_MS = Field(Kind.TIME, "timestamp of the record", "time")
 ERROR = Field(Kind.SENTENCE, "why it failed, or can't be read")
-VALUE = Field(Kind.TEXT, "value of the record")
+VALUE = Field(
+    Kind.TEXT, "bytes of an unreadable record, hex; above 1 KiB the first 1024, then ...(N more bytes)"
+)
 OFFSET = Field(Kind.NUMBER, "offset of the record")
 POSITION = Field(Kind.NUMBER, "position in the file, in bytes")
 PRODUCER_ID = Field(Kind.NUMBER, "id of the producer")
