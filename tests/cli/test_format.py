@@ -349,6 +349,12 @@ def test_console_consumer_properties_are_flags_too(after: Path) -> None:
     )
 
 
+def test_the_property_format_may_repeat_the_style() -> None:
+    line = ("format", "--input", "hex", "--style", "kafka", "--kafka-version", "3.6")
+    ran = tierctl(*line, "--property", "format=kafka", stdin=value().encode())
+    assert (ran.code, ran.out) == (0, tierctl(*line, stdin=value().encode()).out)
+
+
 def test_follow_prints_what_is_appended(writable: Writable) -> None:
     folder = writable("tiered-cluster/after")
     file = next(folder.glob("__remote_log_metadata-4/*.log"))
@@ -384,7 +390,22 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
         (
             ["--input", "hex", "--style", "kip", "--output", "csv"],
             2,
-            "--output can only be used with --style json",
+            "--output can only be used with --style json\nhint: leave --style out",
+        ),
+        (
+            ["--input", "hex", "--property", "format=kafka", "--output", "csv"],
+            2,
+            "--output can only be used with --style json\nhint: leave --property format out",
+        ),
+        (
+            ["--input", "hex", "--style", "kafka", "--sep", ";"],
+            2,
+            "--style kafka has no property 'sep'\nhint: it has kafka.version",
+        ),
+        (
+            ["--input", "hex", "--style", "json", "--property", "format=kafka"],
+            2,
+            "--style json has no property 'format'\nhint: it has none",
         ),
         (["--input", "hex", "--style", "kip", "--property", "sep"], 2, "expected NAME=VALUE"),
         (["--input", "hex", "--property", "nope=1"], 2, "--style kip has no property 'nope'"),

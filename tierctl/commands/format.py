@@ -455,12 +455,15 @@ def _start_positions(request: FormatRequest) -> StartPositions | None:
 def _style(request: FormatRequest) -> tuple[str, dict[str, str]]:
     """Return the formatter's name and properties; the property `format` is the jar's name for the style."""
     style, properties = request.style, _properties(request)
-    if style is None:
-        style = properties.pop("format", _KIP if properties else _KAFKA)
+    if style is None or properties.get("format") == style:
+        style = properties.pop("format", style)
     if request.output is not None:
-        if request.style not in {None, _JSON}:
-            raise UsageError("--output can only be used with --style json", hint="leave --style out")
+        if style not in {None, _JSON}:
+            option = "--property format" if request.style is None else "--style"
+            raise UsageError("--output can only be used with --style json", hint=f"leave {option} out")
         style = _JSON
+    if style is None:
+        style = _KIP if properties else _KAFKA
     return style, properties
 
 

@@ -22,9 +22,9 @@ from tierctl.report.formatters.templates import (
     hex_text,
     join,
     mapped,
-    no_properties,
     number_text,
     pairs_text,
+    require_known,
     template,
     with_null,
 )
@@ -94,7 +94,7 @@ class JsonFormatter(TemplateFormatter):
     makers = POSITION | _FIELD_MAKERS | {"timestamp_ms": _timestamps}
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        no_properties("json", properties)
+        require_known("json", properties)
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
         """Implement `TemplateFormatter.template`: an object with the fields of the type in the dialect."""

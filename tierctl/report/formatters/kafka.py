@@ -23,9 +23,9 @@ from tierctl.report.formatters.templates import (
     TemplateFormatter,
     Text,
     join,
-    no_properties,
     number_text,
     pairs_text,
+    require_known,
     template,
     with_null,
 )
@@ -106,7 +106,7 @@ class KafkaFormatter(TemplateFormatter):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         version = properties.get(VERSION, str(LATEST))
-        no_properties("kafka", properties.keys() - {VERSION})
+        require_known("kafka", properties, (VERSION,))
         if version != version.strip():
             raise UsageError(f"{VERSION}={printable(version)}: blanks around the version", hint="as 3.9")
         self._version = KafkaVersion.parse(version)

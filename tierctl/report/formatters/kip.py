@@ -32,6 +32,7 @@ from tierctl.report.formatters.templates import (
     Text,
     hex_text,
     pairs_text,
+    require_known,
     template,
     with_null,
 )
@@ -48,12 +49,7 @@ class KipFormatter(TemplateFormatter):
     """Formats records as KIP-405 describes it."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        unknown = [name for name in properties if name not in (*_FLAGS, *_SEPARATORS)]
-        if unknown:
-            raise UsageError(
-                f"--style kip has no property {printable(unknown[0])!r}",
-                hint=f"it has {', '.join((*_FLAGS, *_SEPARATORS))}",
-            )
+        require_known("kip", properties, (*_FLAGS, *_SEPARATORS))
         self._partition, self._offset, self._version, self._all_fields = (
             _flag(name, properties.get(name, "false")) for name in _FLAGS
         )

@@ -7,7 +7,7 @@ import base64
 import re
 from abc import ABC, abstractmethod
 from binascii import hexlify
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -244,7 +244,9 @@ def _by_shape(events: pa.Table) -> Iterator[tuple[npt.NDArray[np.intp], _Shape |
             yield rows, (event_type, Dialect(dialect))
 
 
-def no_properties(style: str, properties: object) -> None:
-    """Raise UsageError if `properties` are given to a style that has none."""
-    if properties:
-        raise UsageError(f"--style {style} has no properties", hint="they belong to --style kip")
+def require_known(style: str, properties: Iterable[str], known: Sequence[str] = ()) -> None:
+    """Raise UsageError for the first of the names `properties` that is none of `known`."""
+    unknown = next((name for name in properties if name not in known), None)
+    if unknown is not None:
+        has = ", ".join(known) or "none"
+        raise UsageError(f"--style {style} has no property {printable(unknown)!r}", hint=f"it has {has}")
