@@ -26,6 +26,7 @@ from tests.cli.shell import rows as rows_of
 from tests.conftest import vectors
 from tests.support.amounts import examples
 
+AT_TERMINAL = {"TERM": "dumb", "COLUMNS": "80"}
 Capture = Callable[[str], Path]
 Writable = Callable[[str], Path]
 
@@ -353,6 +354,26 @@ def test_the_property_format_may_repeat_the_style() -> None:
     line = ("format", "--input", "hex", "--style", "kafka", "--kafka-version", "3.6")
     ran = tierctl(*line, "--property", "format=kafka", stdin=value().encode())
     assert (ran.code, ran.out) == (0, tierctl(*line, stdin=value().encode()).out)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "same_as"),
+    [
+        ("STYLE=kip", "", "--style kip"),
+        ("STYLE=kip PRINT_VERSION=true", "-o csv", "-o csv"),
+        ("OUTPUT=csv", "--print-version", "--print-version"),
+        ("KAFKA_VERSION=3.6", "", "-o table"),
+        ("KAFKA_VERSION=3.6", "--style kafka", "--kafka-version 3.6"),
+        ("KAFKA_VERSION=3.6", "--property format=kafka --property kafka.version=4.4", "--style kafka"),
+        ("", "--style kafka --property kafka.version=3.6 --kafka-version 4.4", "--style kafka"),
+    ],
+)
+def test_typed_options_replace_other_settings(variables: str, words: str, same_as: str, after: Path) -> None:
+    where = ("format", "--metadata", after)
+    here = dict(f"TIERCTL_{each}".split("=") for each in variables.split())
+    ran = tierctl(*where, *words.split(), env=environment(**here, **AT_TERMINAL), is_at_terminal=True)
+    expected = tierctl(*where, *same_as.split(), env=environment(**AT_TERMINAL), is_at_terminal=True)
+    assert (ran.code, ran.out) == (0, expected.out), ran.err
 
 
 def test_follow_prints_what_is_appended(writable: Writable) -> None:

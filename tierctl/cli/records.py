@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
 
 _TEXT_FIELDS = (
     *("style", "properties", "print_partition", "print_message_offset", "print_version"),
-    *("print_all_event_value_fields", "sep", "vs", "kafka_version"),
+    *("print_all_event_value_fields", "sep", "vs"),
 )
-"""Fields of the request about the text of a record."""
+"""Fields of the request about the text of a record, which only format has."""
+_VERSION = "kafka_version"
 _JAR_USE = f"""\
 CLASSPATH=$(tierctl format --formatter-jar) kafka-console-consumer.sh --bootstrap-server HOST:PORT \\
   --topic __remote_log_metadata --from-beginning --formatter {CLASS_NAME} \\
@@ -84,9 +85,10 @@ def format_(
         typer.echo(str(find_jar()))
         typer.echo(_JAR_USE, err=True)
         return ExitCode.OK
-    unused = _unused_sources(ctx, has_other=bool(request.metadata or request.files or request.input_kind))
-    request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
-    if request.output is None and sys.stdout.isatty() and not request.is_live and not _is_about_text(request):
+    request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(_unused(ctx, request)))
+    # The environment may name the version for other commands.
+    is_text = is_typed(ctx, _VERSION) or any(getattr(request, name) for name in _TEXT_FIELDS)
+    if request.output is None and sys.stdout.isatty() and not request.is_live and not is_text:
         request = replace(request, output=OutputFormat.TABLE)
     printer = None if request.output is None else Printer.of(ctx, output=request.output)
     view = view_of(ctx)
@@ -105,21 +107,24 @@ def format_(
     return pages.exit_code
 
 
-def _is_about_text(request: object) -> bool:
-    """Return whether a FormatRequest has an option about the text of a record, such as --style."""
-    return any(getattr(request, name) not in {None, (), False} for name in _TEXT_FIELDS)
-
-
-def _unused_sources(ctx: typer.Context, *, has_other: bool) -> tuple[str, ...]:
-    """Return the sources in the environment or a profile that a source on the command line replaces.
+def _unused(ctx: typer.Context, request: commands.FormatRequest) -> Iterator[str]:
+    """Yield the options in the environment or a profile that other options of a FormatRequest replace.
 
     A typed --bootstrap-server takes precedence over other sources that are not typed. If it is not typed,
-    every other source takes precedence over it.
+    every other source takes precedence over it. So do --output and the options about the text of a record,
+    and a typed property over --kafka-version.
     """
-    others = ("metadata", "files", "input_kind")
+    sources = ("metadata", "files", "input_kind")
     if not is_typed(ctx, "bootstrap_server"):
-        return ("bootstrap_server",) if has_other else ()
-    return () if any(is_typed(ctx, name) for name in others) else others
+        yield from ("bootstrap_server",) if any(getattr(request, name) for name in sources) else ()
+    elif not any(is_typed(ctx, name) for name in sources):
+        yield from sources
+    if is_typed(ctx, "output"):
+        yield from (name for name in _TEXT_FIELDS if not is_typed(ctx, name))
+    elif typed_option(ctx, (*_TEXT_FIELDS, _VERSION)) is not None:
+        yield "output"
+    if not is_typed(ctx, _VERSION) and any(text.startswith("kafka.version=") for text in request.properties):
+        yield _VERSION
 
 
 def _write_lines(pages: Iterable[Page], *, flush: bool) -> int:

@@ -380,7 +380,7 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
     _require_records_for_executors(request)
     progress = progress or SilentProgress()
     style, properties = _style(request)
-    if style == _KAFKA and VERSION not in properties:
+    if style == _KAFKA and (request.kafka_version is not None or VERSION not in properties):
         with Resources(request=_on_cluster(request), progress=progress) as resources:
             properties[VERSION] = str(resources.kafka_version)
     start = _start_positions(request)
