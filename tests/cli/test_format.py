@@ -376,6 +376,17 @@ def test_typed_options_replace_other_settings(variables: str, words: str, same_a
     assert (ran.code, ran.out) == (0, expected.out), ran.err
 
 
+@pytest.mark.parametrize("end", ["--limit 1", "--timeout-ms 1", "--timeout-ms 1 --sort -metadata_offset"])
+def test_a_table_of_followed_records_needs_an_end(end: str, after: Path) -> None:
+    ran = tierctl("format", "--metadata", after, "--metadata-partition", 4, "-f", "-o", "table", *end.split())
+    offset = ran.lines[1].split()[1]
+    assert (ran.code, len(ran.lines), offset) == (
+        0,
+        2 if "limit" in end else 9,
+        "7" if "sort" in end else "0",
+    )
+
+
 def test_follow_prints_what_is_appended(writable: Writable) -> None:
     folder = writable("tiered-cluster/after")
     file = next(folder.glob("__remote_log_metadata-4/*.log"))
@@ -405,7 +416,15 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
     [
         (["--metadata", "x", "--input", "hex"], 2, "can't be used with files"),
         (["--follow", "--input", "hex"], 2, "--follow needs --metadata"),
-        (["--metadata", "x", "-o", "jsonl", "--sort", "state", "--follow"], 2, "exclude each other"),
+        *(
+            ([*source.split(), *words.split()], 2, f"{option} can't be used with {source.split()[0]}")
+            for source in ("--bootstrap-server h:1", "--follow --metadata x")
+            for words, option in (
+                ("--sort state -o jsonl", "--sort"),
+                ("--sort state -o table --limit 3", "--sort"),
+                ("-o table", "--output table"),
+            )
+        ),
         (["-"], 2, "segments can't be read from stdin"),
         (["--metadata", "missing"], 10, "no such folder"),
         (

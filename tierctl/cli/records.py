@@ -94,10 +94,9 @@ def format_(
     view = view_of(ctx)
     if printer is None and not replace(view, limit=None).is_plain:
         raise UsageError("--columns, --sort and --no-header are for rows", hint="add --output")
+    _require_end(request, view)
     if view.sort:
         request = replace(request, limit=None)  # All records are read, and the first rows are printed.
-    if request.follow and view.sort:
-        raise UsageError("--sort and --follow exclude each other", hint="rows that have no end have no order")
     with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:
         if printer is None:
             summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
@@ -105,6 +104,25 @@ def format_(
             printer.show(json.loads(line) for page in pages for line in page.lines)
             printer.finish()
     return pages.exit_code
+
+
+def _require_end(request: commands.FormatRequest, view: View) -> None:
+    """Raise UsageError for rows that a run without an end would never print.
+
+    A table prints no row before it has the widths of its columns.
+    """
+    if not request.is_endless:
+        return
+    option = "--follow" if request.follow else "--bootstrap-server"
+    if view.sort:
+        raise UsageError(
+            f"--sort can't be used with {option}, whose records have no end", hint="add --timeout-ms MS"
+        )
+    if request.output is OutputFormat.TABLE and request.limit is None:
+        raise UsageError(
+            f"--output table can't be used with {option}, whose records have no end",
+            hint="use --output csv or jsonl, or add --limit N or --timeout-ms MS",
+        )
 
 
 def _unused(ctx: typer.Context, request: commands.FormatRequest) -> Iterator[str]:

@@ -363,6 +363,11 @@ class FormatRequest(Request):
         return self.bootstrap_server is not None or self.follow or self.input_kind is not None
 
     @property
+    def is_endless(self) -> bool:
+        """Whether records are read until the run is stopped, or until `limit` of them were printed."""
+        return (self.bootstrap_server is not None or self.follow) and self.timeout_ms is None
+
+    @property
     def reads_all(self) -> bool:
         """Whether the source is read completely, so that all its user partitions are known at the end."""
         bounds = (self.from_offset, self.until, self.bootstrap_server)
