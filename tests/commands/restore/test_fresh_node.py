@@ -593,10 +593,12 @@ def test_another_content_is_refused(written: dict[str, SavedTopic], monkeypatch:
         (write_topics_file(SAVED), "deleted", None),
         (write_topics_file(SAVED), "hidden", "list for this user lacks: orders"),
         (write_topics_file(SAVED)[:-20], "listed", "would lack is unknown"),
+        (write_topics_file(replace(SAVED, cluster_id=None)), "deleted", None),
+        (write_topics_file(replace(SAVED, cluster_id="lost")), "deleted", "of cluster lost, expected .* abc"),
     ],
-    ids=["no file", "empty", "listed", "deleted", "hidden", "damaged"],
+    ids=["no file", "empty", "listed", "deleted", "hidden", "damaged", "no cluster", "another cluster"],
 )
-def test_a_list_that_acls_cut_replaces_no_backup(
+def test_a_list_that_may_lack_topics_replaces_no_backup(
     before: bytes | None, orders: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "topics.yaml"

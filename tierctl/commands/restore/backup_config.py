@@ -34,8 +34,8 @@ class BackupConfigRequest(Request):
         Path,
         typer.Option(
             metavar="FILE",
-            help="The YAML file to write. An earlier backup is replaced atomically; any other file that is "
-            "not empty is refused.",
+            help="The YAML file to write. An earlier backup of the same cluster is replaced atomically; any "
+            "other file that is not empty is refused.",
             rich_help_panel=SHOW,
         ),
     ]
@@ -84,8 +84,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
 
     Internal topics are left out, since brokers create them. Raise NotFoundError if a selected topic does not
     exist, AuthenticationError if a right is missing, MetadataError if no broker answers, SafetyRefusal if the
-    file has content that is no such backup, or topics of which the cluster's list lacks some, and UsageError
-    if it can't be written.
+    file has content that is no such backup, is one of another cluster, or has topics of which this one's list
+    lacks some, and UsageError if it can't be written.
     """
     required("--bootstrap-server", request.cluster_servers)
     _require_replaceable(request.output_file)
@@ -93,8 +93,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
         cluster = resources.cluster
         if cluster is None:
             raise ValueError("a request with a bootstrap server has a cluster")
-        listed = cluster.topics()
-        _require_none_hidden(request.output_file, listed, cluster)
+        listed, cluster_id = cluster.topics(), cluster.cluster_id()
+        _require_nothing_lost(request.output_file, listed, cluster, cluster_id)
         known = {
             name: facts
             for name, facts in listed.items()
@@ -117,7 +117,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
                 )
                 for name, facts in chosen.items()
             },
-            cluster_id=cluster.cluster_id(),
+            cluster_id=cluster_id,
             saved_ms=resources.now_ms,
         )
     _require_replaceable(request.output_file)
@@ -130,17 +130,26 @@ def _require_replaceable(file: Path) -> None:
     require_output("--output-file", file, "backup", begins_backup)
 
 
-def _require_none_hidden(file: Path, listed: Mapping[str, TopicFacts], cluster: "Cluster") -> None:
-    """Raise SafetyRefusal unless each topic of an earlier backup is in the cluster's list or was deleted.
+def _require_nothing_lost(
+    file: Path, listed: Mapping[str, TopicFacts], cluster: "Cluster", cluster_id: str
+) -> None:
+    """Raise SafetyRefusal if an earlier backup is of another cluster, or has topics that the list lacks.
 
-    Brokers leave topics that this user may not describe out of the list, without an error (KafkaApis); they
-    tell that they know their ids.
+    A new cluster under the address of a lost one knows none of its topics. Brokers leave topics that
+    this user may not describe out of the list, without an error (KafkaApis); they tell that they know their
+    ids, and do not know those of deleted topics.
     """
     try:
         before = read_decoded(file, lambda data: read_topics_file(data, str(file)) if data else None)
     except UsageError as e:
         why = f"--output-file: {e.message}; what a new backup would lack is unknown"
         raise SafetyRefusal(why, hint="mend the file, move it away, or name another") from e
+    if before is not None and before.cluster_id not in {None, cluster_id}:
+        raise SafetyRefusal(
+            f"--output-file {file} is the backup of cluster {before.cluster_id}, expected was one of this "
+            f"cluster, {cluster_id}",
+            hint="name another file: if that cluster is lost, this one has its only list of topics",
+        )
     missing = {} if before is None else {topic.topic_id: name for name, topic in before.topics.items()}
     for facts in listed.values():
         missing.pop(facts.topic_id, None)
