@@ -55,9 +55,17 @@ topics:
 """
 
 
-@given(TOPICS, st.none() | NAMES, st.none() | st.integers(0, 4_000_000_000).map(lambda s: s * 1000))
-def test_a_file_is_read_as_it_was_written(
-    topics: dict[str, tuple[bytes, int, dict[str, str]]], cluster_id: str | None, saved_ms: int | None
+@given(
+    TOPICS,
+    st.none() | NAMES,
+    st.none() | st.integers(0, 4_000_000_000).map(lambda s: s * 1000),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_a_file_is_read_as_it_was_written_and_whole(
+    topics: dict[str, tuple[bytes, int, dict[str, str]]],
+    cluster_id: str | None,
+    saved_ms: int | None,
+    cut: float,
 ) -> None:
     saved = SavedTopics(
         topics={
@@ -69,7 +77,11 @@ def test_a_file_is_read_as_it_was_written(
         cluster_id=cluster_id,
         saved_ms=saved_ms,
     )
-    assert read_topics_file(write_topics_file(saved), "topics.yaml") == saved
+    data = write_topics_file(saved)
+    assert read_topics_file(data, "topics.yaml") == saved
+    assert read_topics_file(data[:-1].replace(b"\n", b"\r\n"), "topics.yaml") == saved
+    with pytest.raises(UsageError):
+        read_topics_file(data[: int(cut * (len(data) - 1))], "topics.yaml")
 
 
 def test_values_need_no_quotes_and_keep_their_text() -> None:
@@ -129,6 +141,10 @@ def test_an_error_names_the_line_and_what_was_expected(name: str) -> None:
         (b"# nothing\n", "topics.yaml is empty"),
         (b"version: [1\ntopics: {}\n", "topics.yaml, line 2: no YAML"),
         (b"version: 1\n\ttopics: x\n", "topics.yaml, line 2: no YAML"),
+        (
+            write_topics_file(SavedTopics(topics={}))[:-5],
+            "line 11: expected the last line '# End of the topics.', found '# End of the top'",
+        ),
         (b"version: \xff\xfe", "topics.yaml: no YAML text"),
         (b"version: *unknown\n", "topics.yaml, line 1: no YAML"),
         (b"- " * 100_000 + b"a", "topics.yaml: nested too deeply"),

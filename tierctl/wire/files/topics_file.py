@@ -10,9 +10,11 @@
         partitions: 3
         settings:
           retention.ms: '604800000'
+    # End of the topics.
 
-Values are read as the text that the file has: `true` and `604800000` need no quotes. `version`, `topics`, and
-of each topic `topic_id` and `partitions`, must be there; unknown keys are refused.
+A file that begins with the comments of `backup-config` must end with that comment: one that was cut off
+may be valid YAML. Values are read as the text that the file has: `true` and `604800000` need no quotes.
+`version`, `topics`, and of each topic `topic_id` and `partitions`, must be there; unknown keys are refused.
 """
 
 import re
@@ -43,6 +45,8 @@ _HEAD = f"""\
 # Not covered: {", ".join(NOT_COVERED)}, settings of brokers, internal topics.
 """
 
+_END = "# End of the topics."
+
 _SETTING = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 _DIGITS = re.compile(r"[0-9]{1,7}\Z")
@@ -65,7 +69,7 @@ def write_topics_file(saved: SavedTopics) -> bytes:
     }
     known = {name: value for name, value in content.items() if value is not None}
     text = yaml.safe_dump(known, sort_keys=False, allow_unicode=False, default_flow_style=False, width=110)
-    return (_HEAD + text).encode()
+    return f"{_HEAD}{text}{_END}\n".encode()
 
 
 def begins_backup(head: bytes) -> bool:
@@ -86,11 +90,23 @@ def read_topics_file(data: bytes, source: str) -> SavedTopics:
 
     YAML tags are not supported, and values are always read as text.
     """
+    if begins_backup(data):
+        _require_end(data, source)
     try:
         return _Reader(source).read(data)
     except UsageError:
         require_kind_of_file(data, FileKind.SAVED_TOPICS, Path(source))
         raise
+
+
+def _require_end(data: bytes, source: str) -> None:
+    lines = data.rstrip().splitlines()
+    if lines[-1] != _END.encode():
+        raise UsageError(
+            f"{source}, line {len(lines)}: expected the last line {_END!r}, found "
+            f"{lines[-1][:100].decode(errors='replace')!r}: the file was cut off",
+            hint="name a whole copy of the file; if you added lines at its end, put them before that one",
+        )
 
 
 class _Loader(yaml.SafeLoader):
