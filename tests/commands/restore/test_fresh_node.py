@@ -210,12 +210,15 @@ def test_one_topic_after_another(version: str, scene_of: SceneOf) -> None:
 
 
 def test_partitions_are_spread_over_log_directories(scene: Scene, tmp_path: Path) -> None:
+    """So they are if a later run names the directories in another order."""
     more = formatted_dir(tmp_path / "second", OTHER_DIRECTORY_ID)
-    scene.restore(log_dir=(scene.node, more))
+    scene.restore(log_dir=(scene.node, more), topic=("sensors",))
+    scene.restore(log_dir=(more, scene.node))
     found = {path.name for folder in (scene.node, more) for path in folder.glob("sensors-*")}
     assert found == {"sensors-0", "sensors-1"}
     assert len(list(more.glob("sensors-*"))) == 1
     assert not list(more.glob("__remote_log_metadata-*"))
+    assert facts(state_at(scene.node)) == facts(scene.state)
 
 
 def nothing(scene: Scene) -> None:
@@ -263,6 +266,12 @@ def lose_a_segment(scene: Scene) -> None:
 def cut_the_last_log(scene: Scene) -> None:
     path = max(scene.remote.glob("**/sensors-*/0/*.log"))
     path.write_bytes(path.read_bytes()[:2000])
+
+
+def metadata_topic_twice(scene: Scene) -> None:
+    other = formatted_dir(scene.node.parent / "other", OTHER_DIRECTORY_ID)
+    for folder in (scene.node, other):
+        (folder / "__remote_log_metadata-0").mkdir()
 
 
 def other_topic_of_the_name(scene: Scene) -> None:
@@ -383,6 +392,9 @@ REFUSALS = {
     ),
     "other directories": refused(
         "expected is node 7", lambda s: formatted_dir(s.node.parent / "other", node_id=8), log_dir="OTHER"
+    ),
+    "a metadata topic in two directories": refused(
+        "__remote_log_metadata is in", metadata_topic_twice, log_dir="OTHER"
     ),
     "a topic of nobody": refused("nobody", kind=NotFoundError, topic=("nobody",)),
     "some partitions": refused("with all its partitions", kind=UsageError, partition=(0,)),

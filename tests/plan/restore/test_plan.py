@@ -21,7 +21,7 @@ from tests.plan.rebuild.sets import PARTITION, object_set
 
 FIRST, SECOND = Path("/first"), Path("/second")
 IDS = {FIRST: Uuid("pJDu_PV_mDE7nGFxt1-tOw"), SECOND: Uuid("zcNH6yZoXjLFM0nEAepk_Q")}
-METADATA_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
+METADATA_ID, OTHER_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid("AAAAAAAAAAAAAAAAAAAAAg")
 LOG = ((0, 0), (3, 150))
 SETS = [object_set(1, 0, 99, LOG), object_set(2, 100, 199, LOG, log_start=50)]
 
@@ -132,7 +132,9 @@ def test_a_damaged_snapshot_is_refused() -> None:
     [
         (PARTITION.topic, METADATA_ID, True),
         ("clicks", PARTITION.topic_id, True),
-        ("clicks", METADATA_ID, False),
+        ("clicks", METADATA_ID, True),
+        ("__remote_log_metadata", OTHER_ID, True),
+        ("clicks", OTHER_ID, False),
     ],
 )
 def test_a_topic_of_the_same_name_or_id_is_a_conflict(name: str, topic_id: Uuid, is_conflict: bool) -> None:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from zlib import crc32
@@ -19,6 +20,7 @@ from tierctl.commands.restore.new_logs import NewLogs, attempted
 from tierctl.errors import AuthenticationError, SafetyRefusal
 from tierctl.files import read_regular, replace_durably
 from tierctl.locallog import FormattedNode
+from tierctl.locallog.folders import distinct_dirs
 from tierctl.metadata.manager import RemoteLogMetadataManager, no_op, open_metadata
 from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
@@ -180,11 +182,13 @@ class NewNode(NewLogs):
 
 
 class NewNodeMetadata:
-    """Implement RemoteLogMetadataManager over the first log directory; `publish` creates the topic."""
+    """Implement RemoteLogMetadataManager over the node's log directories; `publish` creates the topic.
+
+    It is in the log directory where an earlier run made it, or else in the first one that is named.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._folder = Path(resources.request.log_dir[0])
         config = resources.request.broker_config
         self._settings = MetadataTopicSettings() if config is None else ServerSettings.read(config).topic
         self._manager: RemoteLogMetadataManager | None = None
@@ -192,11 +196,23 @@ class NewNodeMetadata:
         self._empty = TierState()
         self._topic_id: Uuid | None = None
 
+    @cached_property
+    def _folder(self) -> Path:
+        dirs = distinct_dirs(self._resources.request.log_dir)
+        found = [each for each in dirs if partitions_in(each)]
+        if len(found) > 1:
+            raise SafetyRefusal(
+                f"{METADATA_TOPIC} is in {found[0]} and in {found[1]}, expected is one log directory",
+                hint="format the node again",
+            )
+        return [*found, *dirs][0]
+
     def topic(self, node: FormattedNode, remote: RemoteStorageManager) -> NewTopic:
         """Return the metadata topic to create in the cluster metadata; its id is the same in every run.
 
         The id is taken from the topic that a killed run made, or else from the tier's identity, or else
-        derived from the node. Raise SafetyRefusal if a killed run made another number of partitions.
+        derived from the node. Raise SafetyRefusal if a killed run made another number of partitions, or if
+        two log directories have the topic.
         """
         made, count = partitions_in(self._folder), self._settings.num_partitions
         if made and made[-1] + 1 != count:

@@ -112,8 +112,7 @@ class RestorePlanner:
         """
         created = [step for each in topics for step in self._topic(each)]
         if created:
-            if self.metadata_topic is not None:
-                self._add(self.metadata_topic)
+            self._add_metadata_topic()
             self.records += self._producer_ids()
         steps = (*self.steps, *created)
         self.plan = Plan(command=RESTORE, steps=steps, read=read, skipped=tuple(self.skipped))
@@ -177,12 +176,19 @@ class RestorePlanner:
         if names and not self._is_present(new):
             return (
                 f"the node was prepared with topic {names[0][0]} of id {names[0][1]} and other partitions or "
-                "settings: format it again"
+                "settings: format it again, or name the same files and directories as then"
             )
         return None
 
     def _is_present(self, new: NewTopic) -> bool:
         return set(new.records(self.broker)) <= set(self.present)
+
+    def _add_metadata_topic(self) -> None:
+        new = self.metadata_topic
+        if new is not None and (problem := self._conflict(new)) is not None:
+            self._refuse(TopicIdPartition(new.topic_id, new.topic, 0), problem)
+        elif new is not None:
+            self._add(new)
 
     def _add(self, new: NewTopic) -> None:
         present = set(self.present)
@@ -279,7 +285,8 @@ def read_saved_topics(path: str | None, *, trusted: bool = False) -> SavedTopics
 class RestoreIntoRequest(MutationRequest):
     """A request to restore topics of a tier, under their old ids, into a node that was formatted only.
 
-    `log_dir` names the broker's log directories; the metadata topic is created in the first one.
+    `log_dir` names the broker's log directories; the metadata topic is created in the first one, unless an
+    earlier run created it in another.
     """
 
     into: Annotated[
@@ -610,24 +617,20 @@ class Restore(Change[RestoreIntoRequest]):
         """Raise SafetyRefusal if a log directory has a partition of a topic that no restore created."""
         restored = {found[1] for found in map(topic_of, self._node.bootstrap.values) if found is not None}
         restored |= {source.topic_id for source in self._topics}
-        others = [each for each in list_partitions(self.request.log_dir) if each.topic_id not in restored]
-        if others:
-            raise SafetyRefusal(
-                f"a log directory has a folder of {others[0]} already",
-                hint="the node must have no partition: format new directories",
-            )
-        for facts in map(read_log_dir_facts, self.request.log_dir):
-            # A folder that was renamed to be deleted is none of a partition: an interrupted run leaves one.
-            folders = [
-                name
-                for topic, name in facts.unreadable_topics.items()
-                if topic not in INTERNAL_TOPICS and parse_partition_folder(name) is not None
-            ]
-            if folders:
-                raise SafetyRefusal(
-                    f"{facts.path} has a folder {folders[0]} already, whose topic id can't be read",
-                    hint="the node must have no partition: format new directories",
-                )
+        found = [
+            f"a log directory has a folder of {each} already"
+            for each in list_partitions(self.request.log_dir)
+            if each.topic_id not in restored
+        ]
+        # A folder that was renamed to be deleted is none of a partition: an interrupted run leaves one.
+        found += [
+            f"{facts.path} has a folder {name} already, whose topic id can't be read"
+            for facts in map(read_log_dir_facts, self.request.log_dir)
+            for topic, name in facts.unreadable_topics.items()
+            if topic not in INTERNAL_TOPICS and parse_partition_folder(name) is not None
+        ]
+        if found:
+            raise SafetyRefusal(found[0], hint="the node must have no partition: format new directories")
 
     def _warn(self) -> None:
         """Warn of segments that retention will delete as soon as the node runs."""
