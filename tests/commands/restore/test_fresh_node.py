@@ -390,6 +390,9 @@ REFUSALS = {
     "the same topic with other partitions": refused(
         "other partitions or settings", other_topic_of_the_name, topic=("sensors",)
     ),
+    "events that were left for later": refused(
+        "the metadata topic lacks", lambda s: s.restore(publish_later=True), topic=("sensors",)
+    ),
     "other directories": refused(
         "expected is node 7", lambda s: formatted_dir(s.node.parent / "other", node_id=8), log_dir="OTHER"
     ),

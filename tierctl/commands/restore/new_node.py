@@ -3,10 +3,11 @@
 `require_objects_are_safe` proves that its broker can't delete the only copy of the objects.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
@@ -16,7 +17,7 @@ from tierctl.apply.tier_check import tier_name
 from tierctl.commands.metadata_folder import known_topic_id
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.resources import Resources
-from tierctl.commands.restore.new_logs import NewLogs, attempted
+from tierctl.commands.restore.new_logs import NewLogs, PartitionSource, attempted
 from tierctl.errors import AuthenticationError, SafetyRefusal
 from tierctl.files import read_regular, replace_durably
 from tierctl.locallog import FormattedNode
@@ -31,7 +32,8 @@ from tierctl.model.local import SavedTopics
 from tierctl.model.location import canonical_uri
 from tierctl.model.selection import counted
 from tierctl.model.settings import broker, topic
-from tierctl.plan.steps import Step
+from tierctl.plan.partition_choice import segment_steps
+from tierctl.plan.steps import Action, Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec
@@ -90,6 +92,19 @@ def last_topic_id(name: str, sets: Mapping[Uuid, Collection[ListedSet]], saved: 
         hint="a topic that was deleted and created again has another id, and no file of backup-config that "
         "is newer than the objects of the others says which one was the last: name the id to restore with "
         "--topic-id, and restore other topics in another run, with --topic",
+    )
+
+
+def why_unpublished(sources: Iterable[PartitionSource]) -> str | None:
+    """Return why a topic that the node has lacks events; None if its segments are in the metadata topic."""
+    steps = chain.from_iterable(segment_steps(each.inputs, each.decision) for each in sources)
+    lacking = sum(step.action is Action.PUBLISH_SEGMENT for step in steps)
+    if not lacking:
+        return None
+    return (
+        f"the node has the topic, and the metadata topic lacks {counted(lacking, 'segment')} of it, since an "
+        "earlier run had --publish-later: repeat that option, or start the node, keep consumers away, and "
+        "publish them with tierctl rebuild --metadata kafka://HOST:PORT"
     )
 
 

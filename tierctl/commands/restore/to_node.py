@@ -35,6 +35,7 @@ from tierctl.commands.restore.new_node import (
     former_settings,
     last_topic_id,
     require_objects_are_safe,
+    why_unpublished,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
@@ -129,10 +130,13 @@ class RestorePlanner:
             settings=settings,
             leader_epochs=[epoch_after(logs.get(number)) for number in range(source.partition_count)],
         )
+        is_present = self._is_present(new)
         problem = self._conflict(new) or _why_not_served(source)
+        if is_present and self.metadata_topic is not None:
+            problem = problem or why_unpublished(source.partitions.values())
         if problem is not None:
             self._refuse(source.partition(0), problem)
-        elif self._is_present(new):
+        elif is_present:
             self.skipped.append(Skip.of(source.partition(0), "the node has the topic already"))
         elif not any(source.partition(number) in self.refused for number in source.partitions):
             for number, log in logs.items():
@@ -246,14 +250,11 @@ def _create(source: TopicSource, new: NewTopic) -> Step:
     )
 
 
-def _spans(chain: Iterable[RemoteLogSegmentMetadata]) -> Iterator[tuple[int, int, int]]:
-    return ((each.start_offset, each.end_offset, each.segment_size_in_bytes) for each in chain)
-
-
 def breaches(chain: Sequence[RemoteLogSegmentMetadata], config: TopicConfig, now_ms: int) -> list[ReasonKind]:
     """Return the limit that each of the first segments of a log breaches, up to the first that stays."""
+    spans = ((each.start_offset, each.end_offset, each.segment_size_in_bytes) for each in chain)
     excess_bytes = (
-        max(0, distinct_bytes(_spans(chain)) - config.retention_bytes) if config.retention_bytes >= 0 else 0
+        max(0, distinct_bytes(spans) - config.retention_bytes) if config.retention_bytes >= 0 else 0
     )
     found = map(Limits(config, now_ms, excess_bytes).breach, chain)
     return [reason.kind for reason in takewhile(bool, found) if reason is not None]
