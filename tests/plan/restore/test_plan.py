@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tierctl.commands.restore.new_logs import PartitionSource
-from tierctl.commands.restore.new_node import NewBroker, NewTopic
+from tierctl.commands.restore.new_node import NewBroker, NewTopic, former_settings
 from tierctl.commands.restore.to_node import RestorePlanner, TopicSource, breaches
 from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import ObjectSet, TopicConfig, Uuid
@@ -143,6 +143,25 @@ def test_a_topic_of_the_same_name_or_id_is_a_conflict(name: str, topic_id: Uuid,
     found = planned(SETS, present=tuple(there.records(broker)))
     said = f"the node was prepared with topic {name} of id {topic_id}"
     assert [said in reason for reason in found.refused.values()] == [True] * is_conflict
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({}, "localhost:9092"),
+        ({"listeners": "CONTROLLER://:9093,PLAINTEXT://h1:9092"}, "h1:9092"),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092",
+                "advertised.listeners": "controller://h1:9093, SSL://h2:9094, PLAINTEXT://h3:9095",
+            },
+            "h2:9094",
+        ),
+    ],
+)
+def test_settings_are_given_back_through_a_brokers_listener(stated: dict[str, str], expected: str) -> None:
+    said = former_settings("orders", {}, {"controller.listener.names": "CONTROLLER", **stated})
+    assert f" --bootstrap-server {expected} " in said
 
 
 BREACHES = {

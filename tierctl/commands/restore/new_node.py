@@ -56,10 +56,12 @@ def former_settings(name: str, settings: Mapping[str, str], broker_settings: Map
     """Return the command that gives a topic its `settings` back that `COPYING_DISABLED` replaced.
 
     It is one call, because Kafka validates the settings of a topic together: it refuses another local
-    retention while copying is disabled. The address is that of the broker's first listener.
+    retention while copying is disabled. The address is that of the first listener that is no controller's.
     """
-    stated = broker.ADVERTISED_LISTENERS.given(broker_settings) or broker.LISTENERS.value(broker_settings)
-    host, _, port = stated[0].rpartition("//")[2].rpartition(":")
+    stated = broker.endpoints_row(broker_settings).value(broker_settings)
+    controllers = {each.upper() for each in broker.CONTROLLER_LISTENER_NAMES.value(broker_settings)}
+    of_brokers = [each for each in stated if each.partition("://")[0].upper() not in controllers]
+    host, _, port = (of_brokers or stated)[0].rpartition("//")[2].rpartition(":")
     former = [f"{each}={settings[each]}" for each in COPYING_DISABLED if each in settings]
     unset = [each for each in COPYING_DISABLED if each not in settings]
     words = [
