@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply.run_context import LABELS
+from tierctl.commands.restore.new_logs import former_folder
 from tierctl.files import PLAIN
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.formatted_node import BootstrapFile
@@ -15,6 +16,7 @@ from tierctl.wire.kraft import topic_of
 
 from tests.apply.worlds import World
 from tests.cli.shell import tierctl
+from tests.commands.ended import ended
 from tests.support.formatted import LOGS, bootstrap_name, files, formatted_node, segments
 from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, met, moments
 from tests.support.signing import signing_key
@@ -289,26 +291,32 @@ def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote,
     assert (copies(whole), logs(whole), new_segments(whole)) == end, "a rerun changes nothing"
 
 
+@pytest.mark.parametrize("lasts", [False, True])
 @pytest.mark.parametrize("nth", range(4))
+@pytest.mark.parametrize("command", ["new-ids", "log"])
 def test_a_disk_that_fails_while_the_log_is_put_in_place(
-    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, command: str, nth: int, lasts: bool
 ) -> None:
     """The folder of the new topic was set aside, and deleted with what the run left."""
     world = with_new_topic(tiered, tmp_path / "world")
+    run = new_ids(world) if command == "new-ids" else log_command(tiered, world.metadata)
     since: list[str] = []
 
     def fail(operation: str, path: Path) -> None:
         since.extend([operation] if since or path.name == "old" else [])
-        if len(since) == nth + 2:
+        if len(since) == nth + 2 or (lasts and len(since) > nth + 2):
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(PLAIN, "_observe", fail)
-    ran = tierctl(*new_ids(world))
+    ran = tierctl(*run)
     monkeypatch.undo()
-    assert (ran.code, "Input/output error" in ran.err) == (3, True), (ran.err, since)
-    assert all((world.metadata / name / "partition.metadata").exists() for name in partitions(tiered))
-    assert tierctl(*new_ids(world)).code == 0
+    ended(ran, 3 if command == "new-ids" else 5, "Input/output error")
+    folders = [former_folder(world.metadata, name) for name in partitions(tiered)]
+    assert all((folder / "partition.metadata").exists() for folder in folders)
+    assert lasts or [folder.parent for folder in folders] == [world.metadata]
+    assert tierctl(*run).code == 0
     assert logs(world)
+    assert not list(world.metadata.glob("*-delete"))
 
 
 def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:

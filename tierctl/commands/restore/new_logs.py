@@ -452,12 +452,23 @@ class NewFolder:
                 PLAIN.rename(self.path, self.target)
                 PLAIN.sync_folder(self.log_dir)
         except OSError:
-            # The run removes its staging folders. An old folder does not replace a new one, which has files.
-            with suppress(OSError):
-                PLAIN.rename(self.staging / _OLD, self.target)
+            self.discard()
             raise
         with effect("restore.staging.delete"):
             shutil.rmtree(self.staging)
+
+    def discard(self) -> None:
+        """Remove the staging folder; first put the partition's folder back, if it was set aside.
+
+        An old folder does not replace a new one, which has files. What can't be put back or removed stays:
+        the next run finds it by `former_folder`, and a broker deletes it when it starts.
+        """
+        old = self.staging / _OLD
+        with suppress(OSError):
+            if is_dir(old) and not exists(self.target, follow_symlinks=False):
+                PLAIN.rename(old, self.target)
+                PLAIN.sync_folder(self.log_dir)
+            shutil.rmtree(self.staging, ignore_errors=True)
 
 
 def disk_error(error: OSError, folder: Path) -> SpoolError:
@@ -469,12 +480,9 @@ def disk_error(error: OSError, folder: Path) -> SpoolError:
 
 
 def remove_left(log_dir: Path, name: str) -> None:
-    """Remove the staging folders that killed runs left of partition `name`.
-
-    What can't be removed stays: brokers delete folders of such names when they start.
-    """
+    """Discard the staging folders that killed runs left of partition `name`."""
     for left in _left(log_dir, name):
-        shutil.rmtree(left, ignore_errors=True)
+        NewFolder(log_dir, name, left).discard()
 
 
 def former_folder(log_dir: Path, name: str) -> Path:

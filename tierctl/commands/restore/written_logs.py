@@ -13,7 +13,6 @@ returns its changes of transactions, which are applied in the order of the log.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -528,9 +527,9 @@ class _WrittenLog:
         removal.write(self.new_partition, log, sizes, rows)
 
     def discard(self) -> None:
-        """Remove the staging folder if it still exists."""
+        """Discard the staging folder if it still exists."""
         if self._made is not None:
-            shutil.rmtree(self._made.staging, ignore_errors=True)
+            self._made.discard()
 
 
 def groups(steps: Sequence[Step], segments_min: int) -> Iterator[list[Step]]:
