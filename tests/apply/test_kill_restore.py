@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.apply.run_context import LABELS
 from tierctl.commands.restore.new_logs import former_folder
-from tierctl.files import PLAIN
+from tierctl.files import OWN_LOCK, PLAIN, exclusive
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
@@ -133,8 +133,9 @@ def lists(folder: Path) -> dict[str, bytes]:
 
 
 def log_files(log_dir: Path) -> dict[str, bytes]:
-    """Return every file that a broker does not delete when it starts."""
-    found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
+    """Return every file that a broker does not delete when it starts, except backups and the lock."""
+    kept = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
+    found = (path for path in kept if path.name != OWN_LOCK)
     return {
         str(path.relative_to(log_dir)): path.read_bytes()
         for path in found
@@ -190,6 +191,17 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
     (log,) = read_log_dirs([log_dir])
     assert log.log_end_offset > 0
     assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs] == [(0, 0)]
+
+
+@pytest.mark.parametrize("command", ["new-ids", "log"])
+def test_one_run_at_a_time_in_a_log_directory(tiered: World, tmp_path: Path, command: str) -> None:
+    """Where no broker has run, the second of two runs deleted the new files of the first one."""
+    world = with_new_topic(tiered, tmp_path / "world")
+    run = new_ids(world) if command == "new-ids" else log_command(tiered, world.metadata)
+    with exclusive(world.metadata):
+        ended(tierctl(*run), 6, f"{world.metadata} is being written by another tierctl")
+        tierctl(*run[:-1]).ok()
+    tierctl(*run).ok()
 
 
 def test_too_little_room_is_refused_before_anything_is_written(

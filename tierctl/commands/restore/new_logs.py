@@ -17,12 +17,14 @@ from typing import Self
 
 from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
+from tierctl.commands.mutation import Mutation
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError, hint_of
 from tierctl.files import (
     PLAIN,
     backup_of,
     backups,
+    exclusive,
     exclusive_replacement,
     exists,
     is_dir,
@@ -35,7 +37,7 @@ from tierctl.files import (
     write_durably,
 )
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.folders import list_log_files, unknown_in_empty_log
+from tierctl.locallog.folders import distinct_dirs, list_log_files, unknown_in_empty_log
 from tierctl.model import (
     EpochEntry,
     ListedSet,
@@ -84,6 +86,17 @@ def require_writable(refused: Mapping[TopicIdPartition, str], log_dirs: Iterable
         raise refusal_of(sorted(refused.items()), hint)
     for log_dir in log_dirs:
         ensure_stopped(log_dir)
+
+
+def written_dirs(run: Mutation) -> list[Path]:
+    """Return the log directories of `run`, without repeated ones; with `apply`, lock them until it ends.
+
+    Where no broker has run, no lock of a broker keeps other runs out. Raise LockedError, and OSError.
+    """
+    log_dirs = distinct_dirs(run.request.log_dir)
+    for log_dir in log_dirs if run.request.apply else ():
+        run.resources.enter(exclusive(log_dir))
+    return log_dirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

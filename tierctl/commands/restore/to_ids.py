@@ -33,9 +33,9 @@ from tierctl.commands.restore.new_logs import (
     require_writable,
     restore_step,
     target_folders,
+    written_dirs,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog.folders import distinct_dirs
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
     ListedSet,
@@ -247,8 +247,8 @@ def restore_new_ids(request: RestoreNewIdsRequest, progress: Progress | None = N
 
     The store copies the objects of the lost topics; the originals are not changed. Raise SafetyRefusal if a
     broker runs on a log directory, a topic is not tiered, a folder has records or too low a leader epoch, or
-    offsets are missing; NotFoundError for a topic without objects; and the errors of the tier and the
-    metadata.
+    offsets are missing; LockedError if another run writes there; NotFoundError for a topic without objects;
+    and the errors of the tier and the metadata.
     """
     with NewIds.opened(request, progress) as change:
         return change.finish(change.decided())
@@ -270,7 +270,7 @@ class NewIds(Change[RestoreNewIdsRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         self._configs = self.run.resources.topic_configs()
-        log_dirs = distinct_dirs(self.request.log_dir)
+        log_dirs = written_dirs(self.run)
         self._sources = find_sources(self.run, log_dirs, self.request.from_ids())
         self.run.inspect_tier()
         self._refused: dict[TopicIdPartition, str] = {}

@@ -30,6 +30,7 @@ from tierctl.commands.restore.new_logs import (
     remove_left,
     require_writable,
     target_folders,
+    written_dirs,
 )
 from tierctl.commands.restore.written_logs import abort_markers_bytes, materialise_act
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
@@ -418,7 +419,8 @@ def restore_log(request: RestoreLogRequest, progress: Progress | None = None) ->
     transaction; its leader epoch becomes 0. Records with a key in `without_keys` keep their offset and
     timestamp, and lose key, value and headers. Raise SafetyRefusal if a broker runs on a log directory, a
     partition's folder has records or unknown files, offsets are missing, or the disk has too little room;
-    NotFoundError for a topic that the tier does not have; and the errors of the tier and the metadata.
+    LockedError if another run writes there; NotFoundError for a topic that the tier does not have; and the
+    errors of the tier and the metadata.
     """
     with Materialise.opened(request, progress) as change:
         return change.finish(change.decided())
@@ -441,6 +443,7 @@ class Materialise(Change[RestoreLogRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         run, request = self.run, self.request
+        written_dirs(run)
         partitions = _partitions(run)
         topics = {each.topic_id_partition.topic for each in partitions}
         if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
