@@ -310,6 +310,9 @@ def test_a_disk_that_fails_while_the_log_is_put_in_place(
     tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, command: str, nth: int, lasts: bool
 ) -> None:
     """The folder of the new topic was set aside, and deleted with what the run left."""
+    state = "its former folder is" if lasts else "the partition's folder was not changed"
+    if nth == 3:
+        state = "the new log is in its place, but a power cut may undo that"
     world = with_new_topic(tiered, tmp_path / "world")
     run = new_ids(world) if command == "new-ids" else log_command(tiered, world.metadata)
     since: list[str] = []
@@ -322,11 +325,14 @@ def test_a_disk_that_fails_while_the_log_is_put_in_place(
     monkeypatch.setattr(PLAIN, "_observe", fail)
     ran = tierctl(*run)
     monkeypatch.undo()
-    ended(ran, 3 if command == "new-ids" else 5, "Input/output error")
+    ended(ran, 3 if command == "new-ids" else 5, "Input/output error", f"({state}")
     folders = [former_folder(world.metadata, name) for name in partitions(tiered)]
     assert all((folder / "partition.metadata").exists() for folder in folders)
     assert lasts or [folder.parent for folder in folders] == [world.metadata]
+    seen: list[tuple[str, Path]] = []
+    monkeypatch.setattr(PLAIN, "_observe", lambda *each: seen.append(each))
     assert tierctl(*run).code == 0
+    assert ("fsync-dir", world.metadata) in seen
     assert logs(world)
     assert not list(world.metadata.glob("*-delete"))
 

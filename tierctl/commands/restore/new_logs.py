@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, takewhile
@@ -453,8 +453,9 @@ class NewFolder:
     def exchange(self) -> None:
         """Put the folder in the place of the partition's: from the rename on, a broker loads it.
 
-        Raise OSError; the partition's folder is then the old one, or the new one if only a sync failed.
+        Raise the error of `disk_error`, whose hint says which of the two folders is the partition's.
         """
+        is_in_place = False
         try:
             if exists(self.target):
                 with effect("restore.old_folder.rename"):
@@ -463,32 +464,42 @@ class NewFolder:
                     PLAIN.sync_folder(self.log_dir)
             with effect("restore.partition.rename"):
                 PLAIN.rename(self.path, self.target)
+                is_in_place = True
                 PLAIN.sync_folder(self.log_dir)
-        except OSError:
-            self.discard()
-            raise
-        with effect("restore.staging.delete"):
-            shutil.rmtree(self.staging)
+            with effect("restore.staging.delete"):
+                shutil.rmtree(self.staging)
+        except OSError as e:
+            aside = f"its former folder is {self.staging / _OLD}, which a broker that starts would delete"
+            state = _UNCHANGED if self.discard() else aside
+            if is_in_place:
+                state = "the new log is in its place, but a power cut may undo that"
+            raise disk_error(e, self.log_dir, state) from None
 
-    def discard(self) -> None:
+    def discard(self) -> bool:
         """Remove the staging folder; first put the partition's folder back, if it was set aside.
 
-        An old folder does not replace a new one, which has files. What can't be put back or removed stays:
-        the next run finds it by `former_folder`, and a broker deletes it when it starts.
+        An old folder does not replace a new one, which has files. Return False if it can't be put back: then
+        the staging folder stays, the next run finds the old one by `former_folder`, and a broker deletes it
+        when it starts, as all that can't be removed.
         """
         old = self.staging / _OLD
-        with suppress(OSError):
+        try:
             if is_dir(old) and not exists(self.target, follow_symlinks=False):
                 PLAIN.rename(old, self.target)
-                PLAIN.sync_folder(self.log_dir)
-            shutil.rmtree(self.staging, ignore_errors=True)
+        except OSError:
+            return False
+        shutil.rmtree(self.staging, ignore_errors=True)
+        return True
 
 
-def disk_error(error: OSError, folder: Path) -> SpoolError:
-    """Return the error of a log that could not be written into `folder`."""
+_UNCHANGED = "the partition's folder was not changed"
+
+
+def disk_error(error: OSError, folder: Path, state: str = _UNCHANGED) -> SpoolError:
+    """Return the error of a log that could not be written into `folder`; `state` says what is there now."""
     return SpoolError(
         f"writing {error.filename or folder}: {error.strerror or error}",
-        hint=f"the partition was not changed; {hint_of(error) or 'look at the disk, then run again'}",
+        hint=f"{state}; {hint_of(error) or 'look at the disk, then run again'}",
     )
 
 

@@ -34,7 +34,7 @@ from tierctl.commands.restore.new_logs import (
 )
 from tierctl.commands.restore.written_logs import abort_markers_bytes, materialise_act
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.files import is_file
+from tierctl.files import PLAIN, is_file
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     ObjectPart,
@@ -531,10 +531,14 @@ class Materialise(Change[RestoreLogRequest]):
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
         """Implement `Change.conclude`: print the erased records, and the operator's next steps."""
-        for target in (target for source in self._sources for target in source.targets):
+        targets = [target for source in self._sources for target in source.targets]
+        for target in targets:
             remove_left(target.log_dir, str(target.name))
         if any(outcome.status is not Status.DONE for outcome in outcomes):
             return
+        for log_dir in {target.log_dir for target in targets}:
+            # An earlier run may have put a log in place, and was killed, or its disk failed, before the sync.
+            PLAIN.sync_folder(log_dir)
         if self._keys is not None:
             self._keys.report(map(self._keys.removal.read, self._new), self.run.progress)
         if not outcomes:
