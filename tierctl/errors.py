@@ -31,7 +31,7 @@ TierctlError                         1  internal
 │   └── CustomMetadataTooLarge       8  a segment's custom metadata exceed KIP-917's limit
 ├── NotFoundError                   10  a requested topic, partition or segment does not exist
 └── AuthenticationError             11  a broker, a store or the system refused tierctl's identity or rights
-    └── FileNotAllowed              11  this user may not read a file; others may be readable
+    └── FileNotAllowed              11  this user may not read or write a file; others may be allowed
 
 Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error.
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
@@ -372,6 +372,6 @@ class AuthenticationError(TierctlError):
 
 
 class FileNotAllowed(AuthenticationError):
-    """This user may not read a file of a broker; other files may be readable."""
+    """This user may not read or write a file of a broker; other files may be allowed."""
 
     meets_all = False

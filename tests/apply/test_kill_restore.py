@@ -1,13 +1,15 @@
 """kill -9 around every side effect of `restore into`, `new-ids` and `log`: nothing half is ever used."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from tierctl.apply.run_context import LABELS
 from tierctl.commands.restore.new_logs import former_folder
-from tierctl.files import OWN_LOCK, PLAIN, exclusive
+from tierctl.files import PLAIN, exclusive
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
@@ -133,9 +135,8 @@ def lists(folder: Path) -> dict[str, bytes]:
 
 
 def log_files(log_dir: Path) -> dict[str, bytes]:
-    """Return every file that a broker does not delete when it starts, except backups and the lock."""
-    kept = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
-    found = (path for path in kept if path.name != OWN_LOCK)
+    """Return every file that a broker does not delete when it starts, except backups and locks."""
+    found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix not in {".bak", ".lock"})
     return {
         str(path.relative_to(log_dir)): path.read_bytes()
         for path in found
@@ -191,17 +192,6 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
     (log,) = read_log_dirs([log_dir])
     assert log.log_end_offset > 0
     assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs] == [(0, 0)]
-
-
-@pytest.mark.parametrize("command", ["new-ids", "log"])
-def test_one_run_at_a_time_in_a_log_directory(tiered: World, tmp_path: Path, command: str) -> None:
-    """Where no broker has run, the second of two runs deleted the new files of the first one."""
-    world = with_new_topic(tiered, tmp_path / "world")
-    run = new_ids(world) if command == "new-ids" else log_command(tiered, world.metadata)
-    with exclusive(world.metadata):
-        ended(tierctl(*run), 6, f"{world.metadata} is being written by another tierctl")
-        tierctl(*run[:-1]).ok()
-    tierctl(*run).ok()
 
 
 def test_too_little_room_is_refused_before_anything_is_written(
@@ -303,6 +293,61 @@ def test_kill_around_every_side_effect_of_new_ids(tiered: World, forked: Zygote,
     assert (copies(whole), logs(whole), new_segments(whole)) == end, "a rerun changes nothing"
 
 
+def prepared(world: World, folder: Path, command: str) -> tuple[Path, tuple[object, ...]]:
+    """Return a new log directory, and the command line that restores bills into it."""
+    if command == "into":
+        node = formatted_node(folder / "node")
+        return node, into(world, node)
+    new = with_new_topic(world, folder / "world")
+    return new.metadata, new_ids(new) if command == "new-ids" else log_command(world, new.metadata)
+
+
+@pytest.mark.parametrize("command", ["into", "new-ids", "log"])
+def test_one_run_at_a_time_in_a_log_directory(tiered: World, tmp_path: Path, command: str) -> None:
+    """Where no broker has run, the second of two runs deleted the new files of the first one."""
+    log_dir, run = prepared(tiered, tmp_path, command)
+    with exclusive(log_dir):
+        ended(tierctl(*run), 6, f"{log_dir} is being written by another tierctl")
+        tierctl(*(each for each in run if each != "--apply")).ok()
+    tierctl(*run).ok()
+
+
+@pytest.mark.parametrize("nth", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("number", "code", "hint"),
+    [
+        (errno.ENOSPC, 5, "the disk is full: free space, then run again"),
+        (errno.EACCES, 11, "this user may not do that: check owner and mode of the folder"),
+    ],
+)
+@pytest.mark.parametrize("command", ["into", "new-ids", "log"])
+def test_a_staging_folder_that_can_not_be_made(
+    tiered: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    command: str,
+    nth: int,
+    number: int,
+    code: int,
+    hint: str,
+) -> None:
+    log_dir, run = prepared(tiered, tmp_path, command)
+    before, since = log_files(log_dir), 0
+
+    def fail(_operation: str, path: Path) -> None:
+        nonlocal since
+        since += bool(since or path.name.endswith("-delete"))
+        if since == nth + 1:
+            raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(PLAIN, "_observe", fail)
+    # The objects of new-ids are copied before.
+    ended(tierctl(*run), 3 if command == "new-ids" else code, f"{os.strerror(number)} (", f"{hint})")
+    assert log_files(log_dir) == before
+    tierctl(*run).ok()
+
+
 @pytest.mark.parametrize("lasts", [False, True])
 @pytest.mark.parametrize("nth", range(4))
 @pytest.mark.parametrize("command", ["new-ids", "log"])
@@ -313,8 +358,7 @@ def test_a_disk_that_fails_while_the_log_is_put_in_place(
     state = "its former folder is" if lasts else "the partition's folder was not changed"
     if nth == 3:
         state = "the new log is in its place, but a power cut may undo that"
-    world = with_new_topic(tiered, tmp_path / "world")
-    run = new_ids(world) if command == "new-ids" else log_command(tiered, world.metadata)
+    log_dir, run = prepared(tiered, tmp_path, command)
     since: list[str] = []
 
     def fail(operation: str, path: Path) -> None:
@@ -326,15 +370,15 @@ def test_a_disk_that_fails_while_the_log_is_put_in_place(
     ran = tierctl(*run)
     monkeypatch.undo()
     ended(ran, 3 if command == "new-ids" else 5, "Input/output error", f"({state}")
-    folders = [former_folder(world.metadata, name) for name in partitions(tiered)]
+    folders = [former_folder(log_dir, name) for name in partitions(tiered)]
     assert all((folder / "partition.metadata").exists() for folder in folders)
-    assert lasts or [folder.parent for folder in folders] == [world.metadata]
+    assert lasts or [folder.parent for folder in folders] == [log_dir]
     seen: list[tuple[str, Path]] = []
     monkeypatch.setattr(PLAIN, "_observe", lambda *each: seen.append(each))
     assert tierctl(*run).code == 0
-    assert ("fsync-dir", world.metadata) in seen
-    assert logs(world)
-    assert not list(world.metadata.glob("*-delete"))
+    assert ("fsync-dir", log_dir) in seen
+    assert list(log_dir.glob("bills-*/*.log"))
+    assert not list(log_dir.glob("*-delete"))
 
 
 def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tierctl.apply.run import Run
 from tierctl.apply.run_context import Outcome, Status, effect
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.restore.inventory import TierSets, inputs_of
-from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError, hint_of
+from tierctl.errors import CorruptInputError, FileNotAllowed, SafetyRefusal, SpoolError, TierctlError, hint_of
 from tierctl.files import (
     PLAIN,
     backup_of,
@@ -470,7 +470,7 @@ class NewFolder:
                 shutil.rmtree(self.staging)
         except OSError as e:
             aside = f"its former folder is {self.staging / _OLD}, which a broker that starts would delete"
-            state = _UNCHANGED if self.discard() else aside
+            state = UNCHANGED if self.discard() else aside
             if is_in_place:
                 state = "the new log is in its place, but a power cut may undo that"
             raise disk_error(e, self.log_dir, state) from None
@@ -492,15 +492,18 @@ class NewFolder:
         return True
 
 
-_UNCHANGED = "the partition's folder was not changed"
+UNCHANGED = "the partition's folder was not changed"
 
 
-def disk_error(error: OSError, folder: Path, state: str = _UNCHANGED) -> SpoolError:
-    """Return the error of a log that could not be written into `folder`; `state` says what is there now."""
-    return SpoolError(
-        f"writing {error.filename or folder}: {error.strerror or error}",
-        hint=f"{state}; {hint_of(error) or 'look at the disk, then run again'}",
-    )
+def disk_error(error: OSError, folder: Path | str, *state: str) -> TierctlError:
+    """Return the error of files that could not be written into `folder`; `state` says what is there now.
+
+    FileNotAllowed for a missing right, else SpoolError.
+    """
+    message = f"writing {error.filename or folder}: {error.strerror or error}"
+    hint = "; ".join([*state, hint_of(error) or "look at the disk, then run again"])
+    kind = FileNotAllowed if isinstance(error, PermissionError) else SpoolError
+    return kind(message, hint=hint)
 
 
 def remove_left(log_dir: Path, name: str) -> None:
@@ -653,6 +656,6 @@ def attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
     except TierctlError as e:
         error = e
     except OSError as e:
-        error = SpoolError(f"writing {e.filename or 'a log directory'}: {e.strerror or e}", hint="run again")
+        error = disk_error(e, "a log directory")
     status = Status.DONE if error is None else Status.FAILED
     return [Outcome(step=step, status=status, error=error) for step in steps]

@@ -38,7 +38,13 @@ from tierctl.apply.run_context import (
     log_name,
 )
 from tierctl.commands.restore.erasure import Removal
-from tierctl.commands.restore.new_logs import NewFolder, back_up_checkpoints, disk_error, merge_checkpoints
+from tierctl.commands.restore.new_logs import (
+    UNCHANGED,
+    NewFolder,
+    back_up_checkpoints,
+    disk_error,
+    merge_checkpoints,
+)
 from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,
@@ -194,7 +200,7 @@ def write_part(digests: frozenset[bytes], context: SideEffectContext, work: Part
     except TierctlError as e:
         return SideEffectResult(begun=True, error=e)
     except OSError as e:
-        return SideEffectResult(begun=True, error=disk_error(e, work.log.log_dir))
+        return SideEffectResult(begun=True, error=disk_error(e, work.log.log_dir, UNCHANGED))
     context.advance(work.part.metadata.segment_size_in_bytes)
     return SideEffectResult(begun=True, written=written)
 
@@ -434,7 +440,7 @@ class _WrittenLog:
         except TierctlError as e:
             self.outcome = Outcome(step=self.step, status=Status.FAILED, error=e)
         except OSError as e:
-            error = disk_error(e, Path(self.step.details[LOG_DIR]))
+            error = disk_error(e, Path(self.step.details[LOG_DIR]), UNCHANGED)
             self.outcome = Outcome(step=self.step, status=Status.FAILED, error=error)
 
     def begin(self, context: RunContext) -> None:
@@ -552,7 +558,7 @@ def materialise_act(removal: Removal | None) -> Act:
             try:
                 back_up_checkpoints(log_dir)
             except OSError as e:
-                raise disk_error(e, log_dir) from None
+                raise disk_error(e, log_dir, UNCHANGED) from None
         for group in groups(steps, run.context.wave_size):
             run.attempt(
                 group, lambda kept: materialise_partitions(kept, run.context, removal), rechecked=True
