@@ -1,6 +1,6 @@
-"""Stores of pyarrow: Google's as brokers fill it, and refusals of Google's and Azure's.
+"""Stores of pyarrow: Google's as brokers fill it, Azure's, and refusals of both.
 
-Google's answers are those of a server in memory with its JSON interface. What may pass is repeated.
+The answers are those of servers in memory with the interfaces of both. What may pass is repeated.
 """
 
 import json
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -18,8 +19,10 @@ from tierctl.errors import (
     RemoteStorageError,
     RemoteTierMissing,
     StoreRefused,
+    StoreWriteFailed,
     TierctlError,
 )
+from tierctl.model import HashedFile
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
@@ -60,12 +63,11 @@ class _Answering(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def answer(self, status: int, document: dict[str, Any], **headers: str) -> None:
-        body = json.dumps(document).encode()
+    def answer(self, status: int, document: dict[str, Any] | bytes, **headers: str) -> None:
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
+        for name, value in ({"content_length": str(len(body))} | headers).items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -75,12 +77,22 @@ class _GoogleHandler(_Answering):
     owner: Google
 
     def do_POST(self) -> None:
-        """Begin an upload, whose bytes follow in a PUT, or create a bucket."""
+        """Begin an upload, whose bytes follow in a PUT, copy an object, or create a bucket."""
         self.rfile.read(int(self.headers["content-length"]))
         self.owner.requests.append(f"POST {self.path}")
+        if copied := re.search(r"/o/([^/]+)/rewriteTo/b/[^/]+/o/([^/?]+)", self.path):
+            key, new_key = map(unquote, copied.groups())
+            self.owner.objects[new_key] = self.owner.objects[key]
+            described = self.owner.described(new_key)
+            rewritten = {"kind": "storage#rewriteResponse", "done": True, "resource": described}
+            return self.answer(200, rewritten | dict.fromkeys(("totalBytesRewritten", "objectSize"), "1"))
         if not self.path.startswith(f"/upload/storage/v1/b/{BUCKET}/"):
             return self.answer(404, NO_BUCKET)
         return self.answer(200, {}, location=f"http://{self.headers['host']}{self.path}")
+
+    def do_DELETE(self) -> None:
+        del self.owner.objects[unquote(urlsplit(self.path).path.rpartition("/")[2])]
+        self.answer(204, b"")
 
     def do_PUT(self) -> None:
         key = parse_qs(urlsplit(self.path).query)["name"][0]
@@ -104,9 +116,119 @@ class _GoogleHandler(_Answering):
         return self.answer(200, self.owner.described(key))
 
 
+class Azure(HttpServer):
+    """Serve the container `tier` of an account without a hierarchical namespace.
+
+    Requests with `refused` as value of `comp` get 403. A listing ends with 404 at its second page if
+    `is_lost`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_AzureHandler)
+        self.objects: dict[str, bytes] = {}
+        self.blocks: dict[str, bytes] = {}
+        self.refused = ""
+        self.is_lost = False
+
+
+_BLOB = {
+    "etag": "e",
+    "last_modified": "Fri, 02 Jan 2026 03:04:05 GMT",
+    "x_ms_version": "2020-02-10",
+    "x_ms_request_id": "r",
+    "x_ms_blob_type": "BlockBlob",
+    "x_ms_creation_time": "Fri, 02 Jan 2026 03:04:05 GMT",
+    "x_ms_lease_status": "unlocked",
+    "x_ms_lease_state": "available",
+    "x_ms_server_encrypted": "true",
+    "x_ms_request_server_encrypted": "true",
+    "x_ms_has_immutability_policy": "false",
+    "x_ms_has_legal_hold": "false",
+}
+_ENTRY = (
+    "<Blob><Name>{}</Name><Properties><Creation-Time>{time}</Creation-Time><Last-Modified>{time}"
+    "</Last-Modified><Etag>e</Etag><Content-Length>{}</Content-Length><BlobType>BlockBlob</BlobType>"
+    "<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true"
+    "</ServerEncrypted></Properties></Blob>"
+)
+
+
+class _AzureHandler(_Answering):
+    owner: Azure
+
+    def fail(self, status: int, code: str) -> None:
+        self.answer(status, f"<Error><Code>{code}</Code></Error>".encode(), x_ms_error_code=code)
+
+    def do_PUT(self) -> None:
+        store, (query, key) = self.owner.objects, self.parts()
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        source, comp = self.headers.get("x-ms-copy-source"), query.get("comp")
+        if comp and comp == self.owner.refused:
+            return self.fail(403, "AuthorizationFailure")
+        if source:
+            store[key] = store[self.parts(source)[1]]
+            return self.answer(202, b"", **_BLOB, x_ms_copy_id="c", x_ms_copy_status="success")
+        if comp == "lease":
+            status = 201 if self.headers["x-ms-lease-action"] == "acquire" else 200
+            return self.answer(status, b"", **_BLOB, x_ms_lease_id="00000000-0000-0000-0000-000000000001")
+        if comp == "block":
+            self.owner.blocks[query["blockid"]] = body
+        else:
+            store[key] = b"".join(self.owner.blocks.values()) if comp == "blocklist" else body
+            self.owner.blocks.clear()
+        return self.answer(201, b"", **_BLOB)
+
+    def do_DELETE(self) -> None:
+        del self.owner.objects[self.parts()[1]]
+        self.answer(202, b"", **_BLOB)
+
+    def do_HEAD(self) -> None:
+        store, (query, key) = self.owner.objects, self.parts()
+        if "action" in query:
+            return self.answer(400, b"", x_ms_error_code="HierarchicalNamespaceNotEnabled")
+        if key and key not in store:
+            return self.fail(404, "BlobNotFound")
+        size = {"content_length": str(len(store[key]))} if key else {}
+        return self.answer(200, b"", **_BLOB | size, x_ms_copy_id="c", x_ms_copy_status="success")
+
+    def do_GET(self) -> None:
+        store, (query, key) = self.owner.objects, self.parts()
+        if query.get("comp") != "list":
+            return self.do_HEAD() if "restype" in query else self.answer(200, store[key], **_BLOB)
+        if self.owner.is_lost and "marker" in query:
+            return self.fail(404, "ContainerNotFound")
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        found, folders = "", set()
+        for key in sorted(each for each in store if each.startswith(prefix)):
+            if delimiter and (end := key.find(delimiter, len(prefix)) + 1):
+                folders.add(f"<BlobPrefix><Name>{key[:end]}</Name></BlobPrefix>")
+            else:
+                found += _ENTRY.format(key, len(store[key]), time=_BLOB["last_modified"])
+        document = (
+            f"<EnumerationResults ServiceEndpoint='http://x/' ContainerName='{BUCKET}'>"
+            f"<Prefix>{prefix}</Prefix><Delimiter>/</Delimiter><Blobs>{found}{''.join(sorted(folders))}</Blobs>"
+            f"<NextMarker>{'m' * self.owner.is_lost}</NextMarker></EnumerationResults>"
+        )
+        return self.answer(200, document.encode(), content_type="application/xml", **_BLOB)
+
+    def parts(self, address: str = "") -> tuple[dict[str, str], str]:
+        """Return the parameters and the key of a URL, by default that of the request."""
+        url = urlsplit(address or self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        return query, unquote("".join(url.path.split("/", 3)[3:]))
+
+
 @pytest.fixture
 def google() -> Iterator[Google]:
     with Google() as made:
+        yield made
+
+
+@pytest.fixture
+def azure() -> Iterator[Azure]:
+    if not hasattr(fs, "AzureFileSystem"):
+        pytest.skip("this pyarrow has no AzureFileSystem")
+    with Azure() as made:
         yield made
 
 
@@ -168,6 +290,46 @@ def test_only_objects_are_written(google: Google) -> None:
     store.put_all({"t-id/0/1.log": b"x", "t-id/0/2.log": b"", "t-id/0/3.log": None})
     assert store.create("identity", b"y")
     assert google.objects == {"a/t-id/0/1.log": b"x", "a/t-id/0/2.log": b"", "a/identity": b"y"}
+
+
+@pytest.mark.parametrize("earlier", [{}, {"a/k": b"old"}])
+@pytest.mark.parametrize("name", ["google", "azure"])
+def test_a_write_stores_all_of_its_bytes_or_nothing(
+    name: str, earlier: dict[str, bytes], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server: Google | Azure = request.getfixturevalue(name)
+    server.objects |= earlier
+    streams = []
+
+    class Keeping:
+        def __getattr__(self, method: str) -> Any:
+            return getattr(filesystem, method)
+
+        def open_output_stream(self, path: str, **options: Any) -> Any:
+            streams.append(filesystem.open_output_stream(path, **options))
+            return streams[-1]
+
+    filesystem = google_filesystem(server) if isinstance(server, Google) else azure_filesystem(server)
+    store = ArrowStore(Keeping(), f"{BUCKET}/a/")
+    (path := tmp_path / "log").write_bytes(b"changed")
+
+    def stored() -> dict[str, bytes]:
+        return {key: body for key, body in server.objects.items() if not key.endswith("/")}
+
+    with pytest.raises(StoreWriteFailed, match="changed"):
+        store.put_all({"k": HashedFile(path=path, size_bytes=7, crc32c=1)})
+    for stream in streams:
+        # The release of a stream does the same.
+        stream.close()
+    assert stored() == earlier
+    if isinstance(server, Azure):
+        server.refused = "block"
+        with pytest.raises(AuthenticationError):
+            store.put_all({"k": b"new"})
+        assert stored() == earlier
+        server.refused = ""
+    store.put_all({"k": b"new"})
+    assert stored() == {"a/k": b"new"}
 
 
 class Refusing(HttpServer):

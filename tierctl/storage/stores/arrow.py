@@ -20,6 +20,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
+from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.stores.base import (
     CompleteRange,
     FolderListing,
@@ -66,8 +67,9 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
 class ArrowStore(ObjectStore):
     """ObjectStore over a pyarrow FileSystem; `root` is "" or ends with `/`.
 
-    Object stores make an object visible when its stream closes. A broken stream may leave a truncated object
-    under a key that no metadata record names yet; therefore a copy is finished only once it is verified.
+    Object stores make an object visible when its stream closes, at the latest when it is released: no stream
+    can be aborted. Azure's also empty an earlier object when they open. Therefore objects that exist are
+    replaced by a copy inside the store, and what a failed write left under its own key is deleted.
     """
 
     delete_batch = 100
@@ -178,15 +180,41 @@ class ArrowStore(ObjectStore):
 
     def _put(self, key: str, source: Source) -> None:
         path = self._root + key
-        with _translated(f"writing {path}", StoreWriteFailed):
-            if self._fs.type_name not in _BUCKETS:
-                # In a bucket this would create an object for each folder, and a bucket that does not exist.
+        if self._fs.type_name not in _BUCKETS:
+            # In a bucket this would create an object for each folder, and a bucket that does not exist.
+            with _translated(f"writing {path}", StoreWriteFailed):
                 self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        elif self._sizes_bytes([key]):
+            self._write(path + TEMP_SUFFIX, source)
+            with _translated(f"replacing {path}", StoreWriteUnknown):
+                self._fs.copy_file(path + TEMP_SUFFIX, path)
+            delete_all(self, [key + TEMP_SUFFIX])
+            return
+        self._write(path, source)
+
+    def _write(self, path: str, source: Source) -> None:
+        """Write a file; after an error, delete what was written, or raise StoreWriteUnknown."""
+        with _translated(f"writing {path}", StoreWriteFailed):
             out = self._fs.open_output_stream(path, compression=None)
-            for chunk in sent_chunks(source, self._throttle):
-                out.write(chunk)
-        with _translated(f"finishing {path}", StoreWriteUnknown):
-            out.close()
+        try:
+            with _translated(f"writing {path}", StoreWriteFailed):
+                for chunk in sent_chunks(source, self._throttle):
+                    out.write(chunk)
+            with _translated(f"finishing {path}", StoreWriteUnknown):
+                out.close()
+        except Exception as e:
+            # The traceback keeps the stream, which would store the bytes sent so far when it is released.
+            with suppress(OSError, pa.ArrowException):
+                out.close()
+            del out
+            try:
+                with suppress(FileNotFoundError):
+                    self._fs.delete_file(path)
+            except (OSError, pa.ArrowException) as left:
+                raise StoreWriteUnknown(
+                    f"{e}; deleting what was sent to {path}: {left}", hint=f"delete {path} if it is there"
+                ) from e
+            raise
 
 
 def _object(key: str, info: Any) -> RemoteObject:
