@@ -332,6 +332,17 @@ def test_a_write_stores_all_of_its_bytes_or_nothing(
     assert stored() == {"a/k": b"new"}
 
 
+@pytest.mark.parametrize("folder", ["", "d/"])
+def test_a_name_with_an_empty_part_is_a_problem_and_not_listed_for_ever(azure: Azure, folder: str) -> None:
+    names = ("a", "d/", "d/e", "d/f/", "d/f/g", "empty/", "z/y")
+    azure.objects = {f"t/{name}": b"x" for name in (*names, f"{folder}/x")}
+    store = ArrowStore(azure_filesystem(azure), f"{BUCKET}/t/")
+    listed = list(store.list_objects(""))
+    assert [each.key for each in listed if not each.problem] == ["a", "d/e", "d/f/g", "z/y"]
+    assert [(each.key, "//" in each.problem) for each in listed if each.problem] == [(f"{folder}/", True)]
+    assert [each.key for each in store.list_objects("z")] == ["z/y"]
+
+
 class Refusing(HttpServer):
     """A server that answers every request with `status`."""
 

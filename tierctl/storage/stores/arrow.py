@@ -30,6 +30,7 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     delete_all,
     sent_chunks,
+    walk,
 )
 from tierctl.storage.throttle import UNLIMITED, Throttle
 
@@ -38,8 +39,8 @@ READ_BYTES = 1 << 18
 _NOT_ALLOWED = re.compile(r"Azure Error: \[\w*\] 40[13] |AccessControlException")
 _REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
-_GCS_TYPE = "gcs"
-_BUCKETS = frozenset({_GCS_TYPE, "abfs"})
+_GCS_TYPE, _AZURE_TYPE = "gcs", "abfs"
+_BUCKETS = frozenset({_GCS_TYPE, _AZURE_TYPE})
 """The names that pyarrow.fs gives to file systems whose paths begin with a bucket or container."""
 _GCS_RETRIES_S = 20
 """How long the client of GCS repeats a failed request; its own default is 15 minutes."""
@@ -121,7 +122,12 @@ class ArrowStore(ObjectStore):
         return f"{self._fs.type_name}:{self._root}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Implement `ObjectStore.list_objects`; pyarrow.fs returns the whole listing at once."""
+        """Implement `ObjectStore.list_objects`; pyarrow.fs returns the whole listing at once.
+
+        Azure's is made folder by folder: pyarrow.fs lists a folder with an empty name for ever.
+        """
+        if self._fs.type_name == _AZURE_TYPE:
+            return walk(self.list_folder, prefix, is_tolerated=lambda *_: False)
         infos = self._infos(prefix, recursive=True)
         return iter(sorted(_object(key, info) for key, info in infos if info.type is pafs.FileType.File))
 
@@ -135,7 +141,10 @@ class ArrowStore(ObjectStore):
         folders, objects = set(), []
         for key, info in self._infos(prefix, recursive=self._fs.type_name == _GCS_TYPE):
             name, slash, _ = key.removeprefix(folder).partition("/")
-            if slash or info.type is pafs.FileType.Directory:
+            if key == f"{folder}/":
+                problem = "names of objects in this folder have // and can't be listed"
+                objects.append(RemoteObject(key, 0, problem=problem))
+            elif slash or info.type is pafs.FileType.Directory:
                 folders.add(f"{folder}{name}/")
             elif info.type is pafs.FileType.File:
                 objects.append(_object(key, info))
@@ -157,14 +166,18 @@ class ArrowStore(ObjectStore):
                 )
 
     def _infos(self, prefix: str, *, recursive: bool) -> Iterator[tuple[str, Any]]:
-        folder = self._root + prefix.rpartition("/")[0]
+        own = prefix[: prefix.rfind("/") + 1]
+        folder = (self._root + own).rstrip("/")
         with _translated(f"listing {folder}"):
             infos = self._fs.get_file_info(
-                pafs.FileSelector(folder.rstrip("/"), recursive=recursive, allow_not_found=True)
+                pafs.FileSelector(folder, recursive=recursive, allow_not_found=True)
             )
         if not infos:
             self._require_root()
-        keyed = ((info.path.removeprefix(self._root), info) for info in infos)
+        # Azure's folder with an empty name has the path of the folder that it is in.
+        keyed = (
+            (f"{own}/" if info.path == folder else info.path.removeprefix(self._root), info) for info in infos
+        )
         return ((key, info) for key, info in keyed if key.startswith(prefix))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
