@@ -35,12 +35,16 @@ TIME = "2026-01-02T03:04:05.678Z"
 
 
 class Google(HttpServer):
-    """Serve one bucket with `objects`; `requests` has method and path of each request."""
+    """Serve one bucket with `objects`, whose own data nobody may see; `requests` has method and path of each.
+
+    A listing ends with 404 at its second page if `is_lost`.
+    """
 
     def __init__(self) -> None:
         super().__init__(_GoogleHandler)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.is_lost = False
 
     def listed(self, prefix: str, delimiter: str, *, has_trailing: bool) -> dict[str, Any]:
         """Return a page: the objects, and the folders up to the delimiter after the prefix."""
@@ -51,7 +55,8 @@ class Google(HttpServer):
                 prefixes |= {key[:at]} - {""}
                 if not at or (has_trailing and at == len(key)):
                     items.append(self.described(key))
-        return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
+        page = {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
+        return page | ({"nextPageToken": "p2"} if self.is_lost else {})
 
     def described(self, key: str) -> dict[str, Any]:
         size = str(len(self.objects[key]))
@@ -104,7 +109,9 @@ class _GoogleHandler(_Answering):
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         found = re.fullmatch(r"/storage/v1/b/([^/]+)(/o)?(?:/(.+))?", url.path)
-        if found is None or found[1] != BUCKET:
+        if found is not None and found[2] is None:
+            return self.answer(403, {"error": {"code": 403, "message": "no storage.buckets.get"}})
+        if found is None or found[1] != BUCKET or "pageToken" in query:
             return self.answer(404, NO_BUCKET)
         if found[3] is None:
             is_trailing = query.get("includeTrailingDelimiter") == "true"
@@ -188,6 +195,8 @@ class _AzureHandler(_Answering):
             return self.answer(400, b"", x_ms_error_code="HierarchicalNamespaceNotEnabled")
         if key and key not in store:
             return self.fail(404, "BlobNotFound")
+        if not key and self.owner.is_lost:
+            return self.fail(404, "ContainerNotFound")
         size = {"content_length": str(len(store[key]))} if key else {}
         return self.answer(200, b"", **_BLOB | size, x_ms_copy_id="c", x_ms_copy_status="success")
 
@@ -282,6 +291,26 @@ def test_a_missing_bucket_is_no_empty_tier_and_is_not_created(
     with pytest.raises(RemoteStorageError):
         mistyped.put_all({"t-id/0/1.log": b"x"})
     assert not [each for each in google.requests if each.startswith("POST /storage/v1/b?")]
+
+
+@pytest.mark.parametrize("root", ["", "a/"])
+@pytest.mark.parametrize("name", ["google", "azure"])
+def test_a_bucket_that_vanishes_is_no_partial_tier(
+    name: str, root: str, request: pytest.FixtureRequest
+) -> None:
+    server: Google | Azure = request.getfixturevalue(name)
+    filesystem = google_filesystem(server) if isinstance(server, Google) else azure_filesystem(server)
+    store = ArrowStore(filesystem, f"{BUCKET}/{root}")
+    for empty in (store.list_objects("t/"), store.list_objects(""), store.list_folder("").objects):
+        assert list(empty) == []
+    assert store.sizes_bytes(["k"]) == {}
+    server.objects = {f"{root}k": b"x", f"{root}t/k": b"x"}
+    assert [each.key for each in store.list_objects("")] == ["k", "t/k"]
+    server.is_lost = True
+    for prefix in ("", "t/"):
+        for call in (store.list_folder, lambda prefix: list(store.list_objects(prefix))):
+            with pytest.raises(RemoteTierMissing, match=f"{BUCKET} does not exist"):
+                call(prefix)
 
 
 def test_only_objects_are_written(google: Google) -> None:

@@ -42,6 +42,10 @@ _GCS = frozenset({"gs", "gcs"})
 _GCS_TYPE, _AZURE_TYPE = "gcs", "abfs"
 _BUCKETS = frozenset({_GCS_TYPE, _AZURE_TYPE})
 """The names that pyarrow.fs gives to file systems whose paths begin with a bucket or container."""
+_NO_FOLDER = ".tierctl-none"
+"""A folder without objects."""
+_NO_BUCKET = "google::cloud::Status(NOT_FOUND:"
+"""The answer of GCS to a listing of a bucket that does not exist."""
 _GCS_RETRIES_S = 20
 """How long the client of GCS repeats a failed request; its own default is 15 minutes."""
 
@@ -155,24 +159,47 @@ class ArrowStore(ObjectStore):
 
         A tier that is not there must not look like one whose objects are deleted.
         """
-        root = (
-            self._root.partition("/")[0] if self._fs.type_name in _BUCKETS else self._root.rstrip("/") or "/"
+        root = self._top if self._fs.type_name in _BUCKETS else self._root.rstrip("/") or "/"
+        with _translated(f"looking for {root}"):
+            if self._fs.type_name == _GCS_TYPE:
+                # Rights on objects need not include the right to look at their bucket.
+                self._listed(f"{root}/{_NO_FOLDER}", recursive=True)
+            elif self._fs.get_file_info(root).type is pafs.FileType.NotFound:
+                raise self._missing(root)
+
+    @property
+    def _top(self) -> str:
+        return self._root.partition("/")[0]
+
+    def _missing(self, root: str) -> RemoteTierMissing:
+        return RemoteTierMissing(
+            f"there is no tier at {self.name_of('')}: {root} does not exist", hint="check --remote"
         )
-        # Rights on objects need not include the right to look at their bucket.
-        with suppress(AuthenticationError), _translated(f"looking for {root}"):
-            if self._fs.get_file_info(root).type is pafs.FileType.NotFound:
-                raise RemoteTierMissing(
-                    f"there is no tier at {self.name_of('')}: {root} does not exist", hint="check --remote"
-                )
+
+    def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
+        """Return what is in a folder, nothing if it does not exist.
+
+        Without `allow_not_found`, an error tells whether the bucket was there until the last page. But a
+        bucket without objects is asked for then, which rights on objects need not allow.
+        """
+        selector = pafs.FileSelector(folder, recursive=recursive, allow_not_found=folder == self._top)
+        try:
+            found: list[Any] = self._fs.get_file_info(selector)
+        except OSError as e:
+            # pyarrow.fs states a missing folder of GCS without a code.
+            if not isinstance(e, FileNotFoundError) and not str(e).startswith("No such file or directory '"):
+                raise
+            if _NO_BUCKET in str(e):
+                raise self._missing(self._top) from e
+            return []
+        return found
 
     def _infos(self, prefix: str, *, recursive: bool) -> Iterator[tuple[str, Any]]:
         own = prefix[: prefix.rfind("/") + 1]
         folder = (self._root + own).rstrip("/")
         with _translated(f"listing {folder}"):
-            infos = self._fs.get_file_info(
-                pafs.FileSelector(folder, recursive=recursive, allow_not_found=True)
-            )
-        if not infos:
+            infos = self._listed(folder, recursive=recursive)
+        if not infos or folder == self._top:
             self._require_root()
         # Azure's folder with an empty name has the path of the folder that it is in.
         keyed = (
