@@ -436,6 +436,8 @@ def test_a_refusal_is_an_error_at_once(
     ("text", "expected"),
     [
         ("AccessControlException: Permission denied: user=tierctl", AuthenticationError),
+        ("Failed to get token from DefaultAzureCredential.", AuthenticationError),
+        ("google::cloud::Status(UNKNOWN: Could not create a OAuth2 access token to", AuthenticationError),
         ("google::cloud::Status(UNIMPLEMENTED: no)", StoreRefused),
         ("Azure Error: [AuthorizationFailure] 403 This request is not authorized", AuthenticationError),
         ("google::cloud::Status(UNAVAILABLE: try again) at tier/orders-403/1.log", RemoteStorageError),

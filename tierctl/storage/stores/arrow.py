@@ -36,7 +36,10 @@ from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 18
 # The texts of Google's and Azure's clients and of HDFS: pyarrow has no codes. Paths are in the texts, too.
-_NOT_ALLOWED = re.compile(r"Azure Error: \[\w*\] 40[13] |AccessControlException")
+_NOT_ALLOWED = re.compile(
+    r"Azure Error: \[\w*\] 40[13] |AccessControlException"
+    r"|Failed to get token from DefaultAzureCredential|Could not create a OAuth2 access token"
+)
 _REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
 _GCS_TYPE, _AZURE_TYPE = "gcs", "abfs"
