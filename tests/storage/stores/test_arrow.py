@@ -16,6 +16,7 @@ import pytest
 from pyarrow import fs
 from tierctl.errors import (
     AuthenticationError,
+    ObjectArchived,
     RemoteStorageError,
     RemoteTierMissing,
     StoreRefused,
@@ -439,6 +440,9 @@ def test_a_refusal_is_an_error_at_once(
         ("Failed to get token from DefaultAzureCredential.", AuthenticationError),
         ("google::cloud::Status(UNKNOWN: Could not create a OAuth2 access token to", AuthenticationError),
         ("google::cloud::Status(UNIMPLEMENTED: no)", StoreRefused),
+        ("Azure Error: [BlobArchived] 409 Conflict", ObjectArchived),
+        ("Azure Error: [BlobBeingRehydrated] 409 Conflict", ObjectArchived),
+        ("Azure Error: [LeaseAlreadyPresent] 409 Conflict at [BlobArchived].log", RemoteStorageError),
         ("Azure Error: [AuthorizationFailure] 403 This request is not authorized", AuthenticationError),
         ("google::cloud::Status(UNAVAILABLE: try again) at tier/orders-403/1.log", RemoteStorageError),
         ("Azure Error: [ServerBusy] 503 at http://store/tier/orders-403/ 401 .log", RemoteStorageError),
@@ -452,3 +456,4 @@ def test_texts(text: str, expected: type[TierctlError]) -> None:
     with pytest.raises(expected) as found:
         ArrowStore(Broken(), "tier/").sizes_bytes(["a"])
     assert type(found.value) is expected
+    assert (found.value.hint is None) == (expected is RemoteStorageError)

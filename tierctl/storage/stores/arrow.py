@@ -11,6 +11,7 @@ from pyarrow import fs as pafs
 
 from tierctl.errors import (
     AuthenticationError,
+    ObjectArchived,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -40,6 +41,7 @@ _NOT_ALLOWED = re.compile(
     r"Azure Error: \[\w*\] 40[13] |AccessControlException"
     r"|Failed to get token from DefaultAzureCredential|Could not create a OAuth2 access token"
 )
+_ARCHIVED = re.compile(r"Azure Error: \[Blob(?:Archived|BeingRehydrated)\]")
 _REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
 _GCS_TYPE, _AZURE_TYPE = "gcs", "abfs"
@@ -57,7 +59,7 @@ _GCS_RETRIES_S = 20
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
     """Raise pyarrow's errors as `error`, or as RemoteResourceNotFound for a missing object.
 
-    Refusals, which the next attempt gets, too, are AuthenticationErrors and StoreRefused.
+    Refusals, which the next attempt gets, too, are AuthenticationErrors, ObjectArchived and StoreRefused.
     """
     try:
         yield
@@ -67,6 +69,9 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
         if isinstance(e, PermissionError) or _NOT_ALLOWED.search(str(e)):
             hint = "check the credentials of this process, and their rights on the bucket and folder"
             raise AuthenticationError(f"{doing}: {e}", hint=hint) from e
+        if _ARCHIVED.search(str(e)):
+            hint = "set its tier to Hot or Cool (az storage blob set-tier), and run again when that is done"
+            raise ObjectArchived(f"{doing}: {e}", hint=hint) from e
         if isinstance(e, NotImplementedError) or _REFUSED.search(str(e)):
             raise StoreRefused(f"{doing}: {e}", hint="no retry helps: the store lacks the operation") from e
         raise error(f"{doing}: {e}") from e
