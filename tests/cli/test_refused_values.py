@@ -21,6 +21,8 @@ URIS = (
     f"kafka://user:{SECRET}@broker:9092",
     f"abfs://container@account/folder?sv=2024&sig={SECRET}",
     f"abfs://container:{SECRET}@account/folder",
+    f"abfs://:{SECRET}@account.blob.core.windows.net/container/folder",
+    f"abfss://:1/{SECRET}@account.dfs.core.windows.net/folder",
     f"s3://bucket/tier?X-Amz-Signature={SECRET}",
     f"https://user:{SECRET}@host/x",
 )

@@ -108,7 +108,7 @@ HIDDEN = "[hidden]"
 """The text that replaces a secret, as in Kafka's own tools."""
 # A user before the host, but not abfs://container@account; a secret key may contain a slash, a port may not.
 _USER = re.compile(
-    r"(?<=://)(?:(?<!abfs://)(?<!abfss://)[^/?#\s'\"]*|[^/:@\s'\"]+:(?![0-9]+(?:[/,?]|$))[^\s'\"@]*)@"
+    r"(?<=://)(?:(?<!abfs://)(?<!abfss://)[^/?#\s'\"]*|(?:[^/:@\s'\"]+:(?![0-9]+(?:[/,?]|$))|:)[^\s'\"@]*)@"
 )
 _SIGNATURE = re.compile(
     r"(?<=[?&])(sig|signature|token|x-amz-(?:signature|credential|security-token)|awsaccesskeyid)=[^&\s'\"]*",
