@@ -26,6 +26,7 @@ from tierctl.storage.stores.base import Endpoint, delete_all, hashed_file
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
+from urllib3.exceptions import HTTPError
 
 from tests.storage.segments import data_in, metadata_of
 from tests.storage.stores.test_s3_uploads import MIB, uploads
@@ -482,6 +483,24 @@ def test_each_reason_of_a_403_has_its_remedy(code: str, hint: str) -> None:
     with pytest.raises(AuthenticationError) as caught, client.translated("reading"):
         raise ClientError(answer, "GetObject")
     assert (caught.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds", "hint"),
+    [
+        (HTTPError("decryption failed or bad record mac"), (RemoteStorageError, StoreWriteUnknown), ""),
+    ],
+)
+def test_each_error_of_the_client_has_its_kind(
+    error: Exception, kinds: tuple[type[TierctlError], ...], hint: str
+) -> None:
+    """The last of `kinds` is that of a write."""
+    for kind, writing in ((kinds[0], False), (kinds[-1], True)):
+        with pytest.raises(TierctlError) as caught, client.translated("storing", writing=writing):
+            raise error
+        assert type(caught.value) is kind
+        assert (caught.value.hint or "").startswith(hint)
+        assert str(error) in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
+from urllib3.exceptions import HTTPError
 
 from tierctl.errors import (
     AuthenticationError,
@@ -174,21 +175,13 @@ NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 _PERMANENT = frozenset({400, 405, 501})
 """HTTP statuses with which servers refuse the form of a request, which the next attempt has, too."""
 
-_TRANSIENT = frozenset(
-    {
-        "BadDigest",
-        "IncompleteBody",
-        "InternalError",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-        "XAmzContentSHA256Mismatch",
-    }
-)
+_TRANSIENT = _CODES | {
+    "BadDigest",
+    "IncompleteBody",
+    "InternalError",
+    "RequestTimeout",
+    "XAmzContentSHA256Mismatch",
+}
 """Error codes with one of these statuses that come from the transfer or the load, not from the request."""
 
 _REDIRECT_HINT = (
@@ -257,7 +250,8 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
             hint="another program than S3 answers: check the endpoint (AWS_ENDPOINT_URL_S3), and the proxies "
             "and sign-in pages before it",
         ) from e
-    except (BotoCoreError, OSError) as e:
+    except (BotoCoreError, HTTPError, OSError) as e:
+        # botocore does not translate all errors of reading a body, such as a damaged TLS record.
         kind = StoreWriteUnknown if writing else RemoteStorageError
         raise kind(f"{doing}: {type(e).__name__}: {e}") from e
 
