@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import exceptions
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 from botocore.hooks import HierarchicalEmitter
 from tierctl.errors import (
@@ -488,6 +489,16 @@ def test_each_reason_of_a_403_has_its_remedy(code: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("error", "kinds", "hint"),
     [
+        *(
+            (error, (AuthenticationError,), "give credentials")
+            for error in (
+                exceptions.CredentialRetrievalError(provider="custom-process", error_msg="expired"),
+                exceptions.MetadataRetrievalError(error_msg="the role is not known"),
+                exceptions.SSOTokenLoadError(error_msg="the token does not exist"),
+                exceptions.UnauthorizedSSOTokenError(),
+                exceptions.TokenRetrievalError(provider="sso", error_msg="expired"),
+            )
+        ),
         (HTTPError("decryption failed or bad record mac"), (RemoteStorageError, StoreWriteUnknown), ""),
     ],
 )
@@ -501,6 +512,9 @@ def test_each_error_of_the_client_has_its_kind(
         assert type(caught.value) is kind
         assert (caught.value.hint or "").startswith(hint)
         assert str(error) in caught.value.message
+    if not issubclass(kinds[0], RemoteStorageError):
+        with pytest.raises(kinds[0]), client.settings_understood():
+            raise error
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import AuthenticationError, RemoteStorageError
 from tierctl.storage.stores.s3 import transfers
-from tierctl.storage.stores.s3.client import parse_objects, s3_client
+from tierctl.storage.stores.s3.answers import parse_objects
+from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
 from tierctl.storage.stores.s3.transfers import delete_objects, in_order, listed_objects, object_pages
 

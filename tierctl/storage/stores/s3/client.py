@@ -1,4 +1,4 @@
-"""Create boto3 clients with bounded timeouts; bodies, checksums and listings, and errors as tierctl's."""
+"""Create boto3 clients with bounded timeouts; bodies, checksums, listed objects, and errors as tierctl's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import base64
 import io
 import os
 import random
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
-from html import unescape
 from http import HTTPStatus
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
@@ -21,15 +19,13 @@ from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
-from botocore import handlers
+from botocore import exceptions
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
-    NoCredentialsError,
-    PartialCredentialsError,
     ProfileNotFound,
 )
 from botocore.loaders import Loader, create_loader
@@ -57,7 +53,7 @@ from tierctl.storage.stores.base import (
     changed,
     unreadable,
 )
-from tierctl.storage.stores.s3.answers import ForeignAnswerError, check_answers
+from tierctl.storage.stores.s3.answers import ForeignAnswerError, parse_listings
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 
 if TYPE_CHECKING:
@@ -162,7 +158,20 @@ REFUSED = frozenset(
     }
 )
 RIGHTS_HINT = "check the rights of this identity on the bucket and prefix"
-CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
+CREDENTIALS_HINT = (
+    "give credentials as AWS clients expect them (environment, profile, the machine's role), or log in again"
+)
+_NO_CREDENTIALS: Final = (
+    exceptions.CredentialRetrievalError,
+    exceptions.MetadataRetrievalError,
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.SSOError,
+    exceptions.TokenRetrievalError,
+    # Older versions have no `aws login`.
+    getattr(exceptions, "LoginError", exceptions.SSOError),
+)
+"""The errors of a client that can't sign a request, and so sends none."""
 _HINTS = {
     "RequestTimeTooSkewed": "set the clock of this machine: S3 refuses requests of another time",
     **dict.fromkeys(
@@ -233,11 +242,8 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
         if writing and _may_be_done(e) and code_of(e) not in PRECONDITION_FAILED:
             error = StoreWriteUnknown(f"{error.message} (repeated)", hint=error.hint)
         raise error from e
-    except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
-        raise AuthenticationError(
-            f"{doing}: {e}",
-            hint=CREDENTIALS_HINT,
-        ) from e
+    except (*_NO_CREDENTIALS, ProfileNotFound) as e:
+        raise AuthenticationError(f"{doing}: {e}".rstrip(), hint=CREDENTIALS_HINT) from e
     except EndpointConnectionError as e:
         is_unknown = writing and MAY_BE_DONE in vars(e)
         raise (StoreWriteUnknown if is_unknown else RemoteStorageError)(
@@ -433,24 +439,7 @@ class ResponseBody(CompleteRange):
         super().close()
 
 
-# Parse the objects in a page of a listing faster than botocore does.
-#
-# botocore parses a page of 1,000 objects element by element in about 60 ms, longer than most servers take to
-# answer. The parser here takes 2 ms; a page of an unusual form is left to botocore.
-
 _REQUESTS_MAX = 16
-_BEFORE_PARSING = "before-parse.s3.*"
-_CHECK_OF_BODY = getattr(handlers, "_handle_200_error", None)
-"""botocore's check for incomplete bodies and for errors; the check parses the whole body once more."""
-_OPERATION = "ListObjectsV2"
-
-_BEGIN, _END = b"<Contents>", b"</Contents>"
-_BETWEEN = re.compile(rb"</Contents>\s*<Contents>")
-_KEY = re.compile(rb"<Key>([^<]*)</Key>")
-_SIZE = re.compile(rb"<Size>([0-9]{1,19})</Size>")
-_MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
-_TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
-_CLASS = re.compile(rb"<StorageClass>([^<]*)</StorageClass>")
 
 
 def remote_objects(
@@ -485,61 +474,6 @@ def _is_restored(s3: S3Client, bucket: str, key: str) -> bool:
     with suppress(ClientError):
         return 'ongoing-request="false"' in s3.head_object(Bucket=bucket, Key=key).get("Restore", "")
     return False
-
-
-def parse_listings(events: Any) -> None:
-    """Make a client with these events parse listings by `parse_objects` before botocore checks the body.
-
-    The check then parses the remaining part of the body, which still shows an error or a truncated body, and
-    `check_answers` examines what is neither.
-    """
-    if _CHECK_OF_BODY is not None:
-        events.unregister(_BEFORE_PARSING, _CHECK_OF_BODY)
-    events.register_first(_BEFORE_PARSING, parse_objects)
-    if _CHECK_OF_BODY is not None:
-        events.register_first(_BEFORE_PARSING, _CHECK_OF_BODY)
-    check_answers(events)
-
-
-def parse_objects(
-    operation_model: Any,
-    response_dict: dict[str, Any],
-    customized_response_dict: dict[str, Any],
-    **_event: Any,
-) -> None:
-    """Move the objects from the response body to the parsed response, in the form of botocore's own parser.
-
-    Only the fields Key, Size, LastModified, ETag and StorageClass are parsed. The response is left unchanged
-    if it is an error, if it belongs to another operation, or if the number of values of a field differs from
-    the number of objects; all objects may lack a storage class.
-    """
-    if operation_model.name != _OPERATION:
-        return
-    body: bytes = response_dict["body"]
-    begin, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
-    if response_dict["status_code"] != 200 or begin < 0:
-        return
-    section = body[begin:end]
-    fields = [each.findall(section) for each in (_KEY, _SIZE, _MODIFIED, _TAG)]
-    count = len(_BETWEEN.findall(section)) + 1
-    fields.append(_CLASS.findall(section) or [b""] * count)
-    if {*map(len, fields), section.count(_BEGIN), section.count(_END)} != {count}:
-        return
-    try:
-        objects = [
-            {
-                "Key": unescape(key.decode()),
-                "Size": int(size),
-                "LastModified": datetime.fromisoformat(time.decode()),
-                "ETag": unescape(tag.decode()),
-                "StorageClass": unescape(storage_class.decode()),
-            }
-            for key, size, time, tag, storage_class in zip(*fields, strict=True)
-        ]
-    except ValueError:
-        return
-    customized_response_dict["Contents"] = objects
-    response_dict["body"] = body[:begin] + body[end:]
 
 
 # Create a boto3 client with bounded timeouts and few retries of its own.
@@ -621,9 +555,14 @@ def endpoint_setting() -> str:
 
 @contextmanager
 def settings_understood() -> Iterator[None]:
-    """Raise UsageError for settings that no AWS client takes, such as an endpoint that is no URL."""
+    """Raise UsageError for settings that no AWS client takes, such as an endpoint that is no URL.
+
+    Raise AuthenticationError for credentials that can't be fetched.
+    """
     try:
         yield
+    except _NO_CREDENTIALS as e:
+        raise AuthenticationError(f"the AWS settings: {e}".rstrip(), hint=CREDENTIALS_HINT) from None
     except BotoCoreError as e:
         where = "check AWS_PROFILE, ~/.aws/config and ~/.aws/credentials"
         raise UsageError(f"the AWS settings: {e}", hint=where) from None
@@ -650,10 +589,7 @@ class OtherClient:
             credentials = self._session.get_credentials()
             frozen = None if credentials is None else credentials.get_frozen_credentials()
         if frozen is None or not frozen.access_key or not frozen.secret_key:
-            raise AuthenticationError(
-                "no credentials for S3",
-                hint=CREDENTIALS_HINT,
-            )
+            raise AuthenticationError("no credentials for S3", hint=CREDENTIALS_HINT)
         self._trust_own_certificates()
         settings = {
             "aws_access_key_id": frozen.access_key,
