@@ -26,7 +26,7 @@ from tierctl.storage.stores import base
 from tierctl.storage.stores.base import Endpoint, delete_all, hashed_file
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
-from tierctl.storage.stores.s3.store import S3Store
+from tierctl.storage.stores.s3.store import ConditionFailed, S3Store, conditional
 from urllib3.exceptions import HTTPError
 
 from tests.storage.segments import data_in, metadata_of
@@ -536,6 +536,21 @@ def test_settings_that_no_client_takes(
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=message):
         open_tier(TierSpec("s3://bucket/tier"))
+
+
+def test_a_key_with_checksum_in_it_is_written_without_conditions(lacking: Lacking) -> None:
+    """The server refuses the condition; its answer is not about the checksum."""
+    server, store = lacking(Lack.CONDITIONS)
+    store.put_all({"checksums-0/a": b"x"})
+    assert store.create("x-amz-trailer/b", b"x")
+    assert server.objects.keys() == {"checksums-0/a", "x-amz-trailer/b"}
+
+
+@pytest.mark.parametrize("code", sorted(client.PRECONDITION_FAILED))
+def test_only_a_condition_can_fail(code: str) -> None:
+    for condition, expected in (({}, RemoteStorageError), ({"IfMatch": "tag"}, ConditionFailed)):
+        with pytest.raises(expected), conditional(condition), client.translated("storing", writing=True):
+            raise ClientError({"Error": {"Code": code}}, "PutObject")
 
 
 def test_a_page_that_names_no_next_one_is_not_the_last(lacking: Lacking) -> None:

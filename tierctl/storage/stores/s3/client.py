@@ -295,15 +295,19 @@ def _refusal(message: str, error: ClientError) -> StoreRefused:
         # The rest of the URL may have secrets.
         server = f" to {to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else ""
         return StoreRefused(f"{message}: the server redirects{server}", hint=_REDIRECT_HINT)
-    if names_checksums(message):
+    if names_checksums(error):
         return StoreRefused(message, hint=_CHECKSUM_HINT)
     advice = "no retry helps; tierctl doctor --probe-writes finds what the store lacks"
     return StoreRefused(message, hint=f"{advice}; {_CHECKSUM_HINT}")
 
 
-def names_checksums(message: str) -> bool:
-    """Return whether a server refuses a request because it does not know its checksums."""
-    return any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
+def names_checksums(error: ClientError) -> bool:
+    """Return whether a server refuses a request because it does not know its checksums.
+
+    Only its code and message are looked at: the names of objects may have these words.
+    """
+    text = f"{code_of(error)} {error.response.get('Error', {}).get('Message', '')}".lower()
+    return any(word in text for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
 
 
 _BLOCK_BYTES = 1 << 20

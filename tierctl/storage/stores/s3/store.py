@@ -218,11 +218,12 @@ def conditional(condition: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except TierctlError as e:
-        code = code_of(e.__cause__) if isinstance(e.__cause__, ClientError) else ""
-        if code in PRECONDITION_FAILED:
-            raise ConditionFailed from e
-        if condition and isinstance(e, StoreRefused) and code in _MAY_LACK and not names_checksums(e.message):
-            raise ConditionsRefused(e.message, hint=e.hint) from e
+        answer = e.__cause__
+        if condition and isinstance(answer, ClientError):
+            if code_of(answer) in PRECONDITION_FAILED:
+                raise ConditionFailed from e
+            if isinstance(e, StoreRefused) and code_of(answer) in _MAY_LACK and not names_checksums(answer):
+                raise ConditionsRefused(e.message, hint=e.hint) from e
         raise
 
 
