@@ -244,6 +244,10 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
         raise error from e
     except (*_NO_CREDENTIALS, ProfileNotFound) as e:
         raise AuthenticationError(f"{doing}: {e}".rstrip(), hint=CREDENTIALS_HINT) from e
+    except (exceptions.ParamValidationError, exceptions.EndpointProviderError) as e:
+        raise UsageError(
+            f"{doing}: {e}", hint="correct the bucket in --remote, or the AWS settings for it"
+        ) from e
     except EndpointConnectionError as e:
         is_unknown = writing and MAY_BE_DONE in vars(e)
         raise (StoreWriteUnknown if is_unknown else RemoteStorageError)(
@@ -270,7 +274,7 @@ def _may_be_done(error: ClientError) -> bool:
 def _of_answer(doing: str, error: ClientError) -> TierctlError:
     code = code_of(error)
     message = f"{doing}: {code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
-    if code == "NoSuchBucket":
+    if code in {"NoSuchBucket", "InvalidBucketName"}:
         return NotFoundError(message, hint="create the bucket, or correct --remote")
     if code in _NOT_FOUND:
         return RemoteResourceNotFound(message)
