@@ -13,11 +13,17 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.pipeline.tables import PARTITION_SCHEMA, PartitionGroup, partition_batch
 from tierctl.spark.fold_rows import (
+    FOLDED,
+    KNOWN_PARTITION,
+    KNOWN_SEGMENT,
     SEGMENTS,
+    Rows,
     batch_of_columns,
     partition_names,
+    rows_of_task,
     segment_columns,
 )
+from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.state.fold import fold
 from tierctl.state.stored_rows import table_of_rows, words_of_ids
 from tierctl.state.table import SegmentTable
@@ -62,9 +68,9 @@ def partitions_of(state: TierState) -> pa.Table:
     return pa.concat_tables(rows)
 
 
-def segments_of(table: SegmentTable) -> pa.Table:
+def segments_of(table: SegmentTable, metadata_partition: int = METADATA_PARTITION) -> pa.Table:
     """Return the rows of the table `segments`."""
-    names = partition_names([*table.topic_id_partitions()], METADATA_PARTITION)
+    names = partition_names([*table.topic_id_partitions()], metadata_partition)
     columns = segment_columns(table, table.live_rows(), names, SEGMENTS.names)
     return pa.Table.from_batches([batch_of_columns(columns, SEGMENTS)])
 
@@ -180,16 +186,40 @@ def test_rows_that_are_no_state(what: str) -> None:
         table_of_rows(rows["segments"], rows["partitions"])
 
 
+def known_batch(name: str, rows: pa.Table, *, is_large: bool) -> pa.RecordBatch:
+    """Return rows of a state as Spark sends them; `is_large` is its setting arrow.useLargeVarTypes."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()} if is_large else {}
+    kinds = [field.with_type(large.get(field.type, field.type)) for field in rows.schema]
+    columns = {each: pa.nulls(len(rows), COLUMNS.field(each).type) for each in FOLDED}
+    columns[name] = rows.cast(pa.schema(kinds)).to_struct_array().combine_chunks()
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_task_goes_on_from_the_rows_of_several_metadata_partitions(*, is_large: bool) -> None:
+    state, segments = TierState(), []
+    for number in range(3):
+        values = values_of([of_partition(number, started(each)) for each in range(number + 1)])
+        fold(events_of(values), state, metadata_partition=number, metadata_offsets=range(len(values)))
+        segments.append(segments_of(state.table(number), number))
+    known = {KNOWN_SEGMENT: pa.concat_tables(segments), KNOWN_PARTITION: partitions_of(state)}
+    batches = [known_batch(name, rows, is_large=is_large) for name, rows in known.items()]
+    found = pa.Table.from_batches(rows_of_task({Rows.SEGMENTS}, SEGMENTS, None, batches))
+    assert found.to_pylist() == known[KNOWN_SEGMENT].to_pylist()
+
+
 @given(
     st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=4),
     st.integers(0, 21),
     st.sampled_from("+/=. \n\0~"),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.integers(0, 3),
 )
-def test_words_of_ids(ids: list[bytes], at: int, other: str) -> None:
+def test_words_of_ids(ids: list[bytes], at: int, other: str, kind: pa.DataType, first: int) -> None:
     texts = [Uuid.from_bytes(each) for each in ids]
-    words = words_of_ids(pa.array([str(each) for each in texts]))
+    words = words_of_ids(pa.array([str(each) for each in texts], kind)[first:])
     read = [high.tobytes()[::-1] + low.tobytes()[::-1] for high, low in zip(*words, strict=True)]
-    assert read == ids
+    assert read == ids[first:]
     spoilt = texts[-1][:at] + other + texts[-1][at + 1 :]
     with pytest.raises(CorruptInputError):
         words_of_ids(pa.array([*texts[:-1], spoilt]))

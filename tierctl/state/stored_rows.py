@@ -232,6 +232,8 @@ def words_of_ids(texts: pa.Array) -> tuple[Int64s, Int64s]:
     lengths = pc.min_max(pc.binary_length(texts)).as_py()
     if texts.null_count or set(lengths.values()) != {_ID_DIGITS}:
         raise _corrupt(f"ids of {_ID_DIGITS} characters", "other ids")
+    # Spark also sends strings with offsets of eight bytes.
+    texts = texts.cast(pa.string())
     first = np.frombuffer(texts.buffers()[1], np.int32, 1, 4 * texts.offset)[0]
     raw = np.frombuffer(texts.buffers()[2], np.uint8, count * _ID_DIGITS, int(first))
     # 24 characters are 18 bytes, of which the last two are left out.

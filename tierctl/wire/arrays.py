@@ -128,7 +128,8 @@ class ByteSlices:
     def of(cls, values: pa.BinaryArray | pa.LargeBinaryArray) -> Self:
         """Return the values of an array, whose memory is shared."""
         _, offsets_buffer, data_buffer = values.buffers()
-        form = "i8" if pa.types.is_large_binary(values.type) else "i4"
+        is_large = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
+        form = "i8" if is_large else "i4"
         bounds = np.frombuffer(offsets_buffer or bytes(8), form)[
             values.offset : values.offset + len(values) + 1
         ].astype(np.int64)
