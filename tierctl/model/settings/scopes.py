@@ -450,7 +450,7 @@ _FIRST_LEVELS = {
     (4, 4): 31,
 }
 """The releases with tiered storage, each with its first level of metadata.version (MetadataVersion)."""
-_TEXT = re.compile(r"([0-9])\.(0|[1-9][0-9]{0,2})(?:\.([0-9]{1,3}))?")
+_TEXT = re.compile(r"(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})(?:\.([0-9]{1,3}))?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
