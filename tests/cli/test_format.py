@@ -323,6 +323,18 @@ def test_indexes_are_no_segments(after: Path) -> None:
         assert (ran.code, f"{file} is no segment" in ran.err) == (0 if is_segment else 2, not is_segment)
 
 
+def test_a_file_of_another_kind_is_not_an_unfinished_write(after: Path, tmp_path: Path) -> None:
+    """Its bytes are not understood; those of a batch that was cut may be few, too."""
+    folder = after / "__remote_log_metadata-0"
+    (tmp_path / "hello").write_text("hello\n")
+    for file in (folder / "partition.metadata", folder / "leader-epoch-checkpoint", tmp_path / "hello"):
+        ran = tierctl("format", file)
+        assert (ran.code, len(ran.lines), f"{file}: expected " in ran.out) == (7, 1, True), ran.err
+    (tmp_path / "cut").write_bytes(next(folder.glob("*.log")).read_bytes()[:40])
+    ran = tierctl("format", tmp_path / "cut")
+    assert (ran.code, ran.out, "not written to its end" in ran.err) == (0, "", True)
+
+
 def test_by_time_across_partitions(after: Path) -> None:
     got = rows("--metadata", after, "--order", "time")
     latest: dict[object, int] = defaultdict(int)

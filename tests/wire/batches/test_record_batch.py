@@ -133,6 +133,23 @@ def test_zeros_allocated_ahead_are_a_torn_tail() -> None:
     assert tail == TornTail(position=len(data), size_bytes=4096, next_offset=3)
 
 
+@pytest.mark.parametrize(
+    ("rest", "error"),
+    [
+        (b"\x7f\xff\xff\xff\x80", "from 0 to 9223372034707292159, found 0x7fffffff80"),
+        (b"\x80", "a base offset"),
+        (bytes(16) + b"\x03", "expected magic 0, 1 or 2, found magic 3"),
+        (bytes(16) + b"\xff" * 40, "found magic -1"),
+        *((bytes(7) + b"\x03" + b"x" * 8 + magic, None) for magic in (b"", b"\x00", b"\x01", b"\x02")),
+    ],
+)
+def test_a_short_end_is_torn_if_it_can_begin_a_batch(rest: bytes, error: str | None) -> None:
+    data = one_record_log(3)
+    *_, tail = walk(data + rest)
+    assert (tail.position, isinstance(tail, TornTail)) == (len(data), error is None)
+    assert error is None or (isinstance(tail, BadRange) and error in str(tail.error))
+
+
 def test_a_last_batch_whose_data_never_reached_the_disk_is_a_torn_tail() -> None:
     data = one_record_log(3)
     last = list(scan(data))[-1]

@@ -30,6 +30,7 @@ from tierctl.storage import stores
 from tierctl.storage.layouts.kafka import StoredLog
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, plain_objects, store_uri
+from tierctl.wire.batches.batch_head import HEAD_SIZE
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 
@@ -118,9 +119,9 @@ class SegmentFile(LogFiles):
     def names(self, _folder: Path) -> list[str]:
         """Implement `LogFiles.names`."""
         with closing(super().open(self._path)) as file:
-            head = file.read(0, _BASE_OFFSET.size)
-        # The first bytes of a damaged file may be no offset.
-        base_offset = max(0, _BASE_OFFSET.unpack(head)[0]) if len(head) == _BASE_OFFSET.size else 0
+            head = file.read(0, HEAD_SIZE)
+        # The first bytes of a damaged file may be no offset, and too few for a head are no batch.
+        base_offset = max(0, _BASE_OFFSET.unpack_from(head)[0]) if len(head) == HEAD_SIZE else 0
         return [f"{base_offset:020d}.log"]
 
     def open(self, _path: Path) -> LogBytes:

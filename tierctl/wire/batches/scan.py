@@ -150,7 +150,7 @@ def is_cut(buf: Buffer, position: int, bounds: OffsetBounds) -> bool:
     if is_message(buf, position):
         return False
     if rest < HEAD_SIZE:
-        return True
+        return _no_beginning(buf, position, bounds) is None
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     if head.size_bytes <= rest:
         return False
@@ -191,7 +191,8 @@ def _plausible_head(buf: Buffer, position: int, bounds: OffsetBounds) -> BatchHe
             return _wrong(position, expected, str(head.base_offset))
         return head
     if len(buf) - position < HEAD_SIZE:
-        return _wrong(position, f"{HEAD_SIZE} bytes of a head", f"{len(buf) - position}")
+        cut = _wrong(position, f"{HEAD_SIZE} bytes of a head", f"{len(buf) - position}")
+        return _no_beginning(buf, position, bounds) or cut
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     return _implausible(head, len(buf) - position, bounds) or head
 
@@ -216,12 +217,7 @@ def _implausible(head: BatchHead, available: int, bounds: OffsetBounds) -> Corru
         longest = available - LENGTH_END
         return _wrong(head.position + 8, f"a length of a message up to {longest}", str(head.length))
     if head.magic != MAGIC:
-        return UnsupportedFormatError(
-            "record batch",
-            expected="magic 0, 1 or 2",
-            found=f"magic {head.magic}",
-            at=head.position + MAGIC_AT,
-        )
+        return _unknown_magic(head.position, head.magic)
     fields = (
         (8, "a length", head.length, HEAD_SIZE - LENGTH_END, available - LENGTH_END),
         (0, "a base offset", head.base_offset, lowest, highest),
@@ -234,6 +230,23 @@ def _implausible(head: BatchHead, available: int, bounds: OffsetBounds) -> Corru
         if not low <= value <= high:
             return _wrong(head.position + at, _between(what, low, high), str(value))
     return None
+
+
+def _no_beginning(buf: Buffer, position: int, bounds: OffsetBounds) -> CorruptInputError | None:
+    """Return an error if the rest of the buffer, less than a head, can't be the beginning of a batch."""
+    data = buf[position : position + HEAD_SIZE]
+    # Of an offset that is cut, the lowest value: the end of the buffer may cut any field.
+    offset = int.from_bytes(data[:8].ljust(8, b"\0"), "big", signed=True)
+    if not 0 <= offset <= bounds.highest:
+        return _wrong(position, _between("a base offset", 0, bounds.highest), f"0x{data[:8].hex()}")
+    if len(data) > MAGIC_AT and data[MAGIC_AT] > MAGIC:
+        return _unknown_magic(position, int.from_bytes(data[MAGIC_AT : MAGIC_AT + 1], signed=True))
+    return None
+
+
+def _unknown_magic(position: int, magic: int) -> CorruptInputError:
+    at, found = position + MAGIC_AT, f"magic {magic}"
+    return UnsupportedFormatError("record batch", expected="magic 0, 1 or 2", found=found, at=at)
 
 
 def _between(what: str, low: int, high: int) -> str:
@@ -310,6 +323,8 @@ def _is_torn(buf: Buffer, position: int, bounds: OffsetBounds) -> bool:
         return False
     if is_cut(buf, position, bounds):
         return True
+    if rest < HEAD_SIZE:
+        return False
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     if head.size_bytes > rest:
         return False
