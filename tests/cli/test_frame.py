@@ -221,6 +221,15 @@ def test_streams_that_are_closed_from_the_start(closed: str, code: int, after: P
     assert bool(done.stderr) == (closed == "<&-")
 
 
+@pytest.mark.parametrize("words", ["hex", "framed -"])
+def test_a_closed_stdin_is_not_an_empty_one(words: str) -> None:
+    command = f"exec '{sys.executable}' -m tierctl format --input {words} <&-"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, env=environment(), text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr.splitlines()[0]) == (2, "", "error: stdin is closed")
+
+
 @pytest.mark.parametrize(
     ("command", "output"), [("segments", "table"), ("verify", "json"), ("segments --sizes", "csv")]
 )

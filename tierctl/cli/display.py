@@ -389,7 +389,7 @@ def confirmation(*, is_given: bool) -> Callable[["Plan"], None]:
     It does not ask about plans of other commands, if the answer `is_given` by --yes, and if stdin is no
     terminal, where nobody could answer.
     """
-    if is_given or not sys.stdin.isatty():
+    if is_given or sys.stdin is None or not sys.stdin.isatty():
         return lambda _plan: None
     return _ask
 

@@ -92,13 +92,14 @@ def main() -> Never:
 
 
 def _has_streams() -> bool:
-    """Replace a closed stdin and a closed stderr by the null device; return whether stdout is open.
+    """Replace a closed stderr by the null device; return whether stdout is open.
 
     Python has None in the place of a stream that was closed before it began, as by `>&-`. A file that is
-    opened later would get the number of such a stream.
+    opened later would get the number of such a stream. A closed stdin stays None: what reads it must not find
+    that it is empty.
     """
     if sys.stdin is None:
-        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+        os.open(os.devnull, os.O_RDONLY)
     has_stdout = sys.stdout is not None
     if not has_stdout:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")

@@ -660,5 +660,7 @@ def _segment_files(request: FormatRequest, note: Callable[[str], None]) -> Recor
 
 def _open(file: Path, opened: ExitStack) -> BufferedIOBase:
     if file == _STDIN:
+        if sys.stdin is None:
+            raise UsageError("stdin is closed", hint="pipe the values into the command, or name files")
         return cast("BufferedIOBase", sys.stdin.buffer)
     return opened.enter_context(file.open("rb"))
