@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -101,7 +101,7 @@ def format_(
         if printer is None:
             summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
         else:
-            printer.show(json.loads(line) for page in pages for line in page.lines)
+            printer.show(_rows_of(pages, flush=request.is_live))
             printer.finish()
     return pages.exit_code
 
@@ -158,6 +158,14 @@ def _write_lines(pages: Iterable[Page], *, flush: bool) -> int:
         if flush:
             sys.stdout.flush()
     return count
+
+
+def _rows_of(pages: Iterable[Page], *, flush: bool) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the pages; `flush` writes those of a page out before the next page is read."""
+    for page in pages:
+        yield from map(json.loads, page.lines)
+        if flush:
+            sys.stdout.flush()
 
 
 _AT_TERMINAL = 20
