@@ -217,6 +217,8 @@ def test_json_marks_what_is_no_event() -> None:
     [
         ("kip", {"nope": "1"}),
         ("kip", {"print.partition": "yes"}),
+        ("kip", {"sep": "\udcff"}),
+        ("kip", {"vs": "a\udc80"}),
         ("json", {"sep": ";"}),
         ("kafka", {"sep": ";"}),
         *(("kafka", {"kafka.version": text}) for text in (" 3.9", "3.9 ", "3.09", "3.5", "")),

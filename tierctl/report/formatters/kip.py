@@ -53,6 +53,8 @@ class KipFormatter(TemplateFormatter):
         self._partition, self._offset, self._version, self._all_fields = (
             _flag(name, properties.get(name, "false")) for name in _FLAGS
         )
+        for name in _SEPARATORS:
+            _require_utf8(name, properties.get(name, ""))
         self._sep = properties.get("sep", ",")
         self._vs = properties.get("vs", self._sep)
         self.makers = POSITION | {"epochs": self._epochs, "custom": _custom}
@@ -129,3 +131,11 @@ def _flag(name: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise UsageError(f"{name}={printable(text)}: expected true or false")
     return text.lower() == "true"
+
+
+def _require_utf8(name: str, text: str) -> None:
+    """Raise UsageError for a separator with bytes of a command line that are no UTF-8, as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name}={printable(text)}: expected text in UTF-8", hint="as sep=';'") from None
