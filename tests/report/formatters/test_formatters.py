@@ -255,12 +255,21 @@ def test_a_formatter_of_a_plugin(tmp_path: Path) -> None:
     assert ran.out == "0? _INTERNAL\n"
 
 
+LINES = "class make:\n    def __init__(self, _): pass\n    def lines(self, records): return "
+
+
 @pytest.mark.parametrize(
     ("code", "names", "message"),
     [
         ("def make(properties): raise KeyError('x')\n", ["shout"], "can't be loaded: KeyError"),
         ("def make(properties): return 3\n", ["shout"], "is no formatter"),
         ("make = None\n", ["kafka"], "is claimed by plugged, tierctl"),
+        (LINES + "[str(i) for i in range(1)]", ["shout"], "made 1 line of 2 records"),
+        (LINES + "[str(i) for i in range(3)]", ["shout"], "made 3 lines of 2 records"),
+        (LINES + "[each.event.topic for each in records.rows()]", ["shout"], "failed: AttributeError: 'None"),
+        (LINES + "None", ["shout"], "failed: TypeError: 'None"),
+        (LINES + "[b'a', b'b']", ["shout"], "made b'a': expected text without a line break"),
+        (LINES + "['a', 'b\\n']", ["shout"], r"made 'b\n': expected text without a line break"),
     ],
 )
 def test_a_broken_plugin_is_named(
@@ -270,7 +279,7 @@ def test_a_broken_plugin_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "plugged", raising=False)
     with pytest.raises(UsageError, match="plugged") as refused:
-        load(names[0], {})
+        lines(names[0], records_of([None, b"\xff"]))
     assert message in str(refused.value)
 
 

@@ -116,7 +116,7 @@ def test_an_error_of_the_source_comes_after_the_lines_before_it() -> None:
     assert [line.split(", ")[1] for line in got] == [f"offset: {offset}" for offset in range(8)]
 
 
-# A line of a plugin may contain a newline, and so may a separator of --style kip.
+# A line may contain a newline: that of a separator of --style kip.
 LINES = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(["", "\n", "a\nb", "é", "\U0001f600"])))
 
 

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
-from tierctl.report.table import printable
+from tierctl.model.selection import counted
+from tierctl.report.table import printable, shortened
 from tierctl.wire.metadata.decode import decode_values
 from tierctl.wire.metadata.values import decode
 
@@ -250,16 +251,42 @@ def load(style: str, properties: Mapping[str, str]) -> Formatter:
         raise
     # A plugin is foreign code: any exception that it raises means that the plugin is broken.
     except Exception as e:
-        raise UsageError(
-            f"style {style!r} of {_package(point)} can't be loaded: {type(e).__name__}: {e}",
-            hint=f"its entry point is {point.value}",
-        ) from e
+        raise _broken(style, point, f"can't be loaded: {type(e).__name__}: {e}") from e
     if not callable(getattr(formatter, "lines", None)):
-        raise UsageError(
-            f"style {style!r} of {_package(point)} is no formatter: it has no lines(records)",
-            hint=f"its entry point is {point.value}",
-        )
-    return formatter
+        raise _broken(style, point, "is no formatter: it has no lines(records)")
+    return formatter if point.value.startswith("tierctl.") else _OfPackage(formatter, style, point)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPackage:
+    """A formatter of another package, whose lines are checked."""
+
+    formatter: Formatter
+    style: str
+    point: EntryPoint
+
+    def lines(self, records: Records) -> Iterable[str]:
+        """Implement `Formatter.lines`; raise UsageError if the package's code fails or lines are wrong."""
+        try:
+            lines = list(self.formatter.lines(records))
+        except TierctlError:
+            raise
+        except Exception as e:
+            raise _broken(self.style, self.point, f"failed: {type(e).__name__}: {e}") from e
+        if len(lines) != len(records):
+            found = f"made {counted(len(lines), 'line')} of {counted(len(records), 'record')}"
+            raise _broken(self.style, self.point, found)
+        for line in lines:
+            if not isinstance(line, str) or "\n" in line:
+                found = f"made {shortened(repr(line), 80)}: expected text without a line break"
+                raise _broken(self.style, self.point, found)
+        return lines
+
+
+def _broken(style: str, point: EntryPoint, what: str) -> UsageError:
+    return UsageError(
+        f"style {style!r} of {_package(point)} {what}", hint=f"its entry point is {point.value}"
+    )
 
 
 def _package(point: EntryPoint) -> str:
