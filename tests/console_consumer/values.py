@@ -7,6 +7,7 @@ from typing import Any
 
 from tierctl.model import RemotePartitionDeleteMetadata
 from tierctl.model.events import Dialect, dialect_of
+from tierctl.report.table import UNSAFE
 from tierctl.wire.metadata.values import decode, encode
 
 from tests.wire.metadata.samples import golden
@@ -28,6 +29,8 @@ HOSTILE = (
     "é" * 100,
     "é" * 200,
     "topic,partition:3",
+    # The first and the last character of every range that is escaped, and the next one.
+    "".join(chr(n) for range_ in UNSAFE for n in (*range_, range_[1] + 1) if not 0xD800 <= n <= 0xDFFF),
 )
 
 

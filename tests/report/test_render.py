@@ -1,9 +1,11 @@
 """Rows as table, json, jsonl and csv; --columns, --sort, --limit and --no-header; messages at a terminal."""
 
+import codecs
 import csv
 import io
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +106,13 @@ def test_printable_is_one_line_and_keeps_what_is_harmless(text: str) -> None:
     assert "\x1b" not in shown
     if text.isprintable() and not any("\ud800" <= c <= "\udfff" for c in text):
         assert shown.isascii() or len(shown) >= len(text)
+
+
+def test_printable_escapes_what_unicode_says_controls_or_formats_text() -> None:
+    names = {char: unicodedata.category(char) for char in map(chr, range(sys.maxunicode + 1))}
+    escaped = {char for char, name in names.items() if name not in {"Cn", "Co"} and printable(char) != char}
+    assert escaped == {char for char, name in names.items() if name in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+    assert all(codecs.decode(printable(char), "unicode_escape") == char for char in escaped)
 
 
 @pytest.mark.parametrize(

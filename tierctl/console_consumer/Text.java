@@ -9,11 +9,6 @@ import java.util.stream.Collectors;
 final class Text {
     private static final int BAD_VALUE_BYTES_MAX = 1024;
     private static final Base64.Encoder ID = Base64.getUrlEncoder().withoutPadding();
-    /** The ranges of characters that control a terminal, or that reorder or hide text. */
-    private static final char[][] UNSAFE = {
-        {0x00, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x061c, 0x061c}, {0x200b, 0x200f}, {0x2028, 0x202e},
-        {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
-    };
     private static final String SHORT = "\n\r\t";
     private static final String SHORT_NAMES = "nrt";
     private static final String JSON_SHORT = "\"\\\b\f\n\r\t";
@@ -25,21 +20,21 @@ final class Text {
     /** Returns text on one line, with every unsafe character as an escape. */
     static String printable(String text) {
         StringBuilder out = new StringBuilder(text.length());
-        for (char each : text.toCharArray()) {
+        text.codePoints().forEach(each -> {
             if (!isUnsafe(each)) {
-                out.append(each);
+                out.appendCodePoint(each);
             } else if (SHORT.indexOf(each) >= 0) {
                 out.append('\\').append(SHORT_NAMES.charAt(SHORT.indexOf(each)));
             } else {
-                out.append(String.format(each < 0x100 ? "\\x%02x" : "\\u%04x", (int) each));
+                out.append(String.format(each < 0x100 ? "\\x%02x" : each < 0x10000 ? "\\u%04x" : "\\U%08x", each));
             }
-        }
+        });
         return out.toString();
     }
 
-    private static boolean isUnsafe(char each) {
+    private static boolean isUnsafe(int each) {
         boolean isPlain = ' ' <= each && each <= '~';
-        return !isPlain && Arrays.stream(UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
+        return !isPlain && Arrays.stream(Descriptions.UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
     }
 
     /** Returns a JSON string in ASCII. */

@@ -24,6 +24,7 @@ from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
 from tierctl.report.formatters.kafka import VERSION, KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter
 from tierctl.report.formatters.templates import Named, Template
+from tierctl.report.table import UNSAFE
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
     Array,
@@ -83,6 +84,7 @@ def descriptions() -> str:
         _templates("KIP", lambda *shape: _kip_event(kip.template(*shape))),
         _templates("KIP_ALL_FIELDS", lambda *shape: _kip_event(kip_all.template(*shape))),
         _kip_types(kip),
+        _unsafe(),
     ]
     return _HEAD + "".join(parts) + _TAIL
 
@@ -204,6 +206,12 @@ def _kip_types(kip: KipFormatter) -> str:
         rows.append(f"Map.entry({_shape(*shape)}, {_text(head.removeprefix('type:'))})")
     text = ",\n        ".join(rows)
     return f"\n    static final Map<String, String> KIP_TYPES = Map.ofEntries(\n        {text});\n"
+
+
+def _unsafe() -> str:
+    """Return the ranges of characters that the formatter writes as escapes."""
+    rows = ", ".join(f"{{{first}, {last}}}" for first, last in UNSAFE)
+    return f"\n    static final int[][] UNSAFE = {{{rows}}};\n"
 
 
 # The oldest Kafka that tests run the formatter with; newer versions have the same interface.

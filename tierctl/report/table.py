@@ -15,10 +15,16 @@ from tierctl.errors import UsageError
 from tierctl.model.selection import counted
 from tierctl.report.columns import Column, Columns, Kind
 
-# C0, DEL, C1, surrogates, and the characters that reorder or hide text.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+UNSAFE = (
+    *((0x0000, 0x001F), (0x007F, 0x009F), (0x00AD, 0x00AD), (0x0600, 0x0605), (0x061C, 0x061C)),
+    *((0x06DD, 0x06DD), (0x070F, 0x070F), (0x0890, 0x0891), (0x08E2, 0x08E2), (0x180E, 0x180E)),
+    *((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xD800, 0xDFFF), (0xFEFF, 0xFEFF)),
+    *((0xFFF9, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F)),
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE007F)),
 )
+"""The code points, from first to last, of control characters, of surrogates, and of the format characters and
+line separators of Unicode, which reorder or hide text."""
+_UNSAFE = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSAFE) + "]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 PIECE_CHARS = 1 << 16
@@ -36,6 +42,8 @@ class _Escapes(dict[int, str]):
 
 def _escaped(char: str) -> str:
     code = ord(char)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
     return _SHORT.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
