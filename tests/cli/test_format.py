@@ -295,6 +295,9 @@ def test_a_topic_that_no_record_names_is_not_found(after: Path, tmp_path: Path) 
         assert ran.code == 10, ran.err
         assert 'unknown topic "oders"' in ran.err
         assert all(json.loads(line)["topic"] == "orders" for line in ran.lines)
+    for name in ("--topic=\udcff", "--partition=\udcff-0"):
+        ran = tierctl("format", "--metadata", after, name)
+        assert (ran.code, ran.out, r'unknown topic "\udcff"' in ran.err) == (10, "", True), ran.err
     for part in (["--from-offset", "3"], ["--until", "4"], ["--metadata-partition", "0"]):
         assert rows("--metadata", after, "--topic", "nobody", *part) == []
     assert len(rows("--metadata", after, "--topic", "orders", "--topic", "nobody", "--limit", "1")) == 1

@@ -75,13 +75,12 @@ class Filter:
                 yield pa.array([False] * len(records))
         for name, texts in (("topic", topics), ("state", self.states), ("type", self.types)):
             if texts:
-                column = as_array(events.column(name)).cast(pa.string())
-                yield pc.is_in(column, pa.array(sorted(texts), pa.string()))
+                yield pc.is_in(_utf8_of(events, name), pa.array(map(_utf8, texts), pa.binary()))
         if self.partitions or self.named_partitions:
             column = as_array(events.column("partition"))
-            of_topic = as_array(events.column("topic")).cast(pa.string())
+            of_topic = _utf8_of(events, "topic")
             masks = [
-                pc.and_(pc.equal(of_topic, each.topic), pc.equal(column, each.partition))
+                pc.and_(pc.equal(of_topic, _utf8(each.topic)), pc.equal(column, each.partition))
                 for each in self.named_partitions
             ]
             yield reduce(pc.or_, masks, pc.is_in(column, pa.array(sorted(self.partitions), column.type)))
@@ -94,6 +93,15 @@ class Filter:
             yield pc.greater_equal(time_ms, self.from_time_ms)
         if self.to_time_ms is not None:
             yield pc.less_equal(time_ms, self.to_time_ms)
+
+
+def _utf8_of(events: pa.Table, name: str) -> pa.BinaryArray:
+    """Return a column of text as bytes, with which any argument of a command line can be compared."""
+    return as_array(events.column(name)).cast(pa.string()).cast(pa.binary())
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 NO_TIME = -1
