@@ -362,6 +362,11 @@ REFUSALS = {
         "segments, in --topics-file)",
         lambda s: (create_again(s), setattr(s, "saved", replace(s.saved, saved_ms=1))),
     ),
+    "two topics of one name, with a file of the future": refused(
+        "and not of the future, says which one was the last",
+        lambda s: (create_again(s), setattr(s, "saved", replace(s.saved, saved_ms=FAR_MS))),
+        clock_ms=lambda: FAR_MS - 1000,
+    ),
     "the settings of another topic of the name": refused(
         f"in --topics-file, the selected objects of the tier are of {OTHER_ID} only",
         create_again,
@@ -432,7 +437,7 @@ def test_a_file_newer_than_the_objects_says_which_topic_was_the_last(scene: Scen
     create_again(scene)
     scene.saved = replace(scene.saved, saved_ms=FAR_MS)
     progress = SilentProgress()
-    result = scene.restore(progress)
+    result = scene.restore(progress, clock_ms=lambda: FAR_MS)
     assert scene.topics()["sensors"] == scene.saved.topics["sensors"].topic_id
     skipped = {(each.partition, each.reason) for each in result.plan.skipped if each.topic_id == OTHER_ID}
     assert {partition for partition, _ in skipped} == {0, 1}

@@ -73,16 +73,19 @@ def former_settings(name: str, settings: Mapping[str, str], broker_settings: Map
     return " ".join(words)
 
 
-def last_topic_id(name: str, sets: Mapping[Uuid, Collection[ListedSet]], saved: SavedTopics) -> Uuid:
+def last_topic_id(
+    name: str, sets: Mapping[Uuid, Collection[ListedSet]], saved: SavedTopics, clock_ms: int
+) -> Uuid:
     """Return which of the ids of `sets`, all of topics named `name`, that of the last topic is.
 
-    It is the one that `saved` has, if every object of the others is older than the file. Otherwise raise
-    SafetyRefusal: the topic may have been deleted and created again since.
+    It is the one that `saved` has, if every object of the others is older than the file, and the file not
+    later than `clock_ms`. Otherwise raise SafetyRefusal: the topic may have been deleted and created again
+    since.
     """
     own = saved.topics[name].topic_id if name in saved.topics else None
     others = [each for topic_id, found in sets.items() if topic_id != own for each in found]
     times_ms = [each.modified_ms for each in others if each.modified_ms is not None]
-    is_newer = saved.saved_ms is not None and len(times_ms) == len(others) and max(times_ms) < saved.saved_ms
+    is_newer = len(times_ms) == len(others) and max(times_ms) < (saved.saved_ms or 0) <= clock_ms
     if own is not None and is_newer:
         return own
     ids = [
@@ -92,8 +95,8 @@ def last_topic_id(name: str, sets: Mapping[Uuid, Collection[ListedSet]], saved: 
     raise SafetyRefusal(
         f"the tier has objects of {len(sets)} topics named {name}, with the ids {' and '.join(ids)}",
         hint="a topic that was deleted and created again has another id, and no file of backup-config that "
-        "is newer than the objects of the others says which one was the last: name the id to restore with "
-        "--topic-id, and restore other topics in another run, with --topic",
+        "is newer than the objects of the others, and not of the future, says which one was the last: "
+        "name the id to restore with --topic-id, and restore other topics in another run, with --topic",
     )
 
 

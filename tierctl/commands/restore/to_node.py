@@ -484,7 +484,7 @@ class Restore(Change[RestoreIntoRequest]):
 
     def _latest(self, name: str, sets: Mapping[Uuid, Sequence[ListedSet]]) -> Uuid:
         """Return the id of the last of several topics named `name`; skip the others."""
-        last = last_topic_id(name, sets, self._saved)
+        last = last_topic_id(name, sets, self._saved, self.request.clock_ms())
         others = [each for topic_id, found in sets.items() if topic_id != last for each in found]
         reason = f"--topics-file is newer, and its id of {name} is {last}"
         self._skipped += [Skip.of(each, reason) for each in sorted({each.partition for each in others})]
