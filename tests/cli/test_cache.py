@@ -130,6 +130,17 @@ def test_build_changes_no_file_if_it_may_not_replace_all(after: Path, flat: Path
     assert not list(flat.glob("*.bak"))
 
 
+def test_build_again_leaves_the_backup_of_the_former_file(after: Path, flat: Path) -> None:
+    file = min(flat.glob("*.rlmcache"))
+    built = file.read_bytes()
+    for former in (b"former", built[:-1], built + b"x"):
+        file.write_bytes(former)
+        for _ in range(2):
+            cache("build", "--metadata", after, "--out", flat)
+            kept = {path.name: path.read_bytes() for path in flat.glob("*.bak")}
+            assert (file.read_bytes(), kept) == (built, {f"{file.name}.bak": former})
+
+
 def test_build_knows_what_the_topic_has_lost_from_a_state_directory(after: Path, tmp_path: Path) -> None:
     metadata, state = shutil.copytree(after, tmp_path / "after"), ("--state-dir", tmp_path / "state")
     build = ("build", "--metadata", metadata, "--topic", "orders")

@@ -322,10 +322,10 @@ def verify_cache(ctx: typer.Context, request: commands.CacheRequest) -> int:
 def build_cache(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
     """Build the flat files of KIP-405 from the metadata topic, one for each user partition.
 
-    Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
-    and transaction indexes. A partition whose topic's name is illegal, or too long for a file's name, is left
-    out with a warning, and the exit code is 7. With --engine spark, executors read the metadata topic, and
-    this process writes the files.
+    Existing files with another content are kept as .bak. The entries of flat files have no fields for broker
+    ids, custom metadata and transaction indexes. A partition whose topic's name is illegal, or too long for a
+    file's name, is left out with a warning, and the exit code is 7. With --engine spark, executors read the
+    metadata topic, and this process writes the files.
     """
     return print_result(ctx, commands.build_cache, request)
 

@@ -3,7 +3,7 @@
 `plan_compaction` replaces cache files by what queries' answers depend on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -87,12 +87,18 @@ def _flat_file(part: PartitionState, path: Path, *, named: bool) -> dict[str, An
         metadata_topic_offset=part.last_event_offset,
     )
     rows = _ordered_rows(part)
-    entries = (flatfile.encode_entry(_stored_segment(part.table.metadata(row))) for row in rows)
     deletion = []
     if part.delete_state is not None:
         state = StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
         deletion = [flatfile.encode_entry(state)]
-    replace_durably(path.absolute(), flatfile.written(header, chain(entries, deletion)), backup=True)
+
+    def content() -> Iterator[bytes]:
+        entries = (flatfile.encode_entry(_stored_segment(part.table.metadata(row))) for row in rows)
+        return flatfile.written(header, chain(entries, deletion))
+
+    # A run that finds the file of an earlier one must not overwrite the backup that this one made.
+    if not exists(path) or not _has_content(path, content()):
+        replace_durably(path.absolute(), content(), backup=True)
     return {
         "file": str(path),
         "topic": partition.topic,
@@ -103,6 +109,16 @@ def _flat_file(part: PartitionState, path: Path, *, named: bool) -> dict[str, An
         "entries": len(rows) + len(deletion),
         "size_bytes": path.stat().st_size,
     }
+
+
+def _has_content(path: Path, chunks: Iterable[bytes]) -> bool:
+    position = 0
+    with open_itself(path) as file:
+        for chunk in chunks:
+            if file.read(position, len(chunk)) != chunk:
+                return False
+            position += len(chunk)
+        return position == file.size_bytes
 
 
 def _ordered_rows(part: PartitionState) -> list[int]:
