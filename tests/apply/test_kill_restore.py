@@ -344,7 +344,7 @@ def test_a_staging_folder_that_can_not_be_made(
     monkeypatch.setattr(PLAIN, "_observe", fail)
     # The objects of new-ids are copied before.
     ended(tierctl(*run), 3 if command == "new-ids" else code, f"{os.strerror(number)} (", f"{hint})")
-    assert log_files(log_dir) == before
+    assert (log_files(log_dir), list(log_dir.glob("*-delete"))) == (before, [])
     tierctl(*run).ok()
 
 

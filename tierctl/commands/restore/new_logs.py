@@ -379,11 +379,16 @@ class NewFolder:
         # As UnifiedLog.logDirNameWithSuffixCappedLength.
         capped = topic[: _NAME_MAX - len(suffix) - len(partition) - 1]
         made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
-        with effect("restore.staging.create"):
-            PLAIN.make_folder(made.staging, like=log_dir)
-            # Not below the name of the new files: in the staging folder itself.
-            replace(made, files=".").write(_MARK, name.encode())
-            PLAIN.make_folder(made.path, like=log_dir)
+        try:
+            with effect("restore.staging.create"):
+                PLAIN.make_folder(made.staging, like=log_dir)
+                # Not below the name of the new files: in the staging folder itself.
+                replace(made, files=".").write(_MARK, name.encode())
+                PLAIN.make_folder(made.path, like=log_dir)
+        except BaseException:
+            # Without the mark, no later run would find it.
+            made.discard()
+            raise
         return made
 
     @property
