@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -345,6 +346,27 @@ def test_a_staging_folder_that_can_not_be_made(
     # The objects of new-ids are copied before.
     ended(tierctl(*run), 3 if command == "new-ids" else code, f"{os.strerror(number)} (", f"{hint})")
     assert (log_files(log_dir), list(log_dir.glob("*-delete"))) == (before, [])
+    tierctl(*run).ok()
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [(lambda path: path.symlink_to(__file__), 4), (lambda path: path.write_text("damaged"), 7)],
+)
+@pytest.mark.parametrize("command", ["into", "new-ids", "log"])
+def test_a_checkpoint_that_can_not_be_changed(
+    tiered: World, tmp_path: Path, command: str, make: Callable[[Path], object], code: int
+) -> None:
+    """The logs were in place before a run met the link, and its exit code says that nothing was changed."""
+    log_dir, run = prepared(tiered, tmp_path, command)
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.unlink(missing_ok=True)
+    make(checkpoint)
+    before = log_files(log_dir)
+    # The objects of new-ids are copied before.
+    ended(tierctl(*run), 3 if (command, code) == ("new-ids", 4) else code, f"{checkpoint}")
+    assert (log_files(log_dir), list(log_dir.glob("*-delete"))) == (before, [])
+    checkpoint.unlink()
     tierctl(*run).ok()
 
 

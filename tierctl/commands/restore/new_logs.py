@@ -535,22 +535,24 @@ def _left(log_dir: Path, name: str) -> Iterator[Path]:
 _CHECKPOINTS = (LOG_STARTS_FILE, RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE)
 
 
-def merge_checkpoints(
-    log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]], *, backup: bool = True
-) -> None:
-    """Write the start and the end of each log into the checkpoints of a log directory by `merge_offsets`."""
+def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    """Write the start and the end of each log into the checkpoints of a log directory by `merge_offsets`.
+
+    The caller has called `back_up_checkpoints`.
+    """
     starts = {name: start for name, (start, _) in logs.items()}
     ends = {name: end for name, (_, end) in logs.items()}
     with effect("restore.checkpoints.write"):
         for file, offsets in zip(_CHECKPOINTS, (starts, ends, ends), strict=True):
-            merge_offsets(log_dir / file, offsets, backup=backup)
+            merge_offsets(log_dir / file, offsets, backup=False)
 
 
 def back_up_checkpoints(log_dir: Path) -> None:
-    """Keep the checkpoints of a log directory as `.bak`, for a run that changes them several times.
+    """Keep the checkpoints of a log directory as `.bak`, before a run puts logs there.
 
     A backup is never replaced: a run that goes on after a killed one makes `.2.bak`, unless one has the
-    content. Raise SafetyRefusal for a checkpoint that is a link, and OSError.
+    content. Raise SafetyRefusal for a checkpoint that is a link, CorruptInputError for a damaged one, which
+    would stop the run when the logs are in place, and OSError.
     """
     for path in (log_dir / file for file in _CHECKPOINTS):
         with exclusive_replacement(path):
@@ -558,6 +560,7 @@ def back_up_checkpoints(log_dir: Path) -> None:
                 continue
             with open_itself(path) as old:
                 data = b"".join(old.chunks())
+            read_decoded(path, read_offset_checkpoint)
             if all(read_regular(each) != data for each in takewhile(exists, backups(path))):
                 with effect("restore.checkpoints.write"):
                     write_durably(backup_of(path), [data], like=path)
@@ -613,6 +616,7 @@ class NewLogs:
 
     def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
         logs = [self.logs[step.topic_id_partition] for step in steps]
+        back_up_checkpoints(log_dir)
         for log in logs:
             _write_folder(log_dir, log)
         merge_checkpoints(

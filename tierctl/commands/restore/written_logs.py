@@ -504,7 +504,7 @@ class _WrittenLog:
                 self._write_list(self.removal, context)
         # The checkpoints are first: a broker that knew none would take deleted records back, and read the
         # whole log again after a crash. Of an empty log they only raise the log start offset.
-        merge_checkpoints(self.folder.log_dir, {self.new_partition: (start, end)}, backup=False)
+        merge_checkpoints(self.folder.log_dir, {self.new_partition: (start, end)})
         self.folder.exchange()
 
     def _write_list(self, removal: Removal, context: RunContext) -> None:
