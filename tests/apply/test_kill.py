@@ -18,6 +18,7 @@ from tests.apply.repairs import a_day_passes, ago_ms
 from tests.apply.test_kill_restore import ID_LABELS, LOG_LABELS
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.cli.shell import tierctl
+from tests.commands.ended import ended
 from tests.metadata.topics import manager_at, topic_in
 from tests.support.amounts import TRIES_ALL
 from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, met, moments
@@ -282,6 +283,18 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
         # The new committed offset depends on the events that the killed run published.
         assert int(committed.read_text().split()[-1]) < UNSAFE_OFFSET
     assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]
+
+
+def test_a_link_stops_a_rebuild_before_a_file_is_changed(
+    worlds: dict[str, World], forked: Zygote, tmp_path: Path
+) -> None:
+    world = worlds["rebuild"].clone(tmp_path / "world")
+    starts = world.logs / "log-start-offset-checkpoint"
+    starts.rename(tmp_path / "moved")
+    starts.symlink_to(tmp_path / "moved")
+    before = _checkpoints(world)
+    ended(forked(*REBUILD.command(world)), 4, f"{starts} is a symbolic link")
+    assert _checkpoints(world) == before
 
 
 def _missing_objects(world: World) -> list[str]:

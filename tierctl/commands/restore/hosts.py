@@ -28,7 +28,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.restore.inventory import TierSets, require_read_logs
 from tierctl.commands.restore.new_logs import attempted_by_dir, merge_offsets, refusal_of, replace_changed
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
-from tierctl.files import FileBytes, read_decoded
+from tierctl.files import FileBytes, exists, open_itself, read_decoded
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import PartitionLog, translated
@@ -92,15 +92,16 @@ def _write_checkpoints(folder: Path, steps: Sequence[Step]) -> None:
     """Write the leader epochs of each step's replica, then the log starts of the log directory `folder`.
 
     The caller holds the broker's lock on it. Every file is replaced atomically, and keeps its former content
-    as `.bak`.
+    as `.bak`. Raise SafetyRefusal if one is a link, before any is replaced, and OSError.
     """
-    for step in steps:
+    paths = [folder / f"{step.topic}-{step.partition}" / LEADER_EPOCHS_FILE for step in steps]
+    for path in (*paths, folder / LOG_STARTS_FILE):
+        if exists(path):
+            open_itself(path).close()
+    for path, step in zip(paths, steps, strict=True):
         entries = [EpochEntry(epoch, start) for epoch, start in step.details["leader_epoch_checkpoint"]]
         with effect("rebuild.epochs.write"):
-            replace_changed(
-                folder / f"{step.topic}-{step.partition}" / LEADER_EPOCHS_FILE,
-                write_leader_epoch_checkpoint(entries),
-            )
+            replace_changed(path, write_leader_epoch_checkpoint(entries))
     with effect("rebuild.log_starts.write"):
         merge_offsets(
             folder / LOG_STARTS_FILE,
