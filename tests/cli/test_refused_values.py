@@ -14,12 +14,13 @@ from tests.cli.shell import environment, tierctl
 from tests.support.cluster_metadata import make_log_dir
 
 SECRET = "wJalrXUtnFEMI"
+AZURE = "abfs://container@account.dfs.core.windows.net/folder"
 URIS = (
     f"s3://AKIAEXAMPLE:{SECRET}@bucket/tier",
     f"s3://AKIAEXAMPLE:{SECRET}/with/slashes@bucket/tier",
     f"s3://{SECRET}@bucket/tier",
     f"kafka://user:{SECRET}@broker:9092",
-    f"abfs://container@account/folder?sv=2024&sig={SECRET}",
+    f"{AZURE}?sv=2024&sig={SECRET}",
     f"abfs://container:{SECRET}@account/folder",
     f"abfs://:{SECRET}@account.blob.core.windows.net/container/folder",
     f"abfss://:1/{SECRET}@account.dfs.core.windows.net/folder",
@@ -97,9 +98,7 @@ def test_requests_refuse_credentials(uri: str, field: str, capture: Callable[[st
     assert SECRET not in f"{refused.value} {refused.value.hint}"
 
 
-@pytest.mark.parametrize(
-    "uri", ["s3://bucket/folder@2024", "hdfs://nn:8020/a@b", "abfs://container@account/folder", "/a@b:c"]
-)
+@pytest.mark.parametrize("uri", ["s3://bucket/folder@2024", "hdfs://nn:8020/a@b", AZURE, "/a@b:c"])
 def test_other_uris_are_accepted(uri: str, capture: Callable[[str], Path]) -> None:
     where = ("--metadata", capture("tiered-cluster") / "before", "--remote", uri)
     ran = tierctl("schedule", "--cron", "--no-check", "verify", *where)

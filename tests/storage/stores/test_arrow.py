@@ -27,6 +27,7 @@ from tierctl.model import HashedFile
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.remote_storage_manager import RemoteStorageManager, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
+from tierctl.storage.stores.base import open_store_at, parse_store_uri
 
 from tests.support.servers import HttpServer
 
@@ -431,6 +432,22 @@ def test_a_refusal_is_an_error_at_once(
     for call in (lambda: store.put_all({"topic-0-403/key": b"x"}), lambda: store.open("topic-0-403/key")):
         with pytest.raises(expected):
             call()
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("my%20dir/", "my dir/"),
+        ("my dir", "my dir/"),
+        ("a%25b%3Fc", "a%b?c/"),
+        ("100%/é", "100%/é/"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("bucket", ["gs://b", "abfss://b@account.dfs.core.windows.net"])
+def test_percent_codes_are_decoded_once(bucket: str, path: str, folder: str) -> None:
+    address = parse_store_uri(f"{bucket}/{path}")
+    assert (address.folder, open_store_at(address).name_of("k").partition(":")[2]) == (folder, f"b/{folder}k")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(arrow, "pafs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri)))
     base.open_store("gs://bucket/x")
-    base.open_store("abfs://container@account/x")
+    base.open_store("abfs://container@account.dfs.core.windows.net/x")
     assert [uri.partition("?")[2] for uri in asked] == ["retry_limit_seconds=20", ""]
 
 

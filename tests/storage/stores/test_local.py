@@ -88,6 +88,11 @@ class TestOpening:
         ("uri", "message", "hint"),
         [
             ("s3:///prefix", "not the URI of a store", "expected s3://bucket/folder"),
+            (
+                "abfs://container@account/folder",
+                "not the URI of a store",
+                "expected abfs://container@account.dfs.core.windows.net/folder",
+            ),
             ("file://host/dir", "not the URI of a store", "expected file:///dir"),
             ("file:", "not the URI of a store", "expected file:///dir"),
             ("s3://bucket/a?b=c", "not the URI of a store", "expected s3://bucket/folder"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs as pafs
@@ -187,10 +188,11 @@ class ArrowStore(ObjectStore):
     def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
         """Return what is in a folder, nothing if it does not exist.
 
-        Without `allow_not_found`, an error tells whether the bucket was there until the last page. But a
-        bucket without objects is asked for then, which rights on objects need not allow.
+        In a folder of a bucket, the error tells whether the bucket was there until the last page. In place of
+        it, a bucket without objects would be asked for its data, which rights on objects need not allow.
         """
-        selector = pafs.FileSelector(folder, recursive=recursive, allow_not_found=folder == self._top)
+        is_silent = folder == self._top or self._fs.type_name not in _BUCKETS
+        selector = pafs.FileSelector(folder, recursive=recursive, allow_not_found=is_silent)
         try:
             found: list[Any] = self._fs.get_file_info(selector)
         except OSError as e:
@@ -289,7 +291,7 @@ class _Range(CompleteRange):
 
 def open_store(address: StoreAddress) -> ArrowStore:
     """Open the store at `address`. Raise UsageError if this build of pyarrow does not support its scheme."""
-    uri = f"{address.scheme}://{address.authority}/{address.folder}"
+    uri = f"{address.scheme}://{address.authority}/{quote(address.folder)}"
     if address.scheme in _GCS:
         uri += f"?retry_limit_seconds={_GCS_RETRIES_S}"
     try:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 from tierctl.errors import (
     AuthenticationError,
@@ -519,8 +520,8 @@ STORES: Mapping[str, StoreKind] = MappingProxyType(
         ),
         "gs": StoreKind(module="arrow", example="gs://bucket/folder"),
         "gcs": StoreKind(module="arrow", example="gcs://bucket/folder"),
-        "abfs": StoreKind(module="arrow", example="abfs://container@account/folder"),
-        "abfss": StoreKind(module="arrow", example="abfss://container@account/folder"),
+        "abfs": StoreKind(module="arrow", example="abfs://container@account.dfs.core.windows.net/folder"),
+        "abfss": StoreKind(module="arrow", example="abfss://container@account.dfs.core.windows.net/folder"),
         "viewfs": StoreKind(module="arrow", example="viewfs://cluster/folder"),
     }
 )
@@ -654,9 +655,13 @@ def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSy
         raise unknown_scheme(repr(uri), parts.scheme)
     is_file = parts.scheme == FILE
     is_complete = parts.path and parts.netloc in {"", "localhost"} if is_file else parts.netloc
-    if not is_complete or parts.query or parts.fragment:
+    _, at, host = parts.netloc.partition("@")
+    # pyarrow takes a host without a dot for the container, and what is before it for the account.
+    if not is_complete or parts.query or parts.fragment or (at and "." not in host):
         raise UsageError(f"not the URI of a store: {uri!r}", hint=f"expected {kind.example}")
-    path = path_in_uri(parts.path).absolute().as_posix() if is_file else parts.path
+    # pyarrow decodes its URIs; in S3 and HDFS a percent code is part of the name.
+    path = unquote(parts.path) if kind.module == "arrow" else parts.path
+    path = path_in_uri(parts.path).absolute().as_posix() if is_file else path
     folder = path.strip("/")
     return StoreAddress(
         scheme=parts.scheme,
