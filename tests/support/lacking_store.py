@@ -45,6 +45,7 @@ class Lack(Enum):
     """Cloudflare R2 in part."""
     CHECKSUMS_400 = (400, "InvalidArgument", "Unsupported header 'x-amz-checksum-crc32c' received")
     """Older Ceph, OCI."""
+    VALID_TOKEN = (400, "ExpiredToken", "The provided token has expired.")
     WRITES = (501, "NotImplemented", "writes")
     LISTINGS = (501, "NotImplemented", "listings")
     WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
@@ -125,6 +126,7 @@ class LackingStore(HttpServer):
         is_deletion = "delete" in query or (method == "DELETE" and "uploadId" not in query)
         is_refused = {
             Lack.ADDRESS: True,
+            Lack.VALID_TOKEN: bool(key),
             Lack.DELETE_OBJECTS: "delete" in query,
             Lack.DELETE_OBJECTS_400: "delete" in query,
             Lack.CONDITIONS: is_write and not headers.keys().isdisjoint({"if-none-match", "if-match"}),

@@ -24,7 +24,7 @@ from tierctl.errors import (
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores import base
 from tierctl.storage.stores.base import Endpoint, delete_all, hashed_file
-from tierctl.storage.stores.s3 import client
+from tierctl.storage.stores.s3 import client, transfers
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import ConditionFailed, S3Store, conditional
 from urllib3.exceptions import HTTPError
@@ -558,6 +558,20 @@ def test_only_a_condition_can_fail(code: str) -> None:
     for condition, expected in (({}, RemoteStorageError), ({"IfMatch": "tag"}, ConditionFailed)):
         with pytest.raises(expected), conditional(condition), client.translated("storing", writing=True):
             raise ClientError({"Error": {"Code": code}}, "PutObject")
+
+
+def test_the_reason_of_a_refused_head_is_asked_for(lacking: Lacking) -> None:
+    """The response to HEAD has no body, so that an expired token looks like a header the server lacks."""
+    _, store = lacking(Lack.VALID_TOKEN)
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: store.verify_all({"a": b"x"}),
+        lambda: store.delete_if("a", "tag"),
+        lambda: transfers._is_missing(store._s3, BUCKET, "a"),
+    )
+    for call in calls:
+        with pytest.raises(AuthenticationError, match="ExpiredToken") as caught:
+            call()
+        assert (caught.value.hint or "").startswith("give credentials")
 
 
 def test_a_page_that_names_no_next_one_is_not_the_last(lacking: Lacking) -> None:

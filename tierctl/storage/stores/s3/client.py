@@ -314,6 +314,20 @@ def names_checksums(error: ClientError) -> bool:
     return any(word in text for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
 
 
+def head_object(s3: S3Client, bucket: str, key: str, **more: Any) -> Mapping[str, Any]:
+    """Return the head of an object.
+
+    The response to HEAD has no body. If it has status 400, as for an expired token, raise the ClientError of
+    a GET, which states the reason.
+    """
+    try:
+        return s3.head_object(Bucket=bucket, Key=key, **more)
+    except ClientError as e:
+        if code_of(e) == "400":
+            s3.get_object(Bucket=bucket, Key=key, **more)["Body"].close()
+        raise
+
+
 _BLOCK_BYTES = 1 << 20
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
 GRACE_S = 60.0

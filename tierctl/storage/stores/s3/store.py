@@ -56,6 +56,7 @@ from tierctl.storage.stores.s3.client import (
     encoded_crc,
     endpoint_setting,
     file_range,
+    head_object,
     names_checksums,
     remote_objects,
     s3_client,
@@ -563,9 +564,9 @@ class S3Store:
 
     def _existing(self, key: str) -> Answer:
         """Return the head of an object; raise RemoteResourceNotFound if it does not exist."""
-        asked = {"Bucket": self._bucket, "Key": self._prefix + key, **checksum_mode(self._s3)}
         with translated(f"examining {self.name_of(key)}"):
-            return Answer(self.name_of(key), self._s3.head_object(**asked))
+            found = head_object(self._s3, self._bucket, self._prefix + key, **checksum_mode(self._s3))
+            return Answer(self.name_of(key), found)
 
     def _head(self, key: str) -> Answer | None:
         try:

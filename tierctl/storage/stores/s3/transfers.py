@@ -29,6 +29,7 @@ from tierctl.storage.stores.s3.client import (
     FileRange,
     encoded_crc,
     file_range,
+    head_object,
     sends_checksums,
     suppressed,
     translated,
@@ -182,8 +183,8 @@ def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str
 def _is_missing(s3: S3Client, bucket: str, key: str) -> bool:
     """Return whether an object that a listing left out does not exist; True without the right to read it."""
     try:
-        with suppress(AuthenticationError), translated(f"examining s3://{bucket}/{key}"):
-            s3.head_object(Bucket=bucket, Key=key)
+        with suppressed({"401", "403"}), translated(f"examining s3://{bucket}/{key}"):
+            head_object(s3, bucket, key)
             return False
     except RemoteResourceNotFound:
         pass
