@@ -560,6 +560,33 @@ def test_only_a_condition_can_fail(code: str) -> None:
             raise ClientError({"Error": {"Code": code}}, "PutObject")
 
 
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [("403", ["a"]), ("404", []), ("500", RemoteStorageError), ("reset before", RemoteStorageError)],
+)
+def test_an_archived_object_that_cannot_be_looked_at(
+    answer: Kind, found: list[str] | type[TierctlError], lacking: Lacking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as archived only if the store refuses to show it; operators would restore it otherwise."""
+    server, _ = lacking()
+    server.put({"a": b"x"})
+    server.archived, server.restored = "a", True
+    monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
+    monkeypatch.setattr(client, "WAIT_MAX_S", 0)
+    with FaultyProxy(int(server.endpoint.rpartition(":")[2])) as proxy:
+        store = S3Store(s3_client(Endpoint(proxy.endpoint)), BUCKET)
+        assert [each.archive_class for each in store.list_objects("")] == [None]
+        proxy.faults = [Fault(answer, "HEAD", nth=0)]
+        if isinstance(found, list):
+            assert [(each.key, each.archive_class) for each in store.list_objects("")] == [
+                (key, "GLACIER") for key in found
+            ]
+        else:
+            with pytest.raises(found, match="examining s3://tier/a"):
+                list(store.list_objects(""))
+        store.close()
+
+
 def test_the_reason_of_a_refused_head_is_asked_for(lacking: Lacking) -> None:
     """The response to HEAD has no body, so that an expired token looks like a header the server lacks."""
     _, store = lacking(Lack.VALID_TOKEN)

@@ -9,11 +9,10 @@ import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache, partial
 from http import HTTPStatus
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -470,19 +469,21 @@ def remote_objects(
     """Yield the objects of a page; their keys are relative to `prefix`.
 
     Objects without bytes whose key ends with `/` are left out: mounts and consoles write them for folders.
-    Archived objects that are restored for some days can be read: they have no `archive_class`.
+    Archived objects that are restored for some days can be read: they have no `archive_class`. Those that are
+    deleted meanwhile are left out. Raise RemoteStorageError if the store does not answer which they are.
     """
     page = list(page)
     archived = [found["Key"] for found in page if found.get("StorageClass") in ARCHIVE_CLASSES]
-    restored: set[str] = set()
+    restored: dict[str, bool | None] = {}
     if archived:
         with ThreadPoolExecutor(_REQUESTS_MAX) as threads:
             is_restored = threads.map(partial(_is_restored, s3, bucket), archived)
-            restored = set(compress(archived, is_restored))
+            restored = dict(zip(archived, is_restored, strict=True))
     for found in page:
-        if not found["Size"] and found["Key"].endswith("/"):
+        is_readable = restored.get(found["Key"], False)
+        if is_readable is None or (not found["Size"] and found["Key"].endswith("/")):
             continue
-        archive_class = None if found["Key"] in restored else found.get("StorageClass")
+        archive_class = None if is_readable else found.get("StorageClass")
         yield RemoteObject(
             found["Key"].removeprefix(prefix),
             found["Size"],
@@ -491,10 +492,16 @@ def remote_objects(
         )
 
 
-def _is_restored(s3: S3Client, bucket: str, key: str) -> bool:
-    """Return whether an archived object is restored now; False if the store does not say it."""
-    with suppress(ClientError):
-        return 'ongoing-request="false"' in s3.head_object(Bucket=bucket, Key=key).get("Restore", "")
+def _is_restored(s3: S3Client, bucket: str, key: str) -> bool | None:
+    """Return whether an archived object is restored now: None if it does not exist any more.
+
+    False without the right to read it.
+    """
+    try:
+        with suppressed({"401", "403"}), translated(f"examining s3://{bucket}/{key}"):
+            return 'ongoing-request="false"' in head_object(s3, bucket, key).get("Restore", "")
+    except RemoteResourceNotFound:
+        return None
     return False
 
 
