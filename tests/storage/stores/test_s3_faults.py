@@ -651,6 +651,12 @@ def test_an_entry_without_a_field_that_is_used_is_an_error(
     server, store = lacking()
     for lacks in (None, *(fields.keys() - {"ID"})):
         entry = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items() if name != lacks)
+        if lacks is None and _AT in entry:
+            wrong = entry.replace(_AT, "yesterday")
+            server.page = f"<{document}><{tag}>{wrong}</{tag}></{document}>".encode()
+            with pytest.raises(RemoteStorageError, match="expected a time, found 'yesterday'") as caught:
+                call(store)
+            assert caught.value.hint
         server.page = f"<{document}><{tag}>{entry}</{tag}></{document}>".encode()
         if lacks is None:
             assert call(store)
@@ -669,11 +675,16 @@ def test_an_upload_without_an_id_is_an_error(lacking: Lacking, tmp_path: Path) -
 
 def test_a_server_that_does_not_state_its_time(lacking: Lacking) -> None:
     """How old the lease of another run is cannot be known then."""
-    _, store = lacking(Lack.DATE)
+    server, store = lacking(Lack.DATE)
     assert store.put_if("lease", b"x", None)
-    for call in (lambda: store.get_tagged("lease"), store.clock_ms):
-        with pytest.raises(RemoteStorageError, match="does not state its time"):
-            call()
+    for date in (None, "now", "99999999999999999999999"):
+        server.objects["lease"].headers = {} if date is None else {"Date": date}
+        for call in (lambda: store.get_tagged("lease"), store.clock_ms):
+            with pytest.raises(RemoteStorageError, match="does not state its time") as caught:
+                call()
+            assert caught.value.hint
+    server.objects["lease"].headers = {"Date": "Mon, 30 Nov 2099 21:00:00 -0000"}
+    assert store.get_tagged("lease").age_s > 0
 
 
 def test_a_server_that_leaves_out_the_tags_of_objects(lacking: Lacking, tmp_path: Path) -> None:

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from html import unescape
 from http import HTTPStatus
 from typing import Any, Final
 
 from botocore import handlers
 from botocore.exceptions import BotoCoreError
+from botocore.utils import parse_timestamp
 
 from tierctl.errors import RemoteStorageError
 
 
 class ForeignAnswerError(BotoCoreError):
-    """A successful response whose body is not the document that the operation returns, or lacks fields."""
+    """A successful response that is not the document of the operation, or lacks fields, or has wrong ones."""
 
     fmt = "expected {expected}, found {found}"
 
@@ -73,6 +74,18 @@ def require_fields(*, model: Any, parsed: Mapping[str, Any], http_response: Any,
                     raise ForeignAnswerError(
                         expected=f"{lacks} in {place or operation} {key}".rstrip(), found="none"
                     )
+
+
+def parsed_time(text: str) -> datetime:
+    """Parse a time in a response, in UTC if it names no zone; raise ForeignAnswerError if it is no time.
+
+    botocore's own parser would take half of the time of a listing.
+    """
+    try:
+        time: datetime = datetime.fromisoformat(text) if text.endswith("Z") else parse_timestamp(text)
+    except (ValueError, RuntimeError) as e:
+        raise ForeignAnswerError(expected="a time", found=repr(text)) from e
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 class Answer(dict[str, Any]):

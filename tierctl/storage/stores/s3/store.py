@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -45,7 +44,7 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.s3.answers import Answer
+from tierctl.storage.stores.s3.answers import Answer, parsed_time
 from tierctl.storage.stores.s3.client import (
     NOT_DONE_HERE,
     PRECONDITION_FAILED,
@@ -518,11 +517,9 @@ class S3Store:
         return int(self._time_of(answer).timestamp() * 1000)
 
     def _time_of(self, answer: Mapping[str, Any]) -> datetime:
-        """Return the time of a response; raise RemoteStorageError if it has no header Date."""
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        if date is None:
-            raise RemoteStorageError(f"the server of bucket {self._bucket} does not state its time")
-        return parsedate_to_datetime(date)
+        """Return the time of a response; raise RemoteStorageError if its header Date has none."""
+        with translated(f"the server of bucket {self._bucket} does not state its time"):
+            return parsed_time(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
 
     def versioning(self) -> Versioning | None:
         """Implement `InspectableStore.versioning`."""
