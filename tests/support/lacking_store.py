@@ -46,6 +46,7 @@ class Lack(Enum):
     CHECKSUMS_400 = (400, "InvalidArgument", "Unsupported header 'x-amz-checksum-crc32c' received")
     """Older Ceph, OCI."""
     VALID_TOKEN = (400, "ExpiredToken", "The provided token has expired.")
+    IS_TRUNCATED = (200, "", "in pages of one object, whether the listing goes on")
     WRITES = (501, "NotImplemented", "writes")
     LISTINGS = (501, "NotImplemented", "listings")
     WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
@@ -230,12 +231,16 @@ class _Handler(BaseHTTPRequestHandler):
                 folder, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
                 name = prefix + folder + found if found else key
                 entries[name] = f"<Prefix>{quote(name)}</Prefix>" if found else self._entry(key)
+        token = ""
+        if Lack.IS_TRUNCATED in self.owner.lacks and len(entries) > 1:
+            token, entries = min(entries), {min(entries): entries[min(entries)]}
+            token = f"<NextContinuationToken>{quote(token)}</NextContinuationToken>"
         tags = ("CommonPrefixes", "Contents")
         text = "".join(
             f"<{tags[each.startswith('<Key>')]}>{each}</{tags[each.startswith('<Key>')]}>"
             for each in sorted(entries.values(), key=lambda each: not each.startswith("<Key>"))
         )
-        answer = f"<ListBucketResult><EncodingType>url</EncodingType>{text}</ListBucketResult>"
+        answer = f"<ListBucketResult><EncodingType>url</EncodingType>{token}{text}</ListBucketResult>"
         return self._answer(200, answer.encode(), {})
 
     def _entry(self, key: str) -> str:

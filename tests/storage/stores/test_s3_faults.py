@@ -622,6 +622,15 @@ def test_a_page_that_names_no_next_one_is_not_the_last(lacking: Lacking) -> None
     assert "names no next page" in store.delete(["a"])["a"].message
 
 
+def test_a_page_that_names_the_next_one_is_not_the_last(lacking: Lacking) -> None:
+    """boto3 ends a listing at a page without IsTruncated; the other objects would count as deleted."""
+    server, store = lacking(Lack.IS_TRUNCATED)
+    server.put({"a": b"x", "b": b"x", "c": b"x"})
+    assert [each.key for each in store.list_objects("")] == ["a", "b", "c"]
+    assert [each.key for each in store.list_folder("").objects] == ["a", "b", "c"]
+    assert store.sizes_bytes(["a", "c"]) == {"a": 1, "c": 1}
+
+
 _AT = "2026-01-02T03:04:05.000Z"
 _OBJECT = {"Key": "a", "Size": "1", "LastModified": _AT}
 _ENTRIES: tuple[tuple[str, str, dict[str, str], Callable[[S3Store], object]], ...] = (

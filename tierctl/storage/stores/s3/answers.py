@@ -36,6 +36,9 @@ _FIELDS: Final = {
     ("ListObjectsV2", "Contents"): {"Key", "LastModified", "Size"},
 }
 """The fields of each entry of a list in a response, or of the response itself, that tierctl uses."""
+NEXT_OBJECTS: Final = "NextContinuationToken"
+NEXT_UPLOADS: Final = "NextKeyMarker"
+"""The fields of pages of listings in which the server names the next page."""
 _ROOT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[?!][^>]*>\s*)*<(?:[\w.-]+:)?([\w.-]+)[\s/>]")
 _SHOWN_BYTES = 60
 
@@ -62,10 +65,15 @@ def require_document(operation_model: Any, response_dict: dict[str, Any], **_eve
         raise ForeignAnswerError(expected=f"the document {expected}", found=found)
 
 
-def require_fields(*, model: Any, parsed: Mapping[str, Any], http_response: Any, **_event: Any) -> None:
-    """Raise ForeignAnswerError for a successful response that lacks one of `_FIELDS`."""
+def require_fields(*, model: Any, parsed: dict[str, Any], http_response: Any, **_event: Any) -> None:
+    """Raise ForeignAnswerError for a successful response that lacks one of `_FIELDS`.
+
+    A page that names the next one goes on, also if it lacks IsTruncated: boto3 takes it for the last.
+    """
     if http_response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
         return
+    if parsed.get(NEXT_OBJECTS) or parsed.get(NEXT_UPLOADS):
+        parsed.setdefault("IsTruncated", True)
     for (operation, place), names in _FIELDS.items():
         if operation == model.name:
             for entry in parsed.get(place, ()) if place else (parsed,):

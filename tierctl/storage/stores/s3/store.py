@@ -44,7 +44,7 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.s3.answers import Answer, parsed_time
+from tierctl.storage.stores.s3.answers import NEXT_OBJECTS, NEXT_UPLOADS, Answer, parsed_time
 from tierctl.storage.stores.s3.client import (
     NOT_DONE_HERE,
     PRECONDITION_FAILED,
@@ -66,8 +66,6 @@ from tierctl.storage.stores.s3.client import (
 )
 from tierctl.storage.stores.s3.transfers import (
     DELETE_BATCH,
-    NEXT_OBJECTS,
-    NEXT_UPLOADS,
     Deletions,
     Uploads,
     composite_checksum,

@@ -22,7 +22,7 @@ from tierctl.errors import (
 from tierctl.model import HashedFile
 from tierctl.model.selection import counted
 from tierctl.storage.stores.base import common_prefix
-from tierctl.storage.stores.s3.answers import Answer, ForeignAnswerError
+from tierctl.storage.stores.s3.answers import NEXT_OBJECTS, NEXT_UPLOADS, Answer, ForeignAnswerError
 from tierctl.storage.stores.s3.client import (
     REFUSED,
     RIGHTS_HINT,
@@ -54,10 +54,6 @@ PAGE_MAX = 1_000
 """The maximum number of objects in a page of a listing."""
 
 PAGE_MIN = 20
-NEXT_OBJECTS: Final = "NextContinuationToken"
-NEXT_UPLOADS: Final = "NextKeyMarker"
-"""The fields of pages of listings in which the server names the next page."""
-
 _MISSING = frozenset({"NoSuchKey", "404"})
 
 
