@@ -139,6 +139,7 @@ def moves(storage_class: str) -> str:
         (f"<Filter/>{moves('STANDARD_IA')}", OK, WARNING),
         (f"<Filter/>{ABORTS}", OK, WARNING),
         (f"<Filter/>{REMOVES}", OK, OK),
+        (f"<Filter><Prefix>tier/topic</Prefix></Filter>{REMOVES}", OK, WARNING),
     ],
 )
 def test_lifecycle_rules(

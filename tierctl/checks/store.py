@@ -208,15 +208,14 @@ def check_versioning(bucket: InspectableStore, subject: str) -> Iterator[Result]
     if versioning is not Versioning.ENABLED:
         yield ok(DoctorCheck.STORE_VERSIONING, subject, f"versioning is {versioning}")
         return
-    rules = bucket.lifecycle_rules() or ()
-    removing = [
-        each for each in _covering(rules, bucket.folder) if each.expires_noncurrent and not each.is_filtered
-    ]
+    # A rule for a part of the tier leaves the versions in the other parts.
+    rules = [each for each in bucket.lifecycle_rules() or () if bucket.folder.startswith(each.prefix)]
+    removing = [each for each in rules if each.expires_noncurrent and not each.is_filtered]
     if removing:
         found = f"versioning is enabled, and rule {removing[0].name} removes noncurrent versions"
         yield ok(DoctorCheck.STORE_VERSIONING, subject, found)
     else:
-        found = "versioning is enabled, and no lifecycle rule removes noncurrent versions"
+        found = "versioning is enabled, and no lifecycle rule removes noncurrent versions of all objects"
         yield fault(DoctorCheck.STORE_VERSIONING, subject, found)
 
 
