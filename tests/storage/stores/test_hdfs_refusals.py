@@ -5,7 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.errors import AuthenticationError, RemoteStorageError, StoreWriteUnknown, TierctlError
+from tierctl.errors import (
+    AuthenticationError,
+    ObjectUnreadable,
+    RemoteStorageError,
+    StoreWriteUnknown,
+    TierctlError,
+)
 from tierctl.storage.stores.hdfs import LISTED_FROM_KEYS, HdfsStore
 
 DENIED = "RPC error: org.apache.hadoop.security.AccessControlException: Permission denied: user=tierctl"
@@ -17,7 +23,12 @@ each_answer = pytest.mark.parametrize(
 
 
 class Namenode:
-    """A client of a namenode that answers each of the `calls` on paths with a part `denied` by `text`."""
+    """A client of a namenode that answers each of the `calls` on paths with a part `denied` by `text`.
+
+    The path `folder` is a folder.
+    """
+
+    folder = ""
 
     def __init__(self, text: str, *calls: str, denied: str = "") -> None:
         self._text = text
@@ -33,7 +44,7 @@ class Namenode:
         self._call("get_file_info", path)
         if path.endswith(".tmp"):
             raise FileNotFoundError(path)
-        return SimpleNamespace(path=path, length=1, isdir=False, modification_time=0)
+        return SimpleNamespace(path=path, length=1, isdir=path == self.folder, modification_time=0)
 
     def list_status(self, folder: str) -> list[Any]:
         self._call("list_status", folder)
@@ -102,3 +113,13 @@ def test_objects_of_a_folder_that_may_not_be_looked_into(count: int, call: str) 
     errors = store_of(client).delete([*here, *there])
     assert {key: type(error) for key, error in errors.items()} == dict.fromkeys(here, AuthenticationError)
     assert client.deleted == [*(f"/tier/{key}" for key in there), "/tier/b"]
+
+
+@pytest.mark.parametrize("count", [2, LISTED_FROM_KEYS])
+def test_a_folder_with_the_name_of_an_object_is_there_and_is_not_deleted(count: int) -> None:
+    client, keys = Namenode(""), [f"a/{number}" for number in range(count)]
+    client.folder = "/tier/a/1"
+    store = store_of(client)
+    assert store.sizes_bytes(keys).keys() == set(keys)
+    assert {key: type(error) for key, error in store.delete(keys).items()} == {"a/1": ObjectUnreadable}
+    assert client.deleted == [*(f"/tier/{key}" for key in keys if key != "a/1"), "/tier/a"]

@@ -13,6 +13,7 @@ from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tierctl.errors import (
     AuthenticationError,
+    ObjectUnreadable,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -170,10 +171,8 @@ class HdfsStore(ConditionalStore):
     def _files_of(self, key: str) -> list[FileStatus]:
         """Return the numbered files of `key` and their temporary files."""
         folder, _, name = f"{self._root}{key}.".rpartition("/")
-        with _translated(f"listing {folder}"), suppress(FileNotFoundError):
-            found = [s for s in self._client.list_status(folder or "/") if not s.isdir]
-            return [status for status in found if status.path.rpartition("/")[2].startswith(name)]
-        return []
+        found = [status for status in self._listed(folder) if not status.isdir]
+        return [status for status in found if status.path.rpartition("/")[2].startswith(name)]
 
     def _written(self, path: str, body: bytes) -> str:
         """Write a new temporary file for `path`; return its path."""
@@ -195,15 +194,23 @@ class HdfsStore(ConditionalStore):
         self._require_root()
         sizes: dict[str, int] = {}
         for folder, own in by_folder(keys).items():
-            sizes |= self._sizes_in_folder(folder, own)
+            sizes |= {key: status.length for key, status in self._found_in_folder(folder, own).items()}
         return sizes
 
-    def _sizes_in_folder(self, folder: str, keys: Sequence[str]) -> dict[str, int]:
+    def _found_in_folder(self, folder: str, keys: Sequence[str]) -> dict[str, FileStatus]:
+        """Return the entry of each key that exists; as in LocalStore, also a folder of that name."""
         if len(keys) < LISTED_FROM_KEYS:
-            found = {key: self._length(self._root + key) for key in keys}
-            return {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
-        wanted, listed = frozenset(keys), self._folder(f"{folder}/" if folder else "").objects
-        return {obj.key: obj.size_bytes for obj in listed if obj.key in wanted}
+            found = {key: self._status(self._root + key) for key in keys}
+            return {key: status for key, status in found.items() if status is not None}
+        wanted, listed = frozenset(keys), self._listed(self._root + folder)
+        by_key = ((status.path.removeprefix(self._root), status) for status in listed)
+        return {key: status for key, status in by_key if key in wanted}
+
+    def _listed(self, folder: str) -> list[FileStatus]:
+        """Return the entries of a folder, by name; none if it does not exist."""
+        with _translated(f"listing {folder}"), suppress(FileNotFoundError):
+            return list(self._client.list_status(folder.rstrip("/") or "/"))
+        return []
 
     def name_of(self, key: str) -> str:
         """Implement `ObjectStore.name_of` as a path in HDFS."""
@@ -220,16 +227,13 @@ class HdfsStore(ConditionalStore):
         return self._folder(prefix)
 
     def _folder(self, prefix: str) -> FolderListing:
-        # list_status returns the names in order.
-        folder = self._root + prefix.rpartition("/")[0]
         folders, objects = [], []
-        with _translated(f"listing {folder}"), suppress(FileNotFoundError):
-            for status in self._client.list_status(folder.rstrip("/") or "/"):
-                key = status.path.removeprefix(self._root)
-                if status.isdir and key.startswith(prefix):
-                    folders.append(f"{key}/")
-                elif key.startswith(prefix):
-                    objects.append(RemoteObject(key, status.length, status.modification_time))
+        for status in self._listed(self._root + prefix.rpartition("/")[0]):
+            key = status.path.removeprefix(self._root)
+            if status.isdir and key.startswith(prefix):
+                folders.append(f"{key}/")
+            elif key.startswith(prefix):
+                objects.append(RemoteObject(key, status.length, status.modification_time))
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
@@ -247,8 +251,11 @@ class HdfsStore(ConditionalStore):
     def _delete_in_folder(self, folder: str, keys: Sequence[str]) -> dict[str, TierctlError]:
         errors: dict[str, TierctlError] = {}
         temporary = {key + TEMP_SUFFIX: key for key in keys}
-        for found in self._sizes_in_folder(folder, [*keys, *temporary]):
+        for found, status in self._found_in_folder(folder, [*keys, *temporary]).items():
             try:
+                if status.isdir:
+                    problem = f"deleting {self._root}{found}: a folder has the name of an object"
+                    raise ObjectUnreadable(problem, hint="look at the path, and remove it")
                 self._remove(self._root + found)
             except (RemoteStorageError, AuthenticationError) as e:
                 errors[temporary.get(found, found)] = e
@@ -266,9 +273,9 @@ class HdfsStore(ConditionalStore):
         except RemoteResourceNotFound:
             raise RemoteTierMissing(f"there is no tier at {self._root}", hint="check --remote") from None
 
-    def _length(self, path: str) -> int | None:
+    def _status(self, path: str) -> FileStatus | None:
         with _translated(f"looking for {path}"), suppress(FileNotFoundError):
-            return self._client.get_file_info(path).length
+            return self._client.get_file_info(path)
         return None
 
     def _write(self, path: str, source: Source) -> None:
