@@ -382,7 +382,7 @@ def verify_cache(request: CacheRequest, progress: Progress | None = None) -> Cac
 def build_cache(request: BuildCacheRequest, progress: Progress | None = None) -> CacheBuild:
     """Write KIP-405's flat files of the selected partitions to the folder `out`.
 
-    Files of the same names are kept as .bak. Flat files lack broker ids, custom metadata and transaction
+    Files with another content are kept as .bak. Flat files lack broker ids, custom metadata and transaction
     indexes. Raise UsageError without `metadata` or `out`, SafetyRefusal if a file to replace is a link,
     LockedError if another tierctl writes there.
     """
