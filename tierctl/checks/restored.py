@@ -505,6 +505,7 @@ def _compare(firsts: Mapping[int, int], cluster: Cluster) -> _Filled:
 
 
 _FORMAT = "tierctl listing 1"
+_END = "end of the listing"
 _SHOWN = 3
 _LOGGED = re.compile(
     "Deleted remote log segment|About to delete remote log segment|caused truncation of conflicting entries"
@@ -541,22 +542,30 @@ class Listing:
                         "a listing of a tier", expected=_FORMAT, found="another first line", source=str(path)
                     )
                 for number, line in enumerate(lines, 2):
+                    if line.rstrip("\n") == _END:
+                        return cls(found)
                     key, value = _parsed(line, f"{path}, line {number}")
                     found[key] = value
         except FileNotFoundError:
             raise NotFoundError(f"{path} does not exist", hint="--listing-out writes a listing") from None
         except OSError as e:
             raise UsageError(f"{path}: {e.strerror or e}", hint="--listing-out writes a listing") from None
-        return cls(found)
+        raise CorruptInputError(
+            "a listing of a tier",
+            expected=f"the last line {_END!r}",
+            found=f"the end of the file after {counted(len(found), 'line')} with objects",
+            source=str(path),
+            hint="the file was cut off: name a whole copy of it",
+        )
 
     def write(self, path: Path) -> None:
-        """Write the listing, one set per line of JSON; raise the errors of `require_listing_file`."""
+        """Write the listing, a line of JSON per set, and an end; raise as `require_listing_file`."""
         require_listing_file(path)
         lines = (
             json.dumps([str(key[0]), partition.topic, key[1], str(key[2]), sorted(sizes.items())])
             for key, (partition, sizes) in self.sets.items()
         )
-        data = (f"{line}\n".encode() for line in (_FORMAT, *lines))
+        data = (f"{line}\n".encode() for line in (_FORMAT, *lines, _END))
         write_output("--listing-out", path, data, mode=0o666)
 
     @property

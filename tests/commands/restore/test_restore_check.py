@@ -529,7 +529,7 @@ NO_SETS = (
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"other\n", *(b"tierctl listing 1\n" + line + b"\n" for line in NO_SETS)],
+    [b"", b"other\n", b"tierctl listing 1\n", *(b"tierctl listing 1\n" + line + b"\n" for line in NO_SETS)],
     ids=lambda text: text[:40],
 )
 def test_a_file_that_is_no_listing_is_refused(check: Check, tmp_path: Path, text: bytes) -> None:
