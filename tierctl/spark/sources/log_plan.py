@@ -599,8 +599,8 @@ class LogPlan:
 
     def _span(self, view: ReadableLog, reader: PartitionReader) -> tuple[int, int]:
         """Return the offsets [start, end) that the options and conditions select; start >= end for none."""
-        low, high = self._window.offsets
-        start, end = max(view.log_start_offset, low), min(reader.end_offset, high + 1)
+        (low, high), seek_from = self._window.offsets, view.log_start_offset
+        start, end = max(seek_from, low), min(reader.end_offset, high + 1)
         if self._scan.options.to_time_ms is None:
             reader.report_unread(high + 1)
         if start >= end:
@@ -611,8 +611,9 @@ class LogPlan:
             )
             if found is None:
                 return 0, 0
-            start = max(start, found.offset)
+            seek_from = found.offset
         if self._scan.options.to_time_ms is not None:
-            later = reader.end_for_time(self._scan.options.to_time_ms, start)
+            # A condition on offsets must not move the end: the first later record may be before them.
+            later = reader.end_for_time(self._scan.options.to_time_ms, seek_from)
             end = end if later is None else min(end, later)
-        return start, end
+        return max(start, seek_from), end

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 PARTITION = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
 DAY_MS = 10 * HOUR_MS
 """The start of the day."""
+FROM_MS, TO_MS = DAY_MS + 9 * HOUR_MS, DAY_MS + 10 * HOUR_MS
+SPAN = {"from_time": str(FROM_MS), "to_time": str(TO_MS - 1)}
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +91,17 @@ def some_predicates(rng: random.Random) -> Iterator[list[Predicate]]:
         yield [one() for _ in range(rng.randint(1, 3))]
 
 
-@pytest.fixture(scope="module")
-def of_a_day(late: dict[str, str]) -> list[dict[str, Any]]:
-    """Return all rows of `late`."""
-    found = rows(late)
-    assert len(found) == 24 * 60 * 3
-    return found
-
-
 @pytest.mark.parametrize("seed", rest_in_matrix([7, 8, 9]))
-@pytest.mark.parametrize("late_ms", [None, 3 * HOUR_MS])
+@pytest.mark.parametrize("more", [{}, {"late_ms": str(3 * HOUR_MS)}, SPAN, {"to_time": SPAN["to_time"]}])
 def test_conditions_leave_the_rows_they_are_true_of(
-    late: dict[str, str], of_a_day: list[dict[str, Any]], late_ms: int | None, seed: int
+    late: dict[str, str], more: dict[str, str], seed: int
 ) -> None:
-    everything, rng = of_a_day, random.Random(seed)
-    options = late if late_ms is None else late | {"late_ms": str(late_ms)}
-    for predicates, split in zip(some_predicates(rng), ["9000", "50000", "134217728"] * 3, strict=False):
+    options, rng = late | more, random.Random(seed)
+    everything = rows(options)
+    assert ("to_time" in more) == (len(everything) < 24 * 60 * 3)
+    above = [Predicate("offset", ">=", everything[-1]["offset"] + 50)]
+    asked = [above, *islice(some_predicates(rng), 9)]
+    for predicates, split in zip(asked, cycle(["9000", "50000", "134217728"]), strict=False):
         found = rows(options | {"bytes_per_task": split}, *predicates)
         assert found == [row for row in everything if all(is_true(p, row) for p in predicates)], predicates
 
@@ -127,11 +125,8 @@ def asked_for(
     return asked, found
 
 
-FROM_MS, TO_MS = DAY_MS + 9 * HOUR_MS, DAY_MS + 10 * HOUR_MS
 HOUR = (Predicate("timestamp_ms", ">=", FROM_MS), Predicate("timestamp_ms", "<", TO_MS))
 
-
-SPAN = {"from_time": str(FROM_MS), "to_time": str(TO_MS - 1)}
 BEGIN = Predicate("timestamp", ">=", moment(DAY_MS + 23 * HOUR_MS + HOUR_MS // 2))
 OFFSETS = (Predicate("offset", ">=", 1000), Predicate("offset", "<=", 1090))
 AN_HOUR = slice(9 * 180, 10 * 180)
