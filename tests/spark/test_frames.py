@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 from tierctl import kernel
-from tierctl.errors import UsageError
+from tierctl.errors import CorruptInputError, UsageError
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
+from tierctl.metadata.parallel_fold import chunks_of_batch
 from tierctl.metadata.topic import open_topic
 from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
@@ -30,8 +32,10 @@ from tierctl.spark import (
     partition_sizes,
 )
 from tierctl.spark.executors.transport import Executors
-from tierctl.spark.fold_rows import SLOWNESS, with_slowness
+from tierctl.spark.fold_rows import SEGMENTS, SLOWNESS, with_slowness
 from tierctl.spark.frames import Folded
+from tierctl.spark.sources.metadata_splits import COLUMNS
+from tierctl.state.stored_rows import PARTITION_COLUMNS
 from tierctl.state.tier_state import TierState, sizes_by_group
 from tierctl.wire.metadata.values import encode
 
@@ -244,6 +248,59 @@ def test_events_without_records(capture: Capture, spark: "SparkSession") -> None
     with pytest.raises(UsageError, match="needs the columns record") as e:
         fold_segments(metadata_events(spark, str(within(capture, "tiered-cluster/after"))))
     assert "FOLDED" in str(e.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("frame", "column", "kind"),
+    [
+        ("events", "metadata_offset", "double"),
+        ("events", "metadata_partition", "string"),
+        ("events", "partition", "decimal(20,0)"),
+        ("segments", "segment_leader_epochs", "array<struct<leader_epoch:int,offset:double>>"),
+        ("partitions", "failed_copies", "float"),
+    ],
+)
+def test_a_column_of_another_type(frame: str, column: str, kind: str, spark: "SparkSession") -> None:
+    """The bytes of a double, taken as an integer, are another offset."""
+    types = {
+        "events": {name: COLUMNS.field(name).type for name in FOLDED},
+        "segments": dict(zip(SEGMENTS.names, SEGMENTS.types, strict=True)),
+        "partitions": {name: pa.int64() for name in PARTITION_COLUMNS},
+    }
+    frames = {
+        name: spark.createDataFrame([], from_arrow_schema(pa.schema(fields.items())))
+        for name, fields in types.items()
+    }
+    frames["events"] = frames["events"].selectExpr(
+        "* EXCEPT (partition)", "cast(partition as short) partition"
+    )
+
+    def fold_these() -> Folded:
+        return fold_segments(
+            frames["events"], KnownState(segments=frames["segments"], partitions=frames["partitions"])
+        )
+
+    fold_these()
+    frames[frame] = frames[frame].selectExpr(f"* EXCEPT ({column})", f"cast(null as {kind}) {column}")
+    with pytest.raises(UsageError, match=f"column {column} of .*, found ") as e:
+        fold_these()
+    assert e.value.message.endswith(f"found {kind}")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
+def test_positions_and_bytes_of_records(kind: pa.DataType) -> None:
+    columns = {
+        "metadata_partition": pa.array([1, 1, 1], pa.int32()),
+        "metadata_offset": pa.array([4, 5, 6], pa.int64()),
+        "record": pa.array(["a", "bc", "def"], kind),
+    }
+    (chunk,) = chunks_of_batch(pa.RecordBatch.from_pydict(columns)[1:])
+    assert [*chunk.offsets] == [5, 6]
+    assert bytes(chunk.slices.data) == b"bcdef"
+    for name in ("metadata_partition", "metadata_offset"):
+        lost = pa.array([1, None, 3], columns[name].type)
+        with pytest.raises(CorruptInputError, match=r"of each record, found null"):
+            next(chunks_of_batch(pa.RecordBatch.from_pydict(columns | {name: lost})))
 
 
 SCHEMA = pa.schema([("topic", pa.string()), (SLOWNESS, pa.string()), ("outcome", pa.string())])

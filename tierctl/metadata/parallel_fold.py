@@ -255,9 +255,17 @@ def chunks_of_batch(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
     """Yield the records of each metadata partition in a batch, which is ordered by these and by offset.
 
     Its columns are `metadata_partition`, `metadata_offset` and `record`, the bytes of each record. Without
-    `timestamp_ms` the timestamps are the offsets.
+    `timestamp_ms` the timestamps are the offsets. Raise CorruptInputError for a record without a position.
     """
-    partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
+    place = [batch.column(name) for name in ("metadata_partition", "metadata_offset")]
+    if any(column.null_count for column in place):
+        raise CorruptInputError(
+            "events of the metadata topic",
+            expected="metadata_partition and metadata_offset of each record",
+            found="null",
+            hint="read them with metadata_events(spark, ..., columns=FOLDED), or leave these rows out",
+        )
+    partitions, offsets = map(numbers, place)
     is_timed = "timestamp_ms" in batch.schema.names
     times_ms = numbers(batch.column("timestamp_ms")) if is_timed else offsets
     values = batch.column("record")

@@ -12,6 +12,7 @@ segments, user partitions and outcomes are computed when they are used: `persist
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,7 +44,7 @@ from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.remote_log import RemoteLogSource
 from tierctl.spark.sources.remote_log_metadata import RemoteLogMetadataSource
-from tierctl.state.stored_rows import PARTITION_COLUMNS
+from tierctl.state.stored_rows import COUNTS, FACTS, PARTITION_COLUMNS
 from tierctl.wire.primitives import limits
 
 _LIVE: Final = tuple(
@@ -190,12 +191,39 @@ class KnownState:
         """
         place = ("topic_id", "partition", f.lit(-1).alias("metadata_partition"))
         first = f.lit(-1).cast("long").alias("metadata_offset")
-        segments = self.segments.select(*place, first, f.struct(*SEGMENTS.names).alias(KNOWN_SEGMENT))
-        partitions = self.partitions.select(
-            *place, first, f.struct(*PARTITION_COLUMNS).alias(KNOWN_PARTITION)
-        )
-        rows = events.unionByName(segments, allowMissingColumns=True)
-        return rows.unionByName(partitions, allowMissingColumns=True)
+        rows = events
+        for what, known, names, typed, column in (
+            ("segments", self.segments, SEGMENTS.names, _OF_SEGMENTS, KNOWN_SEGMENT),
+            ("partitions", self.partitions, PARTITION_COLUMNS, _OF_PARTITIONS, KNOWN_PARTITION),
+        ):
+            state = known.select(*names)
+            _require_types(state, typed, f"the known {what}")
+            state = state.select(*place, first, f.struct(*names).alias(column))
+            rows = rows.unionByName(state, allowMissingColumns=True)
+        return rows
+
+
+_OF_EVENTS: Final = pa.schema(map(COLUMNS.field, ("metadata_partition", "metadata_offset", "partition")))
+_OF_SEGMENTS: Final = pa.schema([each for each in SEGMENTS if each.type not in {pa.string(), pa.binary()}])
+_OF_PARTITIONS: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("partition", *COUNTS, "metadata_partition", "last_event_offset")),
+        *FACTS,
+    ]
+)
+"""The columns whose values the fold takes from Arrow's memory, where another type would be other numbers."""
+_INTEGER: Final = re.compile(r"\b(tiny|small|big)?int\b")
+
+
+def _require_types(rows: DataFrame, columns: pa.Schema, what: str) -> None:
+    """Raise UsageError for a column of `rows` with another type; integers may have any width."""
+    for each in from_arrow_schema(columns):
+        expected, found = (kind.simpleString() for kind in (each.dataType, rows.schema[each.name].dataType))
+        if _INTEGER.sub("int", found) != _INTEGER.sub("int", expected):
+            raise UsageError(
+                f"column {each.name} of {what}: expected {expected}, found {found}",
+                hint=f'cast it: withColumn("{each.name}", f.col("{each.name}").cast("{expected}"))',
+            )
 
 
 def fold_segments(
@@ -209,14 +237,17 @@ def fold_segments(
     `record` of `metadata_events`, which are FOLDED. Spark distributes them by user partition, so that one
     metadata partition of any size is the work of many tasks; a user partition is the work of one. With
     `partition_count`, the number of metadata partitions, events in a metadata partition where brokers do not
-    look for them are not understood. Raise UsageError for a column that is missing.
+    look for them are not understood. Raise UsageError for a column that is missing, and for one of another
+    type in the events or the known state.
     """
     if missing := [name for name in FOLDED if name not in events.columns]:
         raise UsageError(
             f"the fold needs the columns {', '.join(missing)} of the events",
             hint="metadata_events(spark, ..., columns=FOLDED)",
         )
-    rows = events.select(*FOLDED) if known is None else known.before(events.select(*FOLDED))
+    rows = events.select(*FOLDED)
+    _require_types(rows, _OF_EVENTS, "the events")
+    rows = rows if known is None else known.before(rows)
     spread = rows.repartition("topic_id", "partition")
     return Folded(spread.sortWithinPartitions("metadata_partition", "metadata_offset"), partition_count)
 
