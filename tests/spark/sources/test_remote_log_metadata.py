@@ -168,6 +168,7 @@ def test_conditions_leave_the_same_rows_with_less_work(
         ({"topic_id": f"{OTHER_ID}, garbage"}, "not a Kafka id: 'garbage'"),
         ({"fail_on_data_loss": "maybe"}, "option fail_on_data_loss: 'maybe'"),
         ({"metadata": "s4://bucket/x"}, "option metadata s4://bucket/x: unknown scheme"),
+        ({"path": "/srv/kafka"}, "option metadata is file:///tmp, but load\\(...\\) has /srv/kafka"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
@@ -211,7 +212,8 @@ def test_options_of_streams_are_refused_by_other_reads(name: str, value: str) ->
 )
 def test_a_topic_is_named_as_commands_name_it(given: str, uri: str) -> None:
     assert MetadataOptions.of({"metadata": given}).location.uri == uri
-    assert MetadataOptions.of({"path": given}).location.uri == uri
+    for named in ({"path": given}, {"path": given, "metadata": uri}):
+        assert MetadataOptions.of(named).location.uri == uri
 
 
 def test_a_timestamp_that_python_has_none_for_is_null() -> None:

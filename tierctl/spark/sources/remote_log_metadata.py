@@ -224,16 +224,22 @@ class MetadataOptions:
         given = Given.of("remote_log_metadata", options, _NAMES)
         hint = "kafka://host:port, or a folder as /dir or s3://bucket/dir"
         uri = given.text("metadata") or given.text("path") or given.required("metadata", hint)
+        location = topic_location(
+            "option metadata",
+            uri,
+            command_config=given.path("command_config"),
+            broker_config=given.path("broker_config"),
+            log_dirs=tuple(map(Path, given.several("log_dir"))),
+        )
+        path = given.text("path")
+        if path and topic_location("load(path)", path).uri != location.uri:
+            raise UsageError(
+                f"option metadata is {uri}, but load(...) has {path}", hint="give the metadata topic once"
+            )
         narrowed = {name: values(given, name) for name, values in _NARROWING.items()}
         start = (given.text("starting_offsets") or "earliest").strip()
         return cls(
-            location=topic_location(
-                "option metadata",
-                uri,
-                command_config=given.path("command_config"),
-                broker_config=given.path("broker_config"),
-                log_dirs=tuple(map(Path, given.several("log_dir"))),
-            ),
+            location=location,
             predicates=tuple(
                 Predicate(name, "in", tuple(values)) for name, values in narrowed.items() if values
             ),
