@@ -495,12 +495,13 @@ def _is_restored(s3: S3Client, bucket: str, key: str) -> bool | None:
 
     False without the right to read it.
     """
+    restore = ""
     try:
         with suppressed({"401", "403"}), translated(f"examining s3://{bucket}/{key}"):
-            return 'ongoing-request="false"' in head_object(s3, bucket, key).get("Restore", "")
+            restore = head_object(s3, bucket, key).get("Restore", "")
     except RemoteResourceNotFound:
         return None
-    return False
+    return 'ongoing-request="false"' in restore
 
 
 # Create a boto3 client with bounded timeouts and few retries of its own.
