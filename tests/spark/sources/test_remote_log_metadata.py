@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 import tierctl.spark
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_splits import SCHEMA, Predicate, plan_tasks, timestamps
+from tierctl.spark.sources.remote_log import RemoteLogSource
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions, RemoteLogMetadataSource
 from tierctl.wire.metadata.values import encode
 
@@ -181,6 +184,20 @@ def test_a_log_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for reader in (source.reader, source.streamReader):
         with pytest.raises(NotFoundError, match="mistyped: no such folder"):
             reader(source.schema())
+
+
+@pytest.mark.parametrize(
+    ("source", "reader"),
+    [
+        (RemoteLogMetadataSource, "reader"),
+        (RemoteLogMetadataSource, "streamReader"),
+        (RemoteLogSource, "reader"),
+    ],
+)
+def test_what_no_load_can_use_is_refused(source: type[DataSource], reader: str) -> None:
+    options = {"metadata": "/tmp"} | ({"remote": "/tmp"} if source is RemoteLogSource else {})
+    with pytest.raises(UsageError, match="the schema of the load has no columns"):
+        getattr(source(options), reader)(StructType([]))
 
 
 def test_tracebacks_have_the_hint() -> None:

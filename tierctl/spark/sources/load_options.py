@@ -257,14 +257,14 @@ _OPERATORS: dict[type[_Comparison], str] = {
 
 
 def selected_columns(selected: StructType, available: pa.Schema) -> tuple[str, ...]:
-    """Return the names in `selected`; raise UsageError for a column that is not in `available`."""
+    """Return the names in `selected`; raise UsageError for a column not in `available`, and for no column."""
     types = {field.name: field.dataType for field in from_arrow_schema(available)}
+    hint = f"there are {', '.join(f'{name} {kind.simpleString()}' for name, kind in types.items())}"
     for field in selected:
         if types.get(field.name) != field.dataType:
-            raise UsageError(
-                f"no column {field.name} {field.dataType.simpleString()}",
-                hint=f"there are {', '.join(f'{name} {t.simpleString()}' for name, t in types.items())}",
-            )
+            raise UsageError(f"no column {field.name} {field.dataType.simpleString()}", hint=hint)
+    if not selected.fields:
+        raise UsageError("the schema of the load has no columns", hint=f"leave it out, or name some: {hint}")
     return tuple(selected.names)
 
 
