@@ -194,10 +194,15 @@ def test_a_log_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
         (RemoteLogSource, "reader"),
     ],
 )
-def test_what_no_load_can_use_is_refused(source: type[DataSource], reader: str) -> None:
+def test_what_no_load_can_use_is_refused(source: type[DataSource], reader: str, tmp_path: Path) -> None:
+    """The files are read although only a topic on a cluster needs them, as commands do."""
     options = {"metadata": "/tmp"} | ({"remote": "/tmp"} if source is RemoteLogSource else {})
     with pytest.raises(UsageError, match="the schema of the load has no columns"):
         getattr(source(options), reader)(StructType([]))
+    for name in ("command_config", "broker_config"):
+        loaded = source(options | {name: str(tmp_path / "mistyped.properties")})
+        with pytest.raises(UsageError, match=r"mistyped\.properties can't be read"):
+            getattr(loaded, reader)(loaded.schema())
 
 
 def test_tracebacks_have_the_hint() -> None:

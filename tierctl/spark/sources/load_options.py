@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.kafka.client_settings import option_of
+from tierctl.metadata.server_properties import broker_file
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.checked_values import NUMBER_MAX, natural_number
@@ -37,6 +38,7 @@ from tierctl.model.times import parse_time_ms
 from tierctl.spark.sources.metadata_splits import Predicate
 from tierctl.storage import store_uri
 from tierctl.storage.throttle import parse_rate
+from tierctl.wire.files.properties import read_client_file
 from tierctl.wire.primitives import LIMIT_FACTOR_MAX
 
 
@@ -161,6 +163,14 @@ _NAMES = frozenset(
     }
 )
 _HINT = "as tierctl fetch has it"
+
+
+def require_files(location: TopicLocation) -> None:
+    """Raise UsageError for a properties file of `location` that can't be read, also if nothing needs it."""
+    if location.broker_config is not None:
+        broker_file(Path(location.broker_config))
+    if location.command_config is not None:
+        read_client_file(Path(location.command_config))
 
 
 class Mode(StrEnum):

@@ -77,6 +77,7 @@ from tierctl.spark.sources.load_options import (
     FilteredReader,
     LogOptions,
     Mode,
+    require_files,
     selected_columns,
     shown_hints,
 )
@@ -238,6 +239,7 @@ class RemoteLogSource(DataSource):
     def reader(self, schema: StructType) -> "RemoteLogReader":
         """Return the reader of batches."""
         options = LogOptions.of(self.options)
+        require_files(options.metadata)
         return RemoteLogReader(options, selected_columns(schema, schema_of(options.mode)))
 
 

@@ -59,7 +59,13 @@ from tierctl.locallog import require_log_dirs
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.load_options import FilteredReader, Given, selected_columns, shown_hints
+from tierctl.spark.sources.load_options import (
+    FilteredReader,
+    Given,
+    require_files,
+    selected_columns,
+    shown_hints,
+)
 from tierctl.spark.sources.metadata_splits import (
     COLUMNS,
     SCHEMA,
@@ -402,8 +408,12 @@ class RemoteLogMetadataSource(DataSource):
 
 
 def _reachable(options: Mapping[str, str]) -> MetadataOptions:
-    """Return the parsed options; raise NotFoundError for a `log_dir` that is no broker's log directory."""
+    """Return the parsed options; raise NotFoundError for a `log_dir` that is no broker's log directory.
+
+    Raise UsageError for a file that can't be read.
+    """
     found = MetadataOptions.of(options)
+    require_files(found.location)
     require_log_dirs(map(Path, found.location.log_dirs))
     return found
 
