@@ -10,7 +10,8 @@ at all. Therefore cuts depend only on the events that the driver saw, not on log
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.apply.tier_check import tier_contents
-from tierctl.errors import TierctlError
+from tierctl.errors import NotFoundError, TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.kernel import expect
 from tierctl.locallog import read_log_dirs, require_log_dirs
@@ -39,6 +40,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.selection import ranges_text
 from tierctl.model.settings import broker
 from tierctl.plan.preconditions import check_tier
 from tierctl.read.partition_reader import (
@@ -378,15 +380,40 @@ def _check_names(scan: Scan) -> None:
     # The tasks that read report unreadable logs.
     logs, chosen = _logs(scan, _ignore), scan.options.selection
     found: list[ReadablePartition] = []
-    topics, known = set[str](), set[str]()
+    numbers, known = defaultdict[str, set[int]](set), set[str]()
     nothing = RemoteLogMetadataCache.empty()
     for each in scan.ranges:
         state = _folded(scan, [each.metadata_partition])
-        topics |= state.topics
+        for topic, of_topic in _numbers_by_topic(state).items():
+            numbers[topic] |= of_topic
         known |= chosen_topics(state, chosen)
         present = present_partitions(state, logs, chosen, by_name=False)
         found += [replace(one, cache=nothing) for one in present]
-    require_found(current_partitions(found, logs, chosen), topics, known)
+    _require_found(scan, current_partitions(found, logs, chosen), numbers, known)
+
+
+def _numbers_by_topic(state: TierState) -> dict[str, set[int]]:
+    numbers = defaultdict[str, set[int]](set)
+    for part in state:
+        numbers[part.topic_id_partition.topic].add(part.topic_id_partition.partition)
+    return numbers
+
+
+def _require_found(
+    scan: Scan, found: Sequence[ReadablePartition], numbers: Mapping[str, set[int]], known: Collection[str]
+) -> None:
+    """Raise as `require_found`, and NotFoundError if a named topic has other partitions than the named ones.
+
+    `numbers` are those of the partitions of each topic in the tier's metadata.
+    """
+    selection = scan.options.selection
+    for topic in sorted(selection.topics & numbers.keys()) if not found and selection.partitions else ():
+        if selection.partitions.isdisjoint(numbers[topic]):
+            raise NotFoundError(
+                f'topic "{topic}" has no partition {ranges_text(selection.partitions)}',
+                hint=f'known partitions of topic "{topic}": {ranges_text(numbers[topic])}',
+            )
+    require_found(found, numbers, known)
 
 
 def _logs(scan: Scan, report: Report) -> list[LocalLog]:
@@ -512,7 +539,8 @@ class LogPlan:
             problems.incomplete(missing_events_error(partition, reason))
         found = present_partitions(state, logs, options.selection, by_name=self._scan.by_name)
         if self._scan.by_name and self._is_whole and not found:
-            require_found(found, state.topics, chosen_topics(state, options.selection))
+            known = chosen_topics(state, options.selection)
+            _require_found(self._scan, found, _numbers_by_topic(state), known)
         for readable in found:
             if self._is_selected(readable.topic_id_partition):
                 refusal = illegal_name_error(readable.topic_id_partition)

@@ -11,8 +11,8 @@ metadata            kafka://host:port[,...], or a folder with __remote_log_metad
 remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
 layout              kafka or aiven
 topic, partition, topic_id
-                    read only these, separated by commas; an unknown topic is an error here, but not in
-                    a where(...) condition. There are no globs, and an unknown partition has no rows
+                    read only these, separated by commas. If topics are named and no such partition exists,
+                    that is an error, but not in a where(...) condition. There are no globs
 isolation_level     read_uncommitted (the default) or read_committed
 log_dir             brokers' log directories, separated by commas, for records that are not in the tier
                     yet; executors read them under the same paths

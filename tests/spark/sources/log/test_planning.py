@@ -151,11 +151,18 @@ def error_of(options: Options) -> tuple[type[TierctlError], str, str | None]:
 def test_names_are_checked_over_all_groups(
     tier: Options, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    unknown, known = tier | {"topic": "weeks"}, tier | {"topic": "hours"}
-    unknown_error, found = error_of(unknown), rows(known)
-    assert unknown_error[0] is NotFoundError
+    known = tier | {"topic": "hours"}
+    unknown = {
+        "no such partition": tier | {"topic": "weeks"},
+        'topic "hours" has no partition 4': known | {"partition": "4"},
+    }
+    errors, found = [error_of(each) for each in unknown.values()], rows(known)
+    for (kind, message, _), text in zip(errors, unknown, strict=True):
+        assert kind is NotFoundError
+        assert message.startswith(text)
+    assert errors[1][2] == 'known partitions of topic "hours": 3'
     request.getfixturevalue("grouped")
-    assert error_of(unknown) == unknown_error
+    assert [error_of(each) for each in unknown.values()] == errors
     assert rows(known) == found
     assert isinstance(tasks_of(known)[0].work, NameCheck)
 
