@@ -89,7 +89,7 @@ def begun_again(tier: Spoilt, nth: int = 1) -> RemoteLogSegmentMetadata:
 
 
 def _half(tier: Spoilt) -> None:
-    tier.object(begun_again(tier), ".log").write_bytes(b"half")
+    tier.object(begun_again(tier), ".log").write_bytes(bytes(8) + b"half")
 
 
 def _first_copy(tier: Spoilt) -> None:

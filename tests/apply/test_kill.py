@@ -215,7 +215,7 @@ def _begin_copy(world: World, *, broker_id: int, age_ms: int = 0) -> RemoteLogSe
     manager.publish([begun])
     manager.close()
     folder = world.remote / "kafka-tiered-storage" / f"bills-0-{like.topic_id}"
-    (folder / f"{0:020d}-{begun.segment_id}.log").write_bytes(b"half")
+    (folder / f"{0:020d}-{begun.segment_id}.log").write_bytes(bytes(8) + b"half")
     return begun
 
 

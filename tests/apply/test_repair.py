@@ -139,7 +139,7 @@ def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt
     again = copy_objects(tier)
     # Another orphan of the partition is not deleted.
     stays = tier.object(replace(again, segment_id=Uuid("BAAAAAAAAAAAAAAAAAAAAQ")), ".log")
-    stays.write_bytes(b"stays")
+    stays.write_bytes(bytes(8) + b"stays")
     planned(tier)
     _objects_gone(tier)
     planned(tier, seen_before=False)

@@ -54,7 +54,7 @@ def damage(broker: Broker) -> None:
     half = replace(segments[1], segment_id=HALF, **old)
     lost = replace(segments[2], segment_id=LOST, **old)
     stuck = replace(segments[3], segment_id=Uuid("DAAAAAAAAAAAAAAAAAAAAQ"), **old)
-    tier.object(half, ".log").write_bytes(b"half")
+    tier.object(half, ".log").write_bytes(bytes(8) + b"half")
     copy_as(tier, segments[2], LOST, moved=True)
     copy_as(tier, segments[3], stuck.segment_id)
     copy_as(tier, segments[1], ORPHAN)

@@ -109,7 +109,7 @@ def _beside(suffix: str) -> Spoil:
     """Store an object of a segment that the metadata do not have."""
 
     def spoil(tier: Spoilt) -> None:
-        tier.object(replace(first()(tier), segment_id=OTHER), suffix).write_bytes(b"half")
+        tier.object(replace(first()(tier), segment_id=OTHER), suffix).write_bytes(bytes(8) + b"half")
 
     return spoil
 
@@ -297,7 +297,9 @@ OF_OBJECTS = {
     "leader epochs gone": Case(without(".leader_epoch_checkpoint"), MISSING, says="leader-epoch index"),
     "everything gone": Case(_all_objects_gone, MISSING, says="none of the segment's objects"),
     "log cut": Case(_changed(".log", lambda d: d[:-100]), [(E, "size_differs")], says="bytes"),
-    "log longer": Case(_changed(".log", lambda d: d + b"x"), [(E, "size_differs")]),
+    "log longer": Case(
+        _changed(".log", lambda d: d + b"x"), [(E, "size_differs")], [(E, "size_differs"), (E, "corrupt_log")]
+    ),
     "log empty": Case(_changed(".log", lambda _: b""), [(E, "size_differs")]),
     "record flipped": Case(_flipped(".log", 5000), CLEAN, [(E, "corrupt_log")], says="CRC-32C"),
     "record of an unknown version": Case(

@@ -305,7 +305,7 @@ def test_a_folder_that_cannot_be_listed_concerns_whom_it_may_belong_to(
 def test_young_objects_of_no_live_segment_are_reported(tier: Spoilt) -> None:
     """A temporary object has the name of a segment, and a stray file that of none: neither is live."""
     live = first()(tier)
-    tier.object(live, ".log.tmp").write_bytes(b"half")
+    tier.object(live, ".log.tmp").write_bytes(bytes(8) + b"half")
     junk(tier)
     said = verify(tier.metadata, tier.remote)
     assert sorted(kind for _, kind in kinds(said)) == ["orphan", "temp_leftover"]
@@ -356,7 +356,7 @@ def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None
     again = replace(
         oldest, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
     )
-    tier.object(again, ".log").write_bytes(b"half")
+    tier.object(again, ".log").write_bytes(bytes(8) + b"half")
     tier.object(oldest, ".log").unlink()
     assert _verified(tier, lambda: None) == ["missing_object", "orphan"]
 
