@@ -406,9 +406,11 @@ def _require_found(
 
     `numbers` are those of the partitions of each topic in the tier's metadata.
     """
+    if found:
+        return
     selection = scan.options.selection
-    for topic in sorted(selection.topics & numbers.keys()) if not found and selection.partitions else ():
-        if selection.partitions.isdisjoint(numbers[topic]):
+    for topic in sorted(selection.topics & numbers.keys()):
+        if selection.partitions and selection.partitions.isdisjoint(numbers[topic]):
             raise NotFoundError(
                 f'topic "{topic}" has no partition {ranges_text(selection.partitions)}',
                 hint=f'known partitions of topic "{topic}": {ranges_text(numbers[topic])}',
