@@ -134,6 +134,19 @@ def test_errors_are_json_where_the_output_is(
     assert (ran.code, message["error"]["code"], message["error"]["kind"]) == (code, code, kind)
 
 
+def test_a_refused_value_that_was_not_typed_has_its_place(tier: list[str], tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text('[profiles.p]\ncolumns = "nosuch"\n')
+    line = ("segments", *tier, "--output", "csv")
+    found = {
+        "TIERCTL_COLUMNS": tierctl(*line, env=environment(TIERCTL_COLUMNS="nosuch"), cwd=tmp_path),
+        "tierctl.toml, line 2: columns": tierctl(*line, "--profile", "p", cwd=tmp_path),
+    }
+    for place, ran in found.items():
+        assert (ran.code, f"--columns has the value of {place}" in ran.err) == (2, True), ran.err
+    typed = tierctl(*line, "--columns", "nosuch", env=environment(TIERCTL_COLUMNS="objects"), cwd=tmp_path)
+    assert (typed.code, "has the value of" in typed.err) == (2, False)
+
+
 def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
     line = ["sweep", *tier, "-o", "json", "--log-start-offset", "orders-0=1800", "-v"]
     ran = tierctl(*line)

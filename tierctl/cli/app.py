@@ -4,6 +4,7 @@
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.report.columns import Columns
 
 HELP_NAMES: Final = ["--help", "-h"]
+_OPTION: Final = re.compile(r"--[a-z][a-z-]*")
 _PLACES: Final = frozenset({"FILE", "DIR", "PATH", "URI"})
 
 
@@ -134,6 +136,18 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except typer.TyperException as e:
             e.ctx = getattr(e, "ctx", None) or ctx  # type: ignore[attr-defined]
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a UsageError says which of the options that it names were not typed."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as e:
+            named = set(_OPTION.findall(e.message))
+            for option in (each for each in self.options if _name_of(each) in named):
+                source = source_of(ctx, option)
+                if source is not None:
+                    e.advised(f"{_name_of(option)} has the value of {source}")
             raise
 
     @property
