@@ -20,14 +20,12 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.files import FileBytes
 from tierctl.metadata.cache_files import FlatEntries
 from tierctl.model import (
-    RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
     Uuid,
 )
 from tierctl.model.events import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.wire.files import flatfile
-from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import (
     CHUNK_BYTES,
     FlatFileHeader,
@@ -36,7 +34,6 @@ from tierctl.wire.files.flatfile import (
     parse_remote_index_name,
 )
 from tierctl.wire.metadata.schema import json_fields
-from tierctl.wire.metadata.values import decode, encode
 
 FLAT = {name: (DATA / "vectors" / f"flat-{name}.flat").read_bytes() for name in ("named", "unnamed", "empty")}
 
@@ -219,9 +216,9 @@ def test_a_topic_without_a_name_can_not_be_written() -> None:
 SNAPSHOT = (DATA / "vectors/kafka-3.6/remote_log_snapshot").read_bytes()
 
 
-def read_whole(data: bytes = SNAPSHOT) -> snapshot.RemoteLogSnapshot:
+def read_whole(data: bytes = SNAPSHOT) -> flatfile.RemoteLogSnapshot:
     """Read a snapshot that is not empty."""
-    found = snapshot.read_snapshot(data)
+    found = flatfile.read_snapshot(data)
     assert found is not None
     return found
 
@@ -232,13 +229,13 @@ def test_kafkas_own_snapshot_is_read_and_written_back() -> None:
     text = (DATA / "vectors/kafka-3.6/remote_log_snapshot.txt").read_text().splitlines()
     assert [to_string(segment, txn_index=False) for segment in found.segments] == text
     assert (
-        snapshot.write_snapshot(found.metadata_partition, found.metadata_offset, found.segments) == SNAPSHOT
+        flatfile.write_snapshot(found.metadata_partition, found.metadata_offset, found.segments) == SNAPSHOT
     )
 
 
 def test_an_empty_snapshot_is_normal() -> None:
-    assert snapshot.read_snapshot(b"") is None
-    found = read_whole(snapshot.write_snapshot(3, -1, []))
+    assert flatfile.read_snapshot(b"") is None
+    found = read_whole(flatfile.write_snapshot(3, -1, []))
     assert (found.metadata_partition, found.metadata_offset, found.entries) == (3, -1, ())
 
 
@@ -247,7 +244,7 @@ def test_every_truncation_of_a_snapshot_is_an_error_or_the_valid_prefix() -> Non
     for length in [*range(1, 700), *range(len(SNAPSHOT) - 100, len(SNAPSHOT))]:
         if length < 18:
             with pytest.raises(CorruptInputError):
-                snapshot.read_snapshot(SNAPSHOT[:length])
+                flatfile.read_snapshot(SNAPSHOT[:length])
             continue
         found = read_whole(SNAPSHOT[:length])
         assert found.torn is not None
@@ -274,7 +271,7 @@ def test_reading_goes_on_behind_a_damaged_snapshot_entry() -> None:
 )
 def test_a_snapshot_whose_header_is_wrong_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptInputError, match=message):
-        snapshot.read_snapshot(data)
+        flatfile.read_snapshot(data)
 
 
 @pytest.mark.parametrize(
@@ -303,29 +300,17 @@ def test_a_segment_of_several_epochs_counts_once() -> None:
     found = read_whole()
     first, second = found.segments[:2]
     later = replace(first, state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-    assert snapshot.distinct_segments([first, second, first]) == (second, first)
-    assert snapshot.distinct_segments([first, second, later]) == (second, later)
-
-
-def test_a_snapshot_record_of_kafka_4_says_more() -> None:
-    found = read_whole()
-    segment = replace(found.segments[0], txn_index_empty=True)
-    assert decode(encode(segment)) == segment
-    assert isinstance(segment, RemoteLogSegmentMetadataSnapshot)
-    assert to_string(segment).endswith(", txnIdxEmpty=true}")
+    assert flatfile.distinct_segments([first, second, first]) == (second, first)
+    assert flatfile.distinct_segments([first, second, later]) == (second, later)
 
 
 @given(st.one_of(st.binary(max_size=100), st.binary(max_size=30).map(lambda tail: SNAPSHOT[:200] + tail)))
 def test_any_bytes_are_a_snapshot_or_an_error(data: bytes) -> None:
     try:
-        found = snapshot.read_snapshot(data)
+        found = flatfile.read_snapshot(data)
     except CorruptInputError:
         return
     assert found is None or len(found.entries) <= len(data)
-
-
-# The example of the design document.
-SAMPLE = (1000121, 1500024, 2000011, 2999999)
 
 
 def written(starts: Sequence[int], allocated: int = 0) -> bytes:
@@ -337,18 +322,6 @@ def found(data: bytes, base: int, offset: int, tmp_path: Path) -> tuple[int, int
     file.write_bytes(data)
     with FileBytes(file) as opened:
         return find_remote_index_entry(opened, base, offset)
-
-
-def test_the_sample_of_the_design(tmp_path: Path) -> None:
-    data = written(SAMPLE)
-    assert RemoteIndexFile.decode("00000001000121.remoteindex", data).start_offsets == SAMPLE
-    for offset, entry in [
-        (1000120, None),
-        (1000121, (0, 1000121)),
-        (2999998, (8, 2000011)),
-        (99_000_000, (12, 2999999)),
-    ]:
-        assert found(data, SAMPLE[0], offset, tmp_path) == entry
 
 
 @given(
