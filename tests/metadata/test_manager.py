@@ -1,6 +1,5 @@
 """TopicBasedRemoteLogMetadataManager over the log on disk."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,13 +173,3 @@ def test_other_uris_are_refused(uri: str, says: str) -> None:
     with pytest.raises(UsageError, match=says) as caught:
         manager_at(uri)
     assert "pw" not in caught.value.message
-
-
-def test_a_brokers_log_is_known_as_the_broker_knew_it(capture: Callable[[str], Path]) -> None:
-    manager = manager_at(capture("tiered-cluster") / "after")
-    state = manager.refresh()
-    assert state.quarantined == []
-    finished = [s for p in state for s in p.cache.list_remote_log_segments() if s.state is FINISHED]
-    remote = capture("tiered-cluster") / "after-remote" / "kafka-tiered-storage"
-    on_disk = {path.stem for path in remote.glob("*/*.log")}
-    assert {f"{s.start_offset:020d}-{s.segment_id}" for s in finished} == on_disk

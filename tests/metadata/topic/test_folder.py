@@ -312,25 +312,6 @@ class TestWhatOthersWrite:
         assert [[(b.offset, b.next_offset) for b in c.damage] for c in log.read(0, 13, 15)] == [[(13, 14)]]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "tiered-cluster/before",
-        "tiered-cluster/after",
-        "untiered-broker/tiered-metadata",
-        "unclean-leader/after/broker-1",
-    ],
-)
-def test_captured_logs_are_read_whole(capture: Callable[[str], Path], where: str) -> None:
-    name, _, part = where.partition("/")
-    log = topic_in(capture(name) / part)
-    ends = log.end_offsets()
-    assert sum(ends.values()) > 20
-    for partition, end in ends.items():
-        assert bad_of(log, partition) == []
-        assert len(values_of(log, partition)) == end
-
-
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_kafka_reads_a_log_made_here_and_a_brokers_log_appended_to(
