@@ -40,16 +40,6 @@ def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
-def test_brokers_do_not_pass_over_a_record_that_cannot_be_used() -> None:
-    row = FindingKind.CORRUPT_METADATA.row
-    assert "each broker that reads it ends its consumer there" in row.why
-    assert "'Error occurred while processing the records'" in row.fix
-
-
-def test_only_brokers_before_kafka_3_6_read_committed_offsets() -> None:
-    assert "A broker before Kafka 3.6 never reads" in FindingKind.UNSAFE_COMMITTED_OFFSET.row.why
-
-
 @pytest.mark.parametrize(
     ("hint", "fix"),
     [
