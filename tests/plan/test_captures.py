@@ -25,7 +25,7 @@ from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.files.properties import read_topic_configs
 from tierctl.wire.metadata.values import decode
 
-from tests.state.captures import read_state
+from tests.read.tier import read_state
 from tests.support.topic_settings import enabled_configs
 
 Capture = Callable[..., Path]

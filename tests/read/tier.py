@@ -44,6 +44,11 @@ def state_of(values: Iterable[tuple[int, int, bytes | None]], state: TierState |
     return state
 
 
+def read_state(folder: Path) -> TierState:
+    """Return the state of a broker's `__remote_log_metadata-*` folders."""
+    return state_of(metadata_values(folder))
+
+
 @dataclass
 class Tier:
     """A captured tier, and the problems that a read of it reported."""
@@ -56,7 +61,7 @@ class Tier:
     @classmethod
     def of(cls, metadata: Path, remote: Path, *log_dirs: Path) -> "Tier":
         logs = read_log_dirs(list(log_dirs)) if log_dirs else []
-        return cls(state_of(metadata_values(metadata)), remote, logs)
+        return cls(read_state(metadata), remote, logs)
 
     def partition(self, topic: str, partition: int = 0) -> PartitionState:
         wanted = (topic, partition)

@@ -17,7 +17,6 @@ from tierctl.state.lineage import (
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.read.tier import Tier
-from tests.state.captures import lineage_of
 from tests.state.folding import cache_of
 from tests.state.histories import finished, segment_id
 
@@ -124,7 +123,8 @@ def test_state_built_from_a_captured_tier_is_the_brokers_lineage(capture: Callab
     """payouts keeps one local segment: broker 1 built its epochs from the tier when it came back."""
     root = capture("unclean-leader")
     broker = root / "before" / "broker-1"
-    lineage = lineage_of(broker, "payouts-0")
+    checkpoint = broker / "payouts-0" / "leader-epoch-checkpoint"
+    lineage = Lineage(read_leader_epoch_checkpoint(checkpoint.read_bytes()))
     cache = Tier.of(broker, root / "before" / "remote").partition("payouts").cache
     for local_start in (520, 600, 864, 1010, 1444):
         source = find_source(cache, lineage, local_start, 1550)

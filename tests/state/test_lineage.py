@@ -1,10 +1,7 @@
 """Leader epochs: Kafka's cache of them, and the segments that belong to a lineage."""
 
-import json
 from bisect import bisect_right
-from collections.abc import Callable
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +20,6 @@ from tierctl.state.lineage import (
 from tierctl.state.log_start import Covered, cut_epochs
 from tierctl.state.queries import PartitionSegments
 
-from tests.read.tier import Tier
-from tests.state.captures import lineage_of
 from tests.state.folding import cache_of
 from tests.state.histories import S, finished, segment_id, started, updated
 from tests.support.amounts import examples
@@ -300,29 +295,6 @@ def test_spans_are_what_a_broker_answers_offset_by_offset(
         assert offset in covered or answered is None
         own = Lineage(sorted(covered[offset].segment_leader_epochs)) if offset in covered else None
         assert own is None or own.epoch_for_offset(offset) == epoch or answered == covered[offset]
-
-
-@pytest.mark.parametrize("stage", ["before", "after"])
-@pytest.mark.parametrize("topic", ["payouts", "wallets"])
-def test_unclean_election_leaves_one_answer_for_each_offset(
-    capture: Callable[[str], Path], stage: str, topic: str
-) -> None:
-    root = capture("unclean-leader")
-    broker = root / stage / "broker-1"
-    lineage = lineage_of(broker, f"{topic}-0")
-    part = Tier.of(broker, root / stage / "remote").partition(topic)
-    answers = (
-        root / "answers" / f"{'3-before' if stage == 'before' else '5-after'}-{topic}-0.jsonl"
-    ).read_text()
-    offsets = [json.loads(line)["offset"] for line in answers.splitlines()[1:]]
-    found = list(segments_in_lineage(part.cache, lineage, lineage.entries[0].start_offset))
-    covered = [o for span in found for o in range(span.from_offset, span.to_offset + 1)]
-    assert covered == offsets[: len(covered)]
-    assert covered[-1] == find_highest_remote_offset(part.cache, lineage, 1550) == 1443
-    assert all(lineage.contains(span.segment, 1550) for span in found)
-    for entry in lineage.entries:
-        sought = next(segments_in_lineage(part.cache, lineage, entry.start_offset))
-        assert sought.from_offset == entry.start_offset
 
 
 RANGES = st.lists(st.tuples(st.integers(-2, 12), st.integers(-2, 12)), max_size=6)
