@@ -62,10 +62,6 @@ class Unrepaired:
     """The exit code of verify; None for any."""
 
 
-def _files(tier: Spoilt, segment: RemoteLogSegmentMetadata) -> list[Path]:
-    return list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"))
-
-
 def age(paths: list[Path], days: float = OLD_DAYS) -> None:
     for path in paths:
         os.utime(path, (ago_ms(days) / 1000,) * 2)
@@ -96,7 +92,7 @@ def _first_copy(tier: Spoilt) -> None:
     """Make a world in which a partition has one copy, begun two days ago, of which no object was stored."""
     segments = tier.segments(CLICKS, 1)
     for segment in segments:
-        for path in _files(tier, segment):
+        for path in tier.files(segment):
             path.unlink()
         states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
         tier.append(*(update(segment, state) for state in states))
@@ -117,9 +113,7 @@ def copy_objects(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLo
     """Copy the objects of a segment to another segment id."""
     segment = tier.segments(CLICKS)[nth]
     again = replace(segment, segment_id=OTHER)
-    for path in _files(tier, segment):
-        shutil.copy(path, path.with_name(path.name.replace(segment.segment_id, OTHER)))
-    age(_files(tier, again), days)
+    age(tier.copy_objects(segment, again), days)
     return again
 
 
@@ -137,7 +131,7 @@ def rename_segment(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> Remote
     """Rename the objects of a segment to another id, which the metadata does not have."""
     again = copy_objects(tier, nth, days)
     segment = tier.segments(CLICKS)[nth]
-    for path in _files(tier, segment):
+    for path in tier.files(segment):
         path.unlink()
     tier.append(update(segment, S.DELETE_SEGMENT_STARTED), update(segment, S.DELETE_SEGMENT_FINISHED))
     return again
@@ -234,7 +228,7 @@ def _another_offset(tier: Spoilt) -> None:
     segment = tier.segments(CLICKS)[1]
     other = replace(segment, start_offset=segment.start_offset + 1)
     tier.object(segment, ".snapshot").rename(tier.object(other, ".snapshot"))
-    age(_files(tier, other))
+    age(tier.files(other))
 
 
 def _archived_log(tier: Spoilt) -> None:

@@ -29,6 +29,7 @@ from tests.apply.test_faults import mark
 from tests.apply.worlds import World
 from tests.cli.shell import tierctl
 from tests.support.fake_cluster import FakeCluster, topic_facts
+from tests.verify.tiers import Spoilt
 
 _S = RemoteLogSegmentState
 
@@ -37,16 +38,12 @@ def recreated(world: World) -> None:
     """Add another topic with the same name, with the metadata and objects of one segment."""
     with opened(world) as manager:
         manager.refresh()
-        segment = replace(next(iter(world.segments())), topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
+        own = next(iter(world.segments()))
+        segment = replace(own, topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
         manager.publish([segment])
         context: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
         manager.publish([segment_update(segment, _S.COPY_SEGMENT_FINISHED, context)])
-    root = world.remote / "kafka-tiered-storage"
-    source = next(root.glob("bills-0-*"))
-    target = root / f"bills-0-{OTHER_ID}"
-    target.mkdir()
-    for path in source.glob(f"*{segment.segment_id}*"):
-        (target / path.name).write_bytes(path.read_bytes())
+    Spoilt(world.metadata, world.remote).copy_objects(own, segment)
 
 
 def test_a_name_with_two_topics_is_not_marked(tiered: World) -> None:

@@ -1,6 +1,5 @@
 """kill -9 before and after every labelled side effect: later runs reach the result of an undisturbed run."""
 
-import os
 import random
 import shutil
 import time
@@ -14,7 +13,7 @@ from tierctl.apply.run_context import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.commands import marking
-from tests.apply.repairs import a_day_passes, ago_ms
+from tests.apply.repairs import a_day_passes, age
 from tests.apply.test_kill_restore import ID_LABELS, LOG_LABELS
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.cli.shell import tierctl
@@ -189,12 +188,9 @@ def _to_repair(world: World) -> World:
         tier.object(bare, suffix).unlink()
     first, lost = (s for s in world.segments() if s.start_offset in {600, 1200})
     for segment, new_id in ((first, "BAAAAAAAAAAAAAAAAAAAAQ"), (lost, "CAAAAAAAAAAAAAAAAAAAAQ")):
-        for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
-            copied = path.with_name(path.name.replace(segment.segment_id, new_id))
-            shutil.copyfile(path, copied)
-            os.utime(copied, (ago_ms(9) / 1000,) * 2)
-            if segment is lost:
-                path.unlink()
+        age(tier.copy_objects(segment, replace(segment, segment_id=Uuid(new_id))))
+    for path in tier.files(lost):
+        path.unlink()
     tier.append(update(lost, S.DELETE_SEGMENT_STARTED), update(lost, S.DELETE_SEGMENT_FINISHED))
     (world.logs / "_rlmm_committed_offsets").write_text(f"0\n1\n0 {UNSAFE_OFFSET}\n")
     return world

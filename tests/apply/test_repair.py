@@ -1,7 +1,6 @@
 """`verify --plan-out` plans repairs in both layouts, `apply` carries them out, and verify finds nothing."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -182,14 +181,9 @@ GONE = Uuid("GAAAAAAAAAAAAAAAAAAAAQ")
 def _left_by_a_deleted_topic(tier: Spoilt) -> Path:
     """Make a world with objects of a topic that neither the metadata nor a log directory has."""
     segment = tier.segments(CLICKS)[0]
-    gone = replace(segment, topic="gone", topic_id=GONE)
-    folder = tier.object(gone, "").parent
-    folder.mkdir()
-    for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
-        copy = folder / path.name
-        shutil.copyfile(path, copy)
-        os.utime(copy, (ago_ms(9) / 1000,) * 2)
-    return folder
+    left = tier.copy_objects(segment, replace(segment, topic="gone", topic_id=GONE))
+    age(left)
+    return left[0].parent
 
 
 def test_what_a_deleted_topic_left_is_deleted_with_the_evidence(tier: Spoilt) -> None:

@@ -1,8 +1,6 @@
 """Damage made while the broker was down is repaired, and the broker serves every record."""
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from tierctl.model import RemoteLogSegmentState, Uuid
 
-from tests.apply.repairs import a_day_passes, ago_ms
+from tests.apply.repairs import a_day_passes, age, ago_ms
 from tests.live.commands import on_disk, refused, tierctl, where
 from tests.support.broker import Broker, Brokers
 from tests.verify.cases import update
@@ -36,15 +34,6 @@ def broker(brokers: Brokers) -> Iterator[Broker]:
     made.stop()
 
 
-def copy_as(tier: Spoilt, segment: Any, new_id: Uuid, *, moved: bool = False) -> None:
-    for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
-        target = path.with_name(path.name.replace(segment.segment_id, new_id))
-        shutil.copyfile(path, target)
-        os.utime(target, (ago_ms(9) / 1000,) * 2)
-        if moved:
-            path.unlink()
-
-
 def damage(broker: Broker) -> None:
     """Add an unfinished copy, a lost FINISHED event, an orphan, and an unfinished delete of a second copy."""
     tier = Spoilt(broker.log_dir, broker.remote_dir)
@@ -55,9 +44,11 @@ def damage(broker: Broker) -> None:
     lost = replace(segments[2], segment_id=LOST, **old)
     stuck = replace(segments[3], segment_id=Uuid("DAAAAAAAAAAAAAAAAAAAAQ"), **old)
     tier.object(half, ".log").write_bytes(bytes(8) + b"half")
-    copy_as(tier, segments[2], LOST, moved=True)
-    copy_as(tier, segments[3], stuck.segment_id)
-    copy_as(tier, segments[1], ORPHAN)
+    copies = ((2, lost), (3, stuck), (1, replace(segments[1], segment_id=ORPHAN)))
+    for number, again in copies:
+        age(tier.copy_objects(segments[number], again))
+    for path in tier.files(segments[2]):
+        path.unlink()
     gone = [update(segments[2], state) for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)]
     tier.append(*gone, half, lost, stuck, update(stuck, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
 

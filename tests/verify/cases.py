@@ -50,8 +50,7 @@ def without(suffix: str, topic: str = CLICKS) -> Spoil:
 
 
 def _all_objects_gone(tier: Spoilt) -> None:
-    segment = first()(tier)
-    for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
+    for path in tier.files(first()(tier)):
         path.unlink()
 
 
@@ -211,8 +210,7 @@ def _copied_again(change: Callable[[RemoteLogSegmentMetadata], RemoteLogSegmentM
     def spoil(tier: Spoilt) -> None:
         segment = first()(tier)
         again = change(replace(segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED))
-        for suffix in (".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
-            shutil.copy(tier.object(segment, suffix), tier.object(again, suffix))
+        tier.copy_objects(segment, again)
         tier.append(again, update(again, S.COPY_SEGMENT_FINISHED))
 
     return spoil
@@ -233,13 +231,12 @@ def _timestamps_changed(at_ms: int) -> Spoil:
     def spoil(tier: Spoilt) -> None:
         segment = first(nth=0)(tier)
         again = replace(segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, max_timestamp_ms=at_ms)
-        for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
-            shutil.copy(path, path.with_name(path.name.replace(segment.segment_id, OTHER)))
+        tier.copy_objects(segment, again)
         gone = (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
         tier.append(
             *(update(segment, state) for state in gone), again, update(again, S.COPY_SEGMENT_FINISHED)
         )
-        for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
+        for path in tier.files(segment):
             path.unlink()
 
     return spoil

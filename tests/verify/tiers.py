@@ -1,5 +1,6 @@
 """Captured tiers that a test may damage, and runs of verify over them."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,19 @@ class Spoilt:
         folder = f"{segment.topic}-{segment.partition}-{segment.topic_id}"
         name = f"{segment.start_offset:020d}-{segment.segment_id}{suffix}"
         return self.remote / "kafka-tiered-storage" / folder / name
+
+    def files(self, segment: RemoteLogSegmentMetadata) -> list[Path]:
+        """Return the files of all objects of a segment."""
+        return list(self.object(segment, "").parent.glob(f"*{segment.segment_id}*"))
+
+    def copy_objects(self, segment: RemoteLogSegmentMetadata, again: RemoteLogSegmentMetadata) -> list[Path]:
+        """Copy the objects of a segment to those of `again`, and return the new files."""
+        own, target = self.object(segment, "").name, self.object(again, "")
+        target.parent.mkdir(exist_ok=True)
+        return [
+            shutil.copyfile(path, target.with_name(path.name.replace(own, target.name)))
+            for path in self.files(segment)
+        ]
 
     def append(self, *events: MetadataEvent) -> None:
         """Append an event to the metadata log without checks."""
