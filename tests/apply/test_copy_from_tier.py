@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from tierctl.errors import CorruptInputError
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.copy import plan_copy_from_tier
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.steps import Plan
@@ -144,118 +144,87 @@ def test_a_kept_plan_is_carried_out(cluster: World, target: World, has_topic: bo
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("options", "says"),
     [
-        (("--from-remote", "/a", "--metadata", "/m", "--remote", "/b"), "--to-metadata is missing"),
-        (("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/m/", "--remote", "/b"), "same topic"),
-        (
-            ("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/n", "--remote", "file:///a/"),
-            "same tier",
-        ),
-        (
-            ("--from-remote", "s3://a/", "--metadata", "/m", "--to-metadata", "/n", "--remote", "s3://a"),
-            "same tier",
-        ),
-        (
-            ("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/n", "--remote", "/a/b"),
-            "one is in the other",
-        ),
-        (
-            ("--from-remote", "s3://a/b", "--metadata", "/m", "--to-metadata", "/n", "--remote", "s3://a"),
-            "one is in the other",
-        ),
-        (
-            ("--from-remote", "/a", "--to-metadata", "/n", "--remote", "/b", "--log-dir", "/l"),
-            "exclude each other",
-        ),
-        (("--to-metadata", "/n", "--log-dir", "/l"), "needs --from-remote"),
+        ("--from-remote /a --metadata /m --remote /b", "--to-metadata is missing"),
+        ("--from-remote /a --metadata /m --to-metadata /m/ --remote /b", "same topic"),
+        ("--from-remote /a --metadata /m --to-metadata /n --remote file:///a/", "same tier"),
+        ("--from-remote s3://a/ --metadata /m --to-metadata /n --remote s3://a", "same tier"),
+        ("--from-remote /a --metadata /m --to-metadata /n --remote /a/b", "one is in the other"),
+        ("--from-remote s3://a/b --metadata /m --to-metadata /n --remote s3://a", "one is in the other"),
+        ("--from-remote /a --to-metadata /n --remote /b --log-dir /l", "exclude each other"),
+        ("--to-metadata /n --log-dir /l", "needs --from-remote"),
     ],
 )
-def test_options_that_make_no_sense(more: tuple[str, ...], says: str) -> None:
-    ran = tierctl("copy", *more)
+def test_options_that_make_no_sense(options: str, says: str) -> None:
+    ran = tierctl("copy", *options.split())
     assert (ran.code, says in ran.err) == (2, True), ran.err
 
 
 LINEAGE = {PARTITION.key: Lineage([(0, 0)])}
 
 
-def brief(plan: Plan) -> tuple[list[tuple[int | None, str]], list[str]]:
-    copies = [(s.start_offset, str(s.details["source_segment_id"])) for s in plan.steps]
-    return copies, [skip.reason for skip in plan.skipped]
+def brief(plan: Plan) -> tuple[list[int], str]:
+    """Return the numbers of the segments that are copied, and why others are not."""
+    copied = [Uuid(str(step.details["source_segment_id"])) for step in plan.steps]
+    return [int.from_bytes(each.bytes) for each in copied], " ".join(skip.reason for skip in plan.skipped)
 
 
-def id_of(number: int) -> str:
-    return str(segment_id(number))
+def advanced(
+    state: TierState, metadata: RemoteLogSegmentMetadata, *states: RemoteLogSegmentState
+) -> TierState:
+    advance(state, metadata, *states)
+    return state
 
 
-THREE = (segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29))
+def not_understood(state: TierState) -> TierState:
+    error = CorruptInputError("record", expected="an event", found="none")
+    state.quarantined.append(Quarantined(0, 5, error))
+    return state
 
 
-def test_plan_all_then_nothing() -> None:
-    steps, skipped = brief(plan_copy_from_tier(tier(*THREE), TierState(read={0: 0}), LINEAGE))
-    assert (steps, skipped) == ([(0, id_of(1)), (10, id_of(2)), (20, id_of(3))], [])
-    there = tier(segment(7, 0, 9), segment(8, 10, 19), segment(9, 20, 29))
-    assert brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE)) == ([], [])
-    assert brief(plan_copy_from_tier(tier(*THREE), tier(segment(7, 0, 9)), LINEAGE))[0] == steps[1:]
+ONE, TWO, THREE = segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29)
+OWN = segment(7, 0, 9), segment(8, 10, 19), segment(9, 20, 29)
+"""The same segments in the target."""
+NOTHING, WHOLE, FIRST = TierState(read={0: 0}), tier(ONE, TWO, THREE), tier(OWN[0])
+UNFINISHED = advanced(tier(ONE, TWO, segment(5, 10, 19)), segment(6, 20, 29))
+DELETED = advanced(tier(*OWN[:2]), OWN[0], S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+PLANS = {
+    "all": (WHOLE, NOTHING, [1, 2, 3], ""),
+    "nothing": (WHOLE, tier(*OWN), [], ""),
+    "what the target lacks": (WHOLE, FIRST, [2, 3], ""),
+    "not what is not finished or not read": (UNFINISHED, NOTHING, [1, 5], ""),
+    "not what retention deleted in the target": (WHOLE, DELETED, [3], ""),
+    "hole": (tier(ONE, THREE), NOTHING, [1], "the source has no segment for offsets 10 to 19"),
+    "hole before it": (tier(THREE), FIRST, [], "the target ends at offset 9, and the source begins at 20"),
+    "later leader": (WHOLE, tier(segment(7, 0, 9, (3, 0))), [], "in the target: the log is behind"),
+    "source": (not_understood(tier(ONE, TWO)), FIRST, [], "in the source: metadata partition 0 has records"),
+    "target": (WHOLE, not_understood(tier(OWN[0])), [], "in the target: metadata partition 0 has records"),
+}
+"""A source and a target, the segments that are copied, and how the reason begins why others are not."""
 
 
-def test_plan_leaves_what_is_not_finished_or_not_read() -> None:
-    state = tier(*THREE[:2], segment(5, 10, 19))
-    advance(state, segment(6, 20, 29))
-    steps, _ = brief(plan_copy_from_tier(state, TierState(read={0: 0}), LINEAGE))
-    assert steps == [(0, id_of(1)), (10, id_of(5))]
-
-
-def test_plan_ends_at_a_hole() -> None:
-    steps, skipped = brief(plan_copy_from_tier(tier(THREE[0], THREE[2]), TierState(read={0: 0}), LINEAGE))
-    assert steps == [(0, id_of(1))]
-    assert skipped == ["the source has no segment for offsets 10 to 19"]
-
-
-def test_plan_makes_no_hole_in_the_target() -> None:
-    steps, skipped = brief(plan_copy_from_tier(tier(THREE[2]), tier(segment(7, 0, 9)), LINEAGE))
-    assert steps == []
-    assert skipped[0].startswith("the target ends at offset 9, and the source begins at 20")
-
-
-def test_plan_leaves_what_retention_took_from_the_target() -> None:
-    there = tier(segment(7, 0, 9), segment(8, 10, 19))
-    advance(there, segment(7, 0, 9), S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
-    assert brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE))[0] == [(20, id_of(3))]
+@pytest.mark.parametrize("what", PLANS)
+def test_what_is_copied(what: str) -> None:
+    source, target, expected, reason = PLANS[what]
+    copied, found = brief(plan_copy_from_tier(source, target, LINEAGE))
+    assert (copied, bool(found)) == (expected, bool(reason))
+    assert found.startswith(reason)
 
 
 def test_plan_copies_no_segment_twice_whose_end_diverged() -> None:
     """Only offsets up to 14 of the second segment are in the lineage, so the target ends at offset 14."""
     both = (segment(1, 0, 9), segment(2, 10, 19), segment(3, 15, 29, (1, 15)))
     lineage = {PARTITION.key: Lineage([(0, 0), (1, 15)])}
-    all_steps, _ = brief(plan_copy_from_tier(tier(*both), TierState(read={0: 0}), lineage))
-    assert all_steps == [(0, id_of(1)), (10, id_of(2)), (15, id_of(3))]
-    there = tier(segment(7, 0, 9), segment(8, 10, 19))
-    assert brief(plan_copy_from_tier(tier(*both), there, lineage)) == ([(15, id_of(3))], [])
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_plan_decides_nothing_on_metadata_not_understood(side: str) -> None:
-    states = {"source": tier(*THREE), "target": tier(segment(7, 0, 9))}
-    error = CorruptInputError("record", expected="an event", found="none")
-    states[side].quarantined.append(Quarantined(0, 5, error))
-    steps, (reason,) = brief(plan_copy_from_tier(states["source"], states["target"], LINEAGE))
-    assert steps == []
-    assert reason.startswith(f"in the {side}: metadata partition 0 has records")
-
-
-def test_plan_leaves_a_target_that_a_later_leader_wrote() -> None:
-    there = tier(segment(7, 0, 9, (3, 0)))
-    steps, (reason,) = brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE))
-    assert steps == []
-    assert reason.startswith("in the target: the log is behind")
+    for target, copied in ((NOTHING, [1, 2, 3]), (tier(*OWN[:2]), [3])):
+        assert brief(plan_copy_from_tier(tier(*both), target, lineage)) == (copied, "")
 
 
 def test_plan_cleans_what_former_copies_left() -> None:
     there = tier(segment(7, 0, 9))
     advance(there, segment(8, 10, 19, event_timestamp_ms=TIER_NOW_MS - 2 * DAY_MS))
     dangling = Dangling(now_ms=TIER_NOW_MS)
-    plan = plan_copy_from_tier(tier(*THREE), there, LINEAGE, dangling=dangling)
+    plan = plan_copy_from_tier(tier(ONE, TWO, THREE), there, LINEAGE, dangling=dangling)
     assert [s.segment_id for s in plan.steps if s.segment_id] == [segment_id(8)]
     assert [s.start_offset for s in plan.steps if not s.segment_id] == [10, 20]
 
