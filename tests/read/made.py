@@ -41,14 +41,7 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
         data = b"".join(encode_batch(records) for records in segment)
         start, end = segment[0][0].offset, segment[-1][-1].offset
         offsets, times = build_indexes((batch.head for batch in batches(data)), start)
-        files = {
-            "log": data,
-            "index": offsets.data,
-            "time": times.data,
-            "snapshot": encode_producer_snapshot([]),
-        }
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+        (folder / "log").write_bytes(data)
         found = replace(
             made_segment(0, start, end, size=len(data), partition=partition),
             segment_id=Uuid.from_bytes(rng.randbytes(16)),
@@ -60,10 +53,10 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
             LogSegmentData(
                 log_segment=hashed_file(folder / "log"),
                 indexes={
-                    IndexType.OFFSET: (folder / "index").read_bytes(),
-                    IndexType.TIMESTAMP: (folder / "time").read_bytes(),
+                    IndexType.OFFSET: offsets.data,
+                    IndexType.TIMESTAMP: times.data,
                     IndexType.TRANSACTION: None,
-                    IndexType.PRODUCER_SNAPSHOT: (folder / "snapshot").read_bytes(),
+                    IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([]),
                     IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
                 },
             ),

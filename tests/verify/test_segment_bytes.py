@@ -18,25 +18,9 @@ from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_index
 
 from tests.plan.tier import segment
 from tests.wire.batches.same import scan
+from tests.wire.batches.samples import Bytes
 
 Indexes = dict[IndexType, bytes | None]
-
-
-class Bytes:
-    """LogBytes in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.data)
-
-    def read(self, position: int, size_bytes: int) -> bytes:
-        return self.data[position : position + size_bytes]
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def batch(first: int, count: int = 5, *, epoch: int = 0, producer: int = -1) -> bytes:

@@ -16,7 +16,7 @@ from tierctl.metadata.topic.open_topic import StoreFiles
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.storage.stores import open_store
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
+from tierctl.wire.batches.record_batch import ControlType, encode_batch
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_partition_metadata
 from tierctl.wire.metadata.values import encode
@@ -26,6 +26,7 @@ from tests.metadata.topics import at, topic_in
 from tests.support.broker_lock import running_broker
 from tests.support.faults import Failing, operations_of
 from tests.support.kafka import KafkaRelease
+from tests.wire.batches.samples import marker
 
 VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
 TOPIC_ID = Uuid("h0muvYe_TpOMWkoQBim7pw")
@@ -283,16 +284,8 @@ class TestOneWriter:
 
 class TestWhatOthersWrite:
     def test_control_records_are_covered_but_not_returned(self, folder: Path) -> None:
-        key, value = encode_end_transaction_marker(ControlType.COMMIT, 0)
-        marker = encode_batch(
-            [Record(10, NOW_MS, key, value)],
-            control=True,
-            transactional=True,
-            producer_id=1,
-            producer_epoch=0,
-        )
-        path = segment(folder)
-        path.write_bytes(path.read_bytes() + marker + encode_batch([Record(11, NOW_MS, None, b"after")]))
+        path, ended = segment(folder), marker(10, ControlType.COMMIT, 1)
+        path.write_bytes(path.read_bytes() + ended + encode_batch([Record(11, NOW_MS, None, b"after")]))
         log = open_log(folder, writable=False)
         (chunk,) = chunks_of(log)
         assert chunk.offsets.tolist() == [*range(10), 11]

@@ -11,6 +11,20 @@ CAPTURES = ("untiered-broker", "tiered-cluster", "unclean-leader")
 Capture = Callable[[str], Path]
 
 
+class Bytes:
+    """Bytes with the interface of a file."""
+
+    def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
+        self._data = data
+        self.size_bytes = len(data) if size_bytes is None else size_bytes
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self._data[position : position + size_bytes]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 def captured(capture: Capture, pattern: str) -> Iterator[Path]:
     """Return every captured file that matches the pattern, in a fixed order."""
     for name in CAPTURES:

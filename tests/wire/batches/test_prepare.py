@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import google_crc32c
 import pyarrow as pa
 import pytest
-from tests.wire.batches.samples import one_record_log
-from tests.wire.batches.test_segment_file import Bytes
+from tests.wire.batches.samples import Bytes, one_record_log
 from tierctl import kernel
 from tierctl.kernel import expect, is_compiled, use_interpreted
 from tierctl.wire.batches.record_batch import RecordBatch, batches

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
-from tests.wire.batches.samples import mixed_log, one_record_log
+from tests.wire.batches.samples import Bytes, mixed_log, one_record_log
 from tierctl.wire.batches import scan
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
@@ -14,20 +14,6 @@ from tierctl.wire.batches.scan import OFFSET_MAX, OffsetBounds, scan_heads
 from tierctl.wire.batches.segment_file import ZEROS_BYTES, highest_offset_of, scan_windows, skip_to
 
 pytestmark = pytest.mark.usefixtures("every_way")
-
-
-class Bytes:
-    """Bytes with the interface of a file."""
-
-    def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
-        self._data = data
-        self.size_bytes = len(data) if size_bytes is None else size_bytes
-
-    def read(self, position: int, size_bytes: int) -> bytes:
-        return self._data[position : position + size_bytes]
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def _assert_windows_find_the_same(data: bytes, window_bytes: int, size_bytes: int | None = None) -> None:
