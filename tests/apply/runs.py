@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tierctl.apply.run import Acts, DeleteSegments, run
+from tierctl.apply.run import Acts, DeleteSegments, Fence, run
 from tierctl.apply.run_context import (
     Engine,
     LocalEngine,
@@ -134,20 +134,25 @@ def context_of(
 
 
 def run_on(
+    command: str, world: World, wrap: Wrap = lambda remote: remote, *, fs: FileSystem = PLAIN, **more: Any
+) -> list[Outcome]:
+    """Plan and carry out `command`; return the outcomes. `more` are arguments of `run_with`."""
+    with opened(world, fs) as manager:
+        return run_with(command, world, manager, wrap, **more)
+
+
+def run_with(
     command: str,
     world: World,
+    manager: TopicBasedRemoteLogMetadataManager,
     wrap: Wrap = lambda remote: remote,
     *,
-    fs: FileSystem = PLAIN,
-    stop: Stop | None = None,
-    wave_size: int = 2,
-    engine: Engine | None = None,
+    fence: Fence | None = None,
+    **context: Any,
 ) -> list[Outcome]:
-    """Plan and carry out `command`; return the outcomes."""
-    with opened(world, fs) as manager:
-        plan = plan_of(command, world, manager)
-        context = context_of(world, manager, wrap, stop=stop, wave_size=wave_size, engine=engine)
-        return run(plan, context, acts_of(command, world))
+    """Do as `run_on`, over metadata that are open; `context` are arguments of `context_of`."""
+    plan = plan_of(command, world, manager)
+    return run(plan, context_of(world, manager, wrap, **context), acts_of(command, world), fence=fence)
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:

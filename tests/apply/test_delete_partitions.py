@@ -151,24 +151,17 @@ def test_delete_refuses(more: tuple[str, ...], code: int, tiered: World) -> None
 
 def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
     """A broker is still copying: the new segment is deleted, too, before DELETE_PARTITION_FINISHED."""
+    mark(tiered)
+    late = replace(next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED)
+    published: list[Uuid] = []
     with opened(tiered) as manager:
-        mark(manager)
-        late = replace(
-            next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED
-        )
-        published: list[Uuid] = []
 
         def meddle(metadata: RemoteLogSegmentMetadata) -> None:
             if not published:
                 published.append(late.segment_id)
                 manager.publish([late])
 
-        plan = runs.plan_of("delete", tiered, manager)
-        outcomes = runs.run(
-            plan,
-            runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle)),
-            runs.acts_of("delete", tiered),
-        )
+        outcomes = runs.run_with("delete", tiered, manager, lambda inner: Meddling(inner, meddle))
     assert set(statuses(outcomes)) == {Status.DONE}
     assert tiered.segments() == []
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"
@@ -177,12 +170,11 @@ def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
 def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
     """If a copy finishes after DELETE_PARTITION_FINISHED, the next run deletes it and finishes again."""
     late = replace(next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED)
+    mark(tiered)
     with opened(tiered) as manager:
-        mark(manager)
         for leftovers in ([], [late]):
             manager.publish(leftovers)
-            plan = runs.plan_of("delete", tiered, manager)
-            outcomes = runs.run(plan, runs.context_of(tiered, manager), runs.acts_of("delete", tiered))
+            outcomes = runs.run_with("delete", tiered, manager)
             assert set(statuses(outcomes)) == {Status.DONE}
             assert tiered.segments() == []
         assert runs.plan_of("delete", tiered, manager).steps == ()
@@ -252,8 +244,7 @@ def test_the_end_of_a_runs_lease_does_not_end_the_remover(
 
 
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
-    with opened(tiered) as manager:
-        mark(manager)
+    mark(tiered)
     command = [*map(str, delete(tiered, "--interval", "50ms", "--apply"))]
     out = tmp_path / "out"
     with out.open("wb") as stream:

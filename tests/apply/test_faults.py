@@ -36,14 +36,16 @@ DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Sta
 def beginnings(beginning: World, copied: World, module_folder: Path) -> dict[str, World]:
     """Return the world in which each command begins."""
     marked = copied.clone(module_folder / "marked")
-    with opened(marked) as manager:
-        mark(manager)
+    mark(marked)
     return {"copy": beginning, "sweep": copied, "delete": marked}
 
 
-def mark(manager: Any) -> None:
-    segment = next(next(iter(manager.refresh())).cache.list_remote_log_segments())
-    manager.publish([deletion_of(segment, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)])
+def mark(world: World) -> None:
+    """Mark the partition of a segment as deleted."""
+    with opened(world) as manager:
+        manager.refresh()
+        deleted = deletion_of(world.segments()[0], RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+        manager.publish([deleted])
 
 
 @pytest.fixture(scope="module")

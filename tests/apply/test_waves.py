@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from tierctl.apply.run import Run, run
+from tierctl.apply.run import Run
 from tierctl.apply.run_context import (
     LocalEngine,
     Outcome,
@@ -109,6 +109,21 @@ def test_the_next_wave_is_started_while_one_is_carried_out(
     check_durable(world)
 
 
+def fail_at(
+    publications: Callable[[Watch], None], number: int, moment: str, error: TierctlError | None = None
+) -> list[int]:
+    """Let a publication fail before or after it takes effect; return the numbers of those that are begun."""
+    begun: list[int] = []
+
+    def watch(count: int, now: str, _state: str) -> None:
+        begun.extend([count] if now == "before" else [])
+        if (count, now) == (number, moment):
+            raise error or MetadataWriteUnknown("timed out")
+
+    publications(watch)
+    return begun
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_publication_fails(
@@ -118,20 +133,15 @@ def test_a_publication_fails(
 
     If STARTED of the second wave fails before the requests of the first wave, no request is sent.
     """
-    failed, stores = list[int](), list[Failing]()
+    stores = list[Failing]()
 
     def wrap(inner: Any) -> Failing:
         stores.append(Failing(inner, "delete_log_segments", 99))
         return stores[0]
 
-    def watch(count: int, now: str, _state: str) -> None:
-        if (count, now) == (number, moment):
-            failed.append(count)
-            raise MetadataWriteUnknown("timed out")
-
-    publications(watch)
+    begun = fail_at(publications, number, moment)
     outcomes = run_on("sweep", tiered, wrap, wave_size=1, engine=Backwards())
-    assert failed == [number]
+    assert begun[-1] == number, "nothing is published after a failure"
     assert (stores[0].calls["delete_log_segments"] > 0) == (number > 2)
     if (number, moment) == (2, "before"):
         states = [segment.state for segment in sorted(tiered.segments(), key=lambda s: s.start_offset)]
@@ -247,16 +257,9 @@ def test_a_publication_of_a_copy_fails(
     empty: World, publications: Callable[[Watch], None], number: int, moment: str
 ) -> None:
     """Of three waves: one of STARTED 1, STARTED 2, FINISHED 1, STARTED 3, FINISHED 2 and FINISHED 3."""
-    published: list[int] = []
-
-    def watch(count: int, now: str, _state: str) -> None:
-        published.append(count)
-        if (count, now) == (number, moment):
-            raise MetadataWriteUnknown("timed out")
-
-    publications(watch)
+    begun = fail_at(publications, number, moment)
     outcomes = run_on("copy", empty, wave_size=1, engine=Backwards())
-    assert published[-1] == number, "nothing is published after a failure"
+    assert begun[-1] == number, "nothing is published after a failure"
     done = {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 2}[number]
     assert [outcome.status is DONE for outcome in outcomes] == [at < done for at in range(3)]
     publications(lambda *_: None)
@@ -284,20 +287,14 @@ def test_what_was_confirmed_before_a_publication_fails_is_done(
     publications: Callable[[Watch], None],
 ) -> None:
     """Of one partition, deleted in three waves, or copied in one wave whose second segment fails."""
-
-    def watch(count: int, now: str, _state: str) -> None:
-        if (count, now) == (number, moment):
-            raise MetadataWriteUnknown("timed out")
-
     if command == "delete":
-        with opened(tiered) as manager:
-            mark(manager)
-        publications(watch)
+        mark(tiered)
+        fail_at(publications, number, moment)
         outcomes = run_on("delete", tiered, wave_size=1)
         statuses_of_segments = statuses(outcomes)[1:]
         assert outcomes[0].status is FAILED
     else:
-        publications(watch)
+        fail_at(publications, number, moment)
         fails = partial(Failing, operation="verify_log_segment_data", nth=2)
         statuses_of_segments = statuses(run_on("copy", empty, fails, wave_size=3))
     assert [status is DONE for status in statuses_of_segments] == [at < done for at in range(3)]
@@ -354,10 +351,7 @@ def test_a_fence_refuses_a_wave(
         if len(waves) == number:
             raise SafetyRefusal("a broker runs")
 
-    with opened(world) as manager:
-        plan = plan_of(command, world, manager)
-        context = context_of(world, manager, wave_size=1, engine=Backwards())
-        outcomes = run(plan, context, acts_of(command, world), fence=fence)
+    outcomes = run_on(command, world, wave_size=1, engine=Backwards(), fence=fence)
     assert statuses(outcomes) == [DONE] * (number - 1) + [FAILED] + [DROPPED] * (3 - number)
     ends, done = [599, 1199, 1799], slice(number - 1) if command == "copy" else slice(number - 1, 3)
     assert [segment.end_offset for segment in world.segments()] == ends[done]
@@ -368,8 +362,7 @@ def test_a_fence_refuses_a_wave(
 
 def test_a_partition_delete_whose_next_wave_is_refused_finishes_the_wave_before(tiered: World) -> None:
     """The objects of the last segment are lost: nothing shows then that this is its tier."""
-    with opened(tiered) as manager:
-        mark(manager)
+    mark(tiered)
     for path in tiered.remote.rglob("00000000000000001200-*"):
         path.unlink()
     outcomes = run_on("delete", tiered, wave_size=1)
@@ -390,15 +383,9 @@ def test_a_refusal_after_something_was_changed_is_no_refusal_of_the_run(
     """Exit code 4 promises that nothing was changed; a sweep raises the log start before it publishes."""
     command, number, code = case
     world = empty if command is copy else tiered
-    with opened(world) as manager:
-        if command is delete:
-            mark(manager)
-
-    def watch(count: int, moment: str, _state: str) -> None:
-        if (count, moment) == (number, "before"):
-            raise SafetyRefusal("the topic was created again")
-
-    publications(watch)
+    if command is delete:
+        mark(world)
+    fail_at(publications, number, "before", SafetyRefusal("the topic was created again"))
     more = ("--state-dir", world.state_dir) if command is sweep else ()
     assert tierctl(*command(world, "--apply", *more)).code == code
 
