@@ -15,6 +15,7 @@ from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
+from tests.support.faults import flip_bit
 from tests.wire.batches.same import scan
 
 Capture = Callable[[str], Path]
@@ -40,14 +41,15 @@ def heads(log: Path) -> list[tuple[int, int, int]]:
     return [(head.position, head.base_offset, head.last_offset) for head in scan(log.read_bytes())]
 
 
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
+Answers = list[tuple[int, int, str | None, str | None]]
 
 
-def everything(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
+def everything(tier: Tier, topic: str) -> Answers:
     return as_answers(tier.reader(topic).read())
+
+
+def without(answers: Answers, first: int, last: int) -> Answers:
+    return [answer for answer in answers if not first <= answer[0] <= last]
 
 
 def test_a_flipped_bit_costs_one_batch_and_is_reported_with_byte_and_offset(
@@ -57,9 +59,9 @@ def test_a_flipped_bit_costs_one_batch_and_is_reported_with_byte_and_offset(
     healthy = everything(tier, "orders")
     log = tier.object(tier.segments("orders")[1], ".log")
     position, first, last = heads(log)[1]
-    flip(log, position + 200)
+    flip_bit(log, position + 200)
 
-    assert everything(tier, "orders") == [a for a in healthy if not first <= a[0] <= last]
+    assert everything(tier, "orders") == without(healthy, first, last)
     (error,) = tier.problems
     assert isinstance(error, CorruptInputError)
     assert position <= (error.at or -1) < position + 300
@@ -73,7 +75,7 @@ def test_a_flipped_leader_epoch_is_reported_and_costs_nothing(tier_of: Callable[
     healthy = everything(tier, "orders")
     log = tier.object(tier.segments("orders")[0], ".log")
     position, first, _ = heads(log)[1]
-    flip(log, position + 13)
+    flip_bit(log, position + 13)
 
     assert everything(tier, "orders") == healthy
     (error,) = tier.problems
@@ -93,7 +95,7 @@ def test_a_cut_segment_object_costs_its_tail(tier_of: Callable[[str], Tier], kep
     ends = [*[position for position, _, _ in batches[1:]], segment.segment_size_in_bytes]
     lost = next(first for (_, first, _), end in zip(batches, ends, strict=True) if end > kept)
 
-    assert everything(tier, "clicks") == [a for a in healthy if not lost <= a[0] <= segment.end_offset]
+    assert everything(tier, "clicks") == without(healthy, lost, segment.end_offset)
     (error,) = tier.problems
     assert isinstance(error, CorruptInputError)
     assert error.hint is not None
@@ -105,10 +107,7 @@ def test_a_missing_segment_object_is_not_found_and_the_rest_is_read(tier_of: Cal
     healthy = everything(tier, "metrics")
     segment = tier.segments("metrics")[2]
     tier.object(segment, ".log").unlink()
-
-    found = everything(tier, "metrics")
-
-    assert found == [a for a in healthy if not segment.start_offset <= a[0] <= segment.end_offset]
+    assert everything(tier, "metrics") == without(healthy, segment.start_offset, segment.end_offset)
     (error,) = tier.problems
     assert isinstance(error, RemoteResourceNotFound)
     assert f"offsets {segment.start_offset} to {segment.end_offset}" in error.message
@@ -137,29 +136,6 @@ def test_a_missing_index_costs_nothing(tier_of: Callable[[str], Tier], index: In
     assert tier.problems == []
 
 
-OFFSET_INDEX_DAMAGE = {
-    "cut": lambda data: data[:-3],
-    "not rising": lambda data: data[8:16] + data[:8] + data[16:],
-    "no position of a batch": lambda data: data[:7] + bytes([data[7] ^ 8]) + data[8:],
-    "position of a later batch": lambda data: data[:4] + data[12:16] + data[16:],
-    "position beyond the end": lambda data: data[:-4] + b"\x7f\xff\xff\xff",
-}
-
-
-@pytest.mark.parametrize("damage", OFFSET_INDEX_DAMAGE)
-def test_a_damaged_offset_index_costs_nothing_and_is_reported(
-    tier_of: Callable[[str], Tier], damage: str
-) -> None:
-    tier = tier_of("orders")
-    segment = tier.segments("orders")[1]
-    path = tier.object(segment, ".index")
-    path.write_bytes(OFFSET_INDEX_DAMAGE[damage](path.read_bytes()))
-    check_seeks(tier, "orders", segment)
-    assert tier.problems
-    assert all(isinstance(error, CorruptInputError) for error in tier.problems)
-    assert all(segment.segment_id in error.message for error in tier.problems)
-
-
 def check_times(tier: Tier, topic: str, step: int = 41) -> None:
     records = brute.decode_files(leader_logs(tier, topic, 0))
     reader = tier.reader(topic)
@@ -174,24 +150,31 @@ def check_times(tier: Tier, topic: str, step: int = 41) -> None:
             assert found is None or found.offset > records[-1].offset
 
 
-TIME_INDEX_DAMAGE = {
-    "cut": lambda data: data[:-5],
-    "not rising": lambda data: data[12:24] + data[:12] + data[24:],
-    "no time of its batch": lambda data: data[:7] + bytes([data[7] ^ 1]) + data[8:],
+INDEX_DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "cut": (".index", lambda data: data[:-3]),
+    "not rising": (".index", lambda data: data[8:16] + data[:8] + data[16:]),
+    "no position of a batch": (".index", lambda data: data[:7] + bytes([data[7] ^ 8]) + data[8:]),
+    "position of a later batch": (".index", lambda data: data[:4] + data[12:16] + data[16:]),
+    "position beyond the end": (".index", lambda data: data[:-4] + b"\x7f\xff\xff\xff"),
+    "times cut": (".timeindex", lambda data: data[:-5]),
+    "times not rising": (".timeindex", lambda data: data[12:24] + data[:12] + data[24:]),
+    "no time of its batch": (".timeindex", lambda data: data[:7] + bytes([data[7] ^ 1]) + data[8:]),
 }
 
 
-@pytest.mark.parametrize("damage", TIME_INDEX_DAMAGE)
-def test_a_damaged_time_index_costs_nothing_and_is_reported(
-    tier_of: Callable[[str], Tier], damage: str
-) -> None:
-    tier = tier_of("orders")
-    for segment in tier.segments("orders"):
-        path = tier.object(segment, ".timeindex")
-        path.write_bytes(TIME_INDEX_DAMAGE[damage](path.read_bytes()))
+@pytest.mark.parametrize("damage", INDEX_DAMAGE)
+def test_a_damaged_index_costs_nothing_and_is_reported(tier_of: Callable[[str], Tier], damage: str) -> None:
+    tier, (suffix, change) = tier_of("orders"), INDEX_DAMAGE[damage]
+    second, damaged = tier.segments("orders")[1], set()
+    for segment in [second] if suffix == ".index" else tier.segments("orders"):
+        path = tier.object(segment, suffix)
+        path.write_bytes(change(path.read_bytes()))
+        damaged.add(segment.segment_id)
+    check_seeks(tier, "orders", second)
     check_times(tier, "orders")
     assert tier.problems
     assert all(isinstance(error, CorruptInputError) for error in tier.problems)
+    assert all(any(each in error.message for each in damaged) for error in tier.problems)
 
 
 @pytest.mark.parametrize("topic", ["orders", "payments"])
@@ -214,7 +197,7 @@ def test_rebuilt_indexes_are_those_the_broker_wrote(capture: Capture, topic: str
         assert times.data == tier.object(segment, ".timeindex").read_bytes()
 
 
-def committed_of(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
+def committed_of(tier: Tier, topic: str) -> Answers:
     return as_answers(tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED).read())
 
 
@@ -286,8 +269,7 @@ def test_offsets_that_no_segment_holds_are_reported(tier_of: Callable[[str], Tie
     healthy = everything(tier, "orders")
     hole = tier.segments("orders")[2]
     tier.move(hole, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-    found = everything(tier, "orders")
-    assert found == [a for a in healthy if not hole.start_offset <= a[0] <= hole.end_offset]
+    assert everything(tier, "orders") == without(healthy, hole.start_offset, hole.end_offset)
     (error,) = tier.problems
     assert f"offsets {hole.start_offset} to {hole.end_offset}" in error.message
 
