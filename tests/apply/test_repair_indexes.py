@@ -16,6 +16,7 @@ from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage.index_cache import RemoteIndexCache, spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
+from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -30,13 +31,6 @@ from tests.verify.cases import CLICKS, LEDGER, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
 I = IndexType  # noqa: E741
-SUFFIX = {
-    I.OFFSET: ".index",
-    I.TIMESTAMP: ".timeindex",
-    I.TRANSACTION: ".txnindex",
-    I.LEADER_EPOCH: ".leader_epoch_checkpoint",
-    I.PRODUCER_SNAPSHOT: ".snapshot",
-}
 CAPTURES = [
     "tiered-cluster before before-remote",
     "tiered-cluster after after-remote",
@@ -145,7 +139,7 @@ def test_an_index_is_stored_again_and_nothing_else_is(
     kind: IndexType, damage: Callable[[Path], None], tier: Spoilt
 ) -> None:
     before = contents(tier)
-    path = tier.object(with_transactions(tier), SUFFIX[kind])
+    path = tier.object(with_transactions(tier), INDEX_SUFFIXES[kind])
     damage(path)
     deep = ("--deep", "--topic", LEDGER)
     own, ran = repaired(tier, *deep)
@@ -161,7 +155,7 @@ def test_an_index_is_stored_again_and_nothing_else_is(
 def test_epochs_that_differ_are_repaired(tier: Spoilt) -> None:
     """Readers with the same state directory, which cached the wrong index, get the repaired one."""
     segment = tier.segments(CLICKS)[1]
-    stored = tier.object(segment, SUFFIX[I.LEADER_EPOCH])
+    stored = tier.object(segment, INDEX_SUFFIXES[I.LEADER_EPOCH])
     right, wrong = stored.read_bytes(), b"0\n1\n7 0\n"
     stored.write_bytes(wrong)
     state, remote = tier.remote.parent / "state", open_tier(TierSpec(tier.remote.as_uri()))
@@ -187,11 +181,11 @@ def test_every_kind_with_a_repair_is_repaired_by_a_test() -> None:
 def test_all_indexes_of_a_segment_are_derived_at_once(tier: Spoilt) -> None:
     before = contents(tier)
     segment = with_transactions(tier)
-    for suffix in SUFFIX.values():
+    for suffix in INDEX_SUFFIXES.values():
         tier.object(segment, suffix).unlink()
     # The listing shows it, without --deep.
     (step,), ran = repaired(tier)
-    assert (ran.code, len(step["indexes"])) == (0, len(SUFFIX)), ran.err
+    assert (ran.code, len(step["indexes"])) == (0, len(INDEX_SUFFIXES)), ran.err
     after = contents(tier)
     assert {path: data for path, (data, _) in after.items()} == {
         path: data for path, (data, _) in before.items()

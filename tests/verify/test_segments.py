@@ -227,61 +227,50 @@ def deleting(state: TierState, own: LocalLog) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("epochs", "log_start", "option", "enough"),
-    [
-        # In the lineage, above and below the log start.
-        (((0, 0), (2, 20)), 0, None, set()),
-        (((0, 0), (2, 20)), 19, None, set()),
-        (((0, 0), (2, 20)), 20, "", ALWAYS),
-        # The checkpoint no longer has the epoch.
-        (((2, 20),), 20, "", ALWAYS),
-        (((2, 15),), 15, "--unreferenced-epochs", {"--unreferenced-epochs", "--off-lineage"}),
-        # The checkpoint still has the epoch, which ends below the log start.
-        (((0, 0), (1, 5), (2, 15)), 15, "--off-lineage", {"--off-lineage"}),
-        (((0, 5), (1, 10), (2, 15)), 7, None, set()),
-    ],
-)
-def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
-    epochs: tuple[tuple[int, int], ...], log_start: int, option: str | None, enough: set[str]
-) -> None:
-    own = local_log([10, 70], 90, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    found, deleted_with = judged(DOUBLED, own)
-    assert found.command == (None if option is None else f"sweep {option}".rstrip())
-    assert deleted_with == enough
-
-
 DIVERGED = [*finished(1, 40, 99, ((0, 40),)), *finished(2, 50, 99, ((1, 50),))]
 """Segment 1 left the lineage at offset 50."""
 
 
 @pytest.mark.parametrize(
-    ("epochs", "log_start", "kind", "option", "enough"),
+    ("kind", "epochs", "log_start", "option", "enough"),
     [
-        (((0, 0), (1, 50)), 0, K.DIVERGENT_SEGMENT, None, set()),
-        (((0, 0), (1, 50)), 49, K.DIVERGENT_SEGMENT, None, set()),
-        (((0, 0), (1, 50)), 50, K.DIVERGENT_SEGMENT, "--off-lineage", {"--off-lineage"}),
-        (((1, 50),), 50, K.DIVERGENT_SEGMENT, "--unreferenced-epochs", ALWAYS - {""}),
+        # In the lineage, above and below the log start.
+        (K.DOUBLED_SEGMENT, ((0, 0), (2, 20)), 0, None, set()),
+        (K.DOUBLED_SEGMENT, ((0, 0), (2, 20)), 19, None, set()),
+        (K.DOUBLED_SEGMENT, ((0, 0), (2, 20)), 20, "", ALWAYS),
+        # The checkpoint no longer has the epoch.
+        (K.DOUBLED_SEGMENT, ((2, 20),), 20, "", ALWAYS),
+        (K.DOUBLED_SEGMENT, ((2, 15),), 15, "--unreferenced-epochs", ALWAYS - {""}),
+        # The checkpoint still has the epoch, which ends below the log start.
+        (K.DOUBLED_SEGMENT, ((0, 0), (1, 5), (2, 15)), 15, "--off-lineage", {"--off-lineage"}),
+        (K.DOUBLED_SEGMENT, ((0, 5), (1, 10), (2, 15)), 7, None, set()),
+        (K.DIVERGENT_SEGMENT, ((0, 0), (1, 50)), 0, None, set()),
+        (K.DIVERGENT_SEGMENT, ((0, 0), (1, 50)), 49, None, set()),
+        (K.DIVERGENT_SEGMENT, ((0, 0), (1, 50)), 50, "--off-lineage", {"--off-lineage"}),
+        (K.DIVERGENT_SEGMENT, ((1, 50),), 50, "--unreferenced-epochs", ALWAYS - {""}),
         # The log start is raised in the state directory only.
-        (((0, 0), (1, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
-        (((1, 50),), 100, K.BELOW_LOG_START, "", ALWAYS),
-        (((0, 0), (2, 50)), 100, K.BELOW_LOG_START, "--off-lineage", {"--off-lineage"}),
-        ((), 100, K.BELOW_LOG_START, None, set()),
+        (K.BELOW_LOG_START, ((0, 0), (1, 50)), 100, "--off-lineage", {"--off-lineage"}),
+        (K.BELOW_LOG_START, ((1, 50),), 100, "", ALWAYS),
+        (K.BELOW_LOG_START, ((0, 0), (2, 50)), 100, "--off-lineage", {"--off-lineage"}),
+        (K.BELOW_LOG_START, (), 100, None, set()),
     ],
 )
-def test_the_fix_of_a_segment_beside_the_log_is_the_sweep_that_deletes_it(
+def test_the_fix_of_a_segment_is_the_sweep_that_deletes_it(
+    kind: FindingKind,
     epochs: tuple[tuple[int, int], ...],
     log_start: int,
-    kind: FindingKind,
     option: str | None,
     enough: set[str],
 ) -> None:
-    own = local_log([110], 120, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
-    found, deleted_with = judged(DIVERGED, own)
+    is_doubled = kind is K.DOUBLED_SEGMENT
+    events, bases, end = (DOUBLED, [10, 70], 90) if is_doubled else (DIVERGED, [110], 120)
+    own = local_log(bases, end, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
+    found, deleted_with = judged(events, own)
     assert (found.check, found.command) == (kind, None if option is None else f"sweep {option}".rstrip())
-    assert ("now" in found.fix) is (option is not None)
-    # Without entries in the checkpoint, no log start lets brokers delete it.
-    assert ("later leader epoch" in found.fix) is (option is None and bool(epochs))
+    if not is_doubled:
+        assert ("now" in found.fix) is (option is not None)
+        # Without entries in the checkpoint, no log start lets brokers delete it.
+        assert ("later leader epoch" in found.fix) is (option is None and bool(epochs))
     assert deleted_with == enough
 
 
