@@ -61,11 +61,6 @@ def test_a_healthy_segment_has_its_batches_and_no_damage() -> None:
     assert list(range(BASE, LAST + 1)) == OFFSETS
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 61, 100, 4096])
-def test_any_range_size_reads_the_same(chunk_bytes: int) -> None:
-    assert read(DATA, chunk_bytes=chunk_bytes) == (WHOLE, [])
-
-
 @pytest.mark.parametrize("number", range(len(STARTS)))
 def test_reading_begins_at_any_batch(number: int) -> None:
     batches, damage = read(DATA, position=STARTS[number])

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, SafetyRefusal
+from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError
 from tierctl.files import PLAIN
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.folder import FolderTopic
@@ -23,7 +23,6 @@ from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import at, topic_in
-from tests.support.broker_lock import running_broker
 from tests.support.faults import Failing, operations_of
 from tests.support.kafka import KafkaRelease
 from tests.wire.batches.samples import marker
@@ -272,13 +271,6 @@ class TestOneWriter:
             open_log(folder)
         assert open_log(folder, writable=False).end_offsets()[0] == 10
         first.close()
-        open_log(folder).close()
-
-    def test_a_running_broker_is_left_alone(self, folder: Path) -> None:
-        with running_broker(folder):
-            with pytest.raises(SafetyRefusal, match="a broker is running"):
-                open_log(folder)
-            assert open_log(folder, writable=False).end_offsets()[0] == 10
         open_log(folder).close()
 
 
