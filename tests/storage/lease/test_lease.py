@@ -25,7 +25,7 @@ from tierctl.storage.layouts.kafka import KafkaLayout, SegmentLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, facts_of_a_run, open_lease
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores import arrow, open_store
-from tierctl.storage.stores.base import STORES, ConditionalStore, TaggedObject, parse_store_uri
+from tierctl.storage.stores.base import ConditionalStore, TaggedObject, parse_store_uri
 
 from tests.storage.memory import MemoryStorage, MemoryStore
 from tests.storage.tiers import local_tier
@@ -333,17 +333,6 @@ class TestWithoutALease:
             pass
         with ObjectLease(Ignoring(), "lease", is_optional=True) as lease:
             assert lease.why_without is not None
-
-    def test_stores_of_pyarrow_have_none(self) -> None:
-        """pyarrow.fs does not offer their conditional writes."""
-        assert not isinstance(arrow.ArrowStore(None), ConditionalStore)
-        assert {scheme for scheme, kind in STORES.items() if kind.module == "arrow"} == {
-            "gs",
-            "gcs",
-            "abfs",
-            "abfss",
-            "viewfs",
-        }
 
     def test_a_file_system_without_locks_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

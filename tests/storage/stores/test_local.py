@@ -361,16 +361,6 @@ class TestFaults:
             local_tier(root).verify_log_segment_data(metadata_of(), data)
         assert not run_and_die(partial(copy, tmp_path / "whole", data), NEVER)
 
-    def test_kill_9_at_every_step_of_a_delete(self, tmp_path: Path, data: LogSegmentData) -> None:
-        copy(tmp_path / "watched", data, FileSystem())
-        for nth in range(len(operations_of(lambda fs: delete(tmp_path / "watched", fs)))):
-            root = tmp_path / str(nth)
-            copy(root, data, FileSystem())
-            assert run_and_die(partial(delete, root), nth)
-            whole_objects(root, data)
-            delete(root, FileSystem())
-            assert whole_objects(root, data) == set()
-
     def test_a_source_that_vanishes_is_no_missing_object(self, tmp_path: Path, data: LogSegmentData) -> None:
         data.log_segment.path.unlink()
         with pytest.raises(RemoteStorageError, match="which was to be copied") as caught:
