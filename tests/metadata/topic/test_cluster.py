@@ -10,7 +10,6 @@ from tierctl.kafka import librdkafka
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, open_topic
 
 from tests.kafka.cluster_topics import Open, missing, name_of, rows, values, whole
-from tests.metadata.events import started
 from tests.metadata.topics import at, manager_at, topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.wire.batches.same import scan
@@ -67,20 +66,6 @@ class TestWhatBrokersWrote:
 
 
 class TestPublishing:
-    def test_own_events_are_read_back(self, tiered: Broker, tmp_path: Path) -> None:
-        event = started(5, topic="published", partition=3)
-        uri = f"kafka://{tiered.bootstrap}"
-        manager = manager_at(uri, writable=True, state_dir=tmp_path / "state")
-        manager.publish([event])
-        segments = manager.state.segments_of(event.topic_id_partition)
-        manager.close()
-        assert event in segments
-
-        other = manager_at(uri)
-        other.refresh()
-        assert event in other.state.segments_of(event.topic_id_partition)
-        other.close()
-
     def test_records_are_as_brokers_write_them(
         self, tiered: Broker, on: Open, request: pytest.FixtureRequest
     ) -> None:
