@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from tests.apply.commands import apply, copy, delete, files, sweep
 from tests.apply.runs import opened
 from tests.apply.worlds import LOG, World
 from tests.cli.shell import tierctl
-from tests.metadata.topics import topic_in
 from tests.support.broker_lock import running_broker
 from tests.support.faults import observed
+from tests.verify.tiers import Spoilt
 
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
@@ -97,26 +98,17 @@ def test_limits_stop_a_sweep_before_its_first_delete(limit: tuple[object, ...], 
     assert files(tiered) == before
 
 
-def test_damaged_metadata_decide_no_deletes(tiered: World) -> None:
+@pytest.mark.parametrize("is_own", [True, False], ids=["of the partition", "of others"])
+def test_damaged_metadata_decide_no_deletes_of_their_partitions(is_own: bool, tiered: World) -> None:
     mine = next(iter(tiered.state())).metadata_partition
-    topic = topic_in(tiered.metadata, writable=True)
-    topic.append([(mine, b"\x01\x63\x00nonsense")])
-    topic.close()
-    for command in (sweep, delete):
-        for more in ((), ("--apply",)):
-            ran = tierctl(*command(tiered, *more))
-            assert (ran.code, ran.json["steps"]) == (7, [])
-            assert f"__remote_log_metadata-{mine}, offset" in ran.err
-
-
-def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World) -> None:
-    mine = next(iter(tiered.state())).metadata_partition
-    topic = topic_in(tiered.metadata, writable=True)
-    topic.append([(1 - mine, b"\x01\x63\x00nonsense")])
-    topic.close()
-    ran = tierctl(*sweep(tiered, "--apply"))
-    assert ran.code == 7
-    assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["done", "done"]
+    damaged = mine if is_own else 1 - mine
+    Spoilt(tiered.metadata, tiered.remote).append_raw(damaged, b"\x01\x63\x00nonsense")
+    for more, command in product(((), ("--apply",)), (sweep, delete)):
+        ran = tierctl(*command(tiered, *more))
+        assert (ran.code, f"__remote_log_metadata-{damaged}, offset" in ran.err) == (7, True), ran.err
+        assert len(ran.json["steps"]) == (2 if command is sweep and not is_own else 0)
+        assert {outcome["status"] for outcome in ran.json.get("outcomes", ())} <= {"done"}
+    assert len(tiered.segments()) == (3 if is_own else 1)
 
 
 def test_the_log_start_moves_before_anything_is_deleted(tiered: World) -> None:
