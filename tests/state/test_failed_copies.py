@@ -1,16 +1,9 @@
 """Copies that were begun and withdrawn count as failed until one that reaches their offset has finished."""
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
-from tierctl.metadata.topic import open_topic, topic_location
 from tierctl.model import MetadataEvent, RemotePartitionDeleteState
 from tierctl.model.events import dialect_of
-from tierctl.state.fold import fold
-from tierctl.state.tier_state import FailedCopies, TierState
-from tierctl.wire.metadata.decode import decode_values
+from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.values import encode
 
 from tests.state.folding import folded, restored
@@ -108,66 +101,3 @@ def test_which_copies_failed(name: str) -> None:
     for cut in range(1, len(values)):
         state = folded(values, chunks=[cut], between=restored)
         assert failed(state) == expected, f"continued from a snapshot after {cut} events"
-
-
-LINE = re.compile(
-    r"payload: (\w+)\{.*?topicIdPartition=[\w-]{22}:orders-(\d+), id=([\w-]{22})\}"
-    r"(?:, startOffset=(\d+), endOffset=(\d+))?.* state=(\w+)"
-)
-TIME = re.compile(r"eventTimestampMs=(\d+)")
-
-
-def as_kafka_prints(dump: str) -> Iterator[dict[int, FailedCopies | None]]:
-    """Yield the failed copies by partition after each record, from the text of kafka-dump-log."""
-    ranges: dict[str, tuple[int, int, int]] = {}
-    attempts: dict[int, list[tuple[int, int]]] = {}
-    states: dict[str, str] = {}
-    for line in filter(LINE.search, dump.splitlines()):
-        match = LINE.search(line)
-        assert match is not None
-        partition, segment, start, end, state = int(match[2]), match[3], match[4], match[5], match[6]
-        moment = TIME.search(line)
-        assert moment is not None
-        if start:
-            ranges[segment] = int(start), int(end), int(moment[1])
-        first, last, begun_ms = ranges[segment]
-        own = attempts.setdefault(partition, [])
-        if state == "COPY_SEGMENT_FINISHED":
-            own[:] = [each for each in own if each[0] > last]
-        elif state == "DELETE_SEGMENT_STARTED" and states[segment] == "COPY_SEGMENT_STARTED":
-            own.append((first, begun_ms))
-        states[segment] = state
-        yield {
-            number: FailedCopies(
-                attempts=len(found),
-                start_offset=found[-1][0],
-                since_ms=found[0][1],
-                last_ms=found[-1][1],
-                broker_id=7,
-            )
-            if found
-            else None
-            for number, found in attempts.items()
-        }
-
-
-@pytest.mark.parametrize("moment", ["failing", "healed"])
-def test_a_broker_whose_store_refuses_writes(moment: str, capture: Callable[..., Path]) -> None:
-    """Fold the metadata topic of a real broker record by record."""
-    root = capture("failing-copies", "4.4.0")
-    topic = open_topic(topic_location("--metadata", str(root / moment)))
-    state, seen = TierState(), set[int]()
-    expected = as_kafka_prints((root / "answers" / f"{moment}.txt").read_text())
-    for number, end in sorted(topic.end_offsets().items()):
-        for offset in range(end):
-            (chunk,) = topic.read(number, offset, offset + 1)
-            fold(
-                decode_values(chunk.values), state, metadata_partition=number, metadata_offsets=chunk.offsets
-            )
-            found = {part.topic_id_partition.partition: part.failed_copies for part in state}
-            assert found == next(expected)
-            seen |= {0 if each is None else each.attempts for each in found.values()}
-    assert next(expected, None) is None
-    assert max(seen) > 20
-    assert (found[1] is None) == (moment == "healed")
-    topic.close()
