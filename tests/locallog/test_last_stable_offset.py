@@ -1,8 +1,7 @@
-"""The last stable offset, compared with a scan of whole logs that uses neither snapshots nor indexes."""
+"""The last stable offset is that of the history of a log, with any of its snapshots and indexes."""
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -14,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs, with_open_transaction
-from tierctl.locallog.log_end import ProducerTable
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch
 from tierctl.wire.files.checkpoints import ProducerEntry
-from tierctl.wire.files.indexes import TransactionIndex
 
 from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
 from tests.support.amounts import examples
@@ -99,37 +96,6 @@ def test_the_oldest_open_transaction_at_the_high_watermark(
         log = _read(Path(name))
     assert log.log_end_offset == len(history)
     assert log.last_stable_offset == min([*_open_at(history, mark).values(), mark])
-
-
-def test_captured_logs(capture: Callable[[str], Path]) -> None:
-    unclean = capture("unclean-leader")
-    brokers = [unclean / stage / name for stage in ("before", "after") for name in ("broker-1", "broker-2")]
-    stages = [capture("untiered-broker") / "local", *brokers]
-    compared = 0
-    for log in read_log_dirs(stages):
-        if log.local_log_start_offset > log.log_start_offset:
-            continue
-        transactions = ProducerTable()
-        for segment in log.segments:
-            data = segment.log.read_bytes()
-            for head in scan(data):
-                if head.base_offset < log.high_watermark:
-                    transactions.append(data, head)
-        first = transactions.first_offset
-        assert log.last_stable_offset == (log.high_watermark if first is None else first), log.topic_partition
-        compared += 1
-    assert compared >= 5
-
-
-def test_aborted_transactions_are_those_in_the_brokers_indexes(capture: Callable[[str], Path]) -> None:
-    folder = capture("untiered-broker") / "local" / "ledger-0"
-    transactions = ProducerTable()
-    for path in sorted(folder.glob("*.log")):
-        data = path.read_bytes()
-        aborted = [found for head in scan(data) if (found := transactions.append(data, head)) is not None]
-        index = path.with_suffix(".txnindex")
-        expected = TransactionIndex.decode(index.read_bytes(), 0).entries if index.exists() else ()
-        assert tuple(aborted) == expected, path.name
 
 
 def test_a_broken_batch_leaves_what_follows_undecided(tmp_path: Path) -> None:

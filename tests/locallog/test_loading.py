@@ -13,17 +13,10 @@ from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, Usage
 from tierctl.locallog import folders as files_module
 from tierctl.locallog import list_partitions, log_end, read_log_dirs
 from tierctl.locallog.folders import list_log_files
-from tierctl.model import (
-    EpochEntry,
-    LocalLog,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    TopicPartition,
-)
+from tierctl.model import EpochEntry, LocalLog, TopicPartition
 from tierctl.model.progress import SilentProgress
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.record_batch import batches, encode_batch
-from tierctl.wire.metadata.values import decode
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, three_segments, write_log
 from tests.wire.batches.same import scan
@@ -77,57 +70,6 @@ def test_an_empty_transaction_index_is_none(tmp_path: Path) -> None:
     for content, found in ((b"", False), (bytes(34), True)):
         index.write_bytes(content)
         assert [s.transaction_index is not None for s in _one(tmp_path).segments] == [found]
-
-
-def test_largest_timestamps_are_those_brokers_wrote_down(capture: Tree) -> None:
-    root = capture("untiered-broker")
-    logs = {log.topic_id_partition: log for log in read_log_dirs([root / "local"])}
-    compared = 0
-    for path in (root / "tiered-metadata").rglob("*.log"):
-        for found in batches(path.read_bytes()):
-            for record in found.records():
-                event = decode(record.value or b"")
-                if not isinstance(event, RemoteLogSegmentMetadata):
-                    continue
-                segments = {s.base_offset: s for s in logs[event.topic_id_partition].segments}
-                segment = segments[event.start_offset]
-                assert segment.max_timestamp_ms == event.max_timestamp_ms
-                assert segment.size_bytes == event.segment_size_in_bytes
-                assert segment.next_base_offset == event.end_offset + 1
-                compared += event.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
-    assert compared == 14
-
-
-def test_a_tiered_broker_and_its_log_start(capture: Tree) -> None:
-    """After retention and DeleteRecords the log start lies in the tier, below the local segments."""
-    before, after = (
-        {str(log.topic_partition): log for log in read_log_dirs([capture("tiered-cluster") / stage])}
-        for stage in ("before", "after")
-    )
-    assert set(before) - set(after) == {"shortlived-0", "shortlived-1"}
-    assert {name: log.log_start_offset for name, log in after.items()} == {
-        "clicks-0": 3200, "clicks-1": 3200, "metrics-0": 2400, "orders-0": 0, "orders-1": 1500, "orders-2": 0,
-        "payments-0": 0,
-    }  # fmt: skip
-    orders = after["orders-1"]
-    assert (orders.local_log_start_offset, orders.log_end_offset) == (3000, 3667)
-    assert orders.leader_epochs == (EpochEntry(0, 1500), EpochEntry(2, 2000), EpochEntry(4, 3667))
-
-
-def test_the_same_partition_of_two_brokers_comes_out_twice(capture: Tree) -> None:
-    root = capture("unclean-leader") / "before"
-    dirs = [root / "broker-1", root / "broker-2", root / "broker-1"]
-    logs = read_log_dirs(dirs, select=lambda partition: partition.topic == "wallets")
-    assert [log.directory.parent.name for log in logs] == ["broker-1", "broker-2"]
-    assert [log.leader_epochs[-1] for log in logs] == [EpochEntry(5, 1220), EpochEntry(6, 1550)]
-
-
-def test_internal_topics_are_left_out(capture: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = capture("tiered-cluster") / "before"
-    assert not any(log.topic_partition.topic.startswith("__") for log in read_log_dirs([directory]))
-    monkeypatch.setattr(log_end, "INTERNAL_TOPICS", frozenset())
-    internal = [log for log in read_log_dirs([directory]) if log.topic_partition.topic[0] == "_"]
-    assert [str(log.topic_partition) for log in internal] == [f"__remote_log_metadata-{n}" for n in range(5)]
 
 
 def test_a_users_topic_may_have_a_name_like_internal_ones(tmp_path: Path) -> None:
