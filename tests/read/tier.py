@@ -1,6 +1,6 @@
 """Open captured tiers for reading, from their metadata logs on disk."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -13,7 +13,7 @@ from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata, Re
 from tierctl.model.local import ClusterLog
 from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
-from tierctl.read.segment import IndexFetcher, UncachedIndexes
+from tierctl.read.segment import UncachedIndexes
 from tierctl.state.fold import fold, fold_event
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.open_tier import TierSpec, open_tier
@@ -95,11 +95,10 @@ class Tier:
         partition: int = 0,
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-        fetcher: Callable[[ReadableLog], IndexFetcher] | None = None,
         log_start_offset: int | None = None,
     ) -> PartitionReader:
         view = self.view(topic, partition, log_start_offset)
-        indexes = UncachedIndexes(view.remote) if fetcher is None else fetcher(view)
+        indexes = UncachedIndexes(view.remote)
         return PartitionReader(view, indexes, self.problems.append, isolation=isolation)
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
