@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.metadata.topic import base, open_topic
+from tierctl.metadata.topic import base
 from tierctl.metadata.topic.base import PartitionLog
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
-
-from tests.metadata.topics import at
-from tests.spark.metadata_logs import topic_folders
 
 Batches = Sequence[Sequence[int]]
 """Timestamps of the records of each batch."""
@@ -82,20 +79,6 @@ def test_a_segment_whose_index_says_nothing_is_read(tmp_path: Path, data: bytes)
     written(folder, RISING)
     (folder / f"{4:020d}.timeindex").write_bytes(data)
     assert PartitionLog(folder, 0).offset_for_time(11) == 4
-
-
-def test_of_captured_logs(capture: Callable[[str], Path]) -> None:
-    spared = 0
-    for folder in topic_folders(capture("tiered-cluster")):
-        log = open_topic(at(folder))
-        for number, end in log.end_offsets().items():
-            chunks = list(log.read(number, 0, end))
-            times = {int(o): int(t) for c in chunks for o, t in zip(c.offsets, c.timestamps_ms, strict=True)}
-            for time_ms in sorted(set(times.values()))[::3]:
-                found = log.offsets_for_time([number], time_ms)[number]
-                assert all(ms < time_ms for offset, ms in times.items() if offset < found)
-                spared += found
-    assert spared > 100
 
 
 BASE = 5
