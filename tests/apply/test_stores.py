@@ -3,7 +3,7 @@
 import json
 import pickle
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
 from tests.apply.commands import marking
+from tests.apply.sites import Site
 from tests.apply.worlds import World
 from tests.cli import shell
 from tests.cli.shell import Ran
@@ -23,7 +24,6 @@ from tests.metadata.topics import segments_at
 from tests.storage.segments import files_of
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server
-from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
@@ -100,23 +100,19 @@ class Lacking:
     """A log, and an empty tier in a store that lacks something."""
 
     store: LackingStore
-    metadata: Path
-    logs: Path
+    site: Site
 
-    @property
-    def where(self) -> tuple[object, ...]:
-        return ("--metadata", self.metadata, "--remote", f"s3://{BUCKET}/tier", "--layout", "kafka")
+    def command(self, name: str, *more: str) -> tuple[object, ...]:
+        return self.site.command(name, "--layout", "kafka", *more)
 
     def copy(self, *more: str) -> tuple[object, ...]:
-        local = ("--log-dir", self.logs, *enabled(self.logs), "--override", SHORT)
-        return ("copy", *self.where, *local, *more, "--apply")
+        return self.command("copy", "--override", SHORT, *more, "--apply")
 
     def sweep(self, *more: str) -> tuple[object, ...]:
-        local = ("--log-dir", self.logs, "--topic-configs", self.logs / "configs", "--override", SHORT)
-        return ("sweep", *self.where, *local, *more, "--apply")
+        return self.command("sweep", "--override", SHORT, *more, "--apply")
 
     def states(self) -> list[RemoteLogSegmentState]:
-        return [segment.state for segment in segments_at(self.metadata)]
+        return [segment.state for segment in segments_at(self.site.metadata)]
 
     @property
     def keys(self) -> set[str]:
@@ -129,14 +125,13 @@ FINISHED = [RemoteLogSegmentState.COPY_SEGMENT_FINISHED] * 3
 @pytest.fixture
 def lacking(beginning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     @contextmanager
-    def opened(*lacks: Lack, env: Mapping[str, str] | None = None, **more: object) -> Iterator[Lacking]:
-        shutil.copytree(beginning.metadata, tmp_path / "metadata")
-        shutil.copytree(beginning.logs, tmp_path / "logs")
-        with LackingStore(lacks, **more) as store:  # type: ignore[arg-type]
+    def opened(*lacks: Lack) -> Iterator[Lacking]:
+        site = Site(tmp_path / "metadata", tmp_path / "logs", f"s3://{BUCKET}/tier")
+        shutil.copytree(beginning.metadata, site.metadata)
+        shutil.copytree(beginning.logs, site.logs)
+        with LackingStore(lacks) as store:
             store.found(monkeypatch)
-            for name, value in (env or {}).items():
-                monkeypatch.setenv(name, value)
-            yield Lacking(store, tmp_path / "metadata", tmp_path / "logs")
+            yield Lacking(store, site)
 
     return opened
 
@@ -192,14 +187,6 @@ def test_without_checksums_the_settings_of_aws_are_followed(
         assert world.states() == FINISHED
 
 
-def test_without_checksums_every_object_is_read_back(lacking: Open, tierctl: Tierctl) -> None:
-    with lacking(Lack.CHECKSUMS, env=WITHOUT_CHECKSUMS, is_careless=True) as world:
-        ran = tierctl(*world.copy())
-        assert ran.code not in {0, ExitCode.INTERNAL}, ran.err
-        assert "differs from its source" in ran.out + ran.err
-        assert RemoteLogSegmentState.COPY_SEGMENT_FINISHED not in world.states()
-
-
 @pytest.mark.parametrize(
     ("lack", "code"),
     [
@@ -217,18 +204,9 @@ def test_a_refusal_ends_the_run_at_once(lacking: Open, tierctl: Tierctl, lack: L
         assert len(world.store.requests) < 12
 
 
-def test_a_store_that_asks_for_patience_gets_it(
-    lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tierctl.storage.stores.s3.client._LAST_S", 0.05)
-    with lacking(slow=25) as world:
-        tierctl(*world.copy()).ok()
-        assert world.states() == FINISHED
-
-
 def test_archived_objects_are_findings_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
     with lacking() as world:
-        status = ("status", *world.where, "--output", "json")
+        status = world.command("status", "--output", "json")
         assert tierctl(*status).code == 0
         assert tierctl(*world.copy()).code == 0
         tierctl(*status).ok()
@@ -236,23 +214,23 @@ def test_archived_objects_are_findings_until_they_are_restored(lacking: Open, ti
         shown = tierctl(*status)
         assert shown.code == ExitCode.PARTIAL, shown.err
         assert json.loads(shown.out)[0]["problems"] == 3
-        table = tierctl("status", *world.where)
+        table = tierctl(*world.command("status"))
         assert "archived_object" in table.out + table.err
         assert "aws s3api restore-object" in table.out + table.err
         world.store.put({"tier/": b"", "tier/kafka-tiered-storage/bills-0-/": b""})
         sent = len(world.store.requests)
-        ran = tierctl("verify", *world.where, "--deep", "--output", "json")
+        ran = tierctl(*world.command("verify", "--deep", "--output", "json"))
         assert ran.code == ExitCode.PARTIAL, ran.err
         assert [each["check"] for each in json.loads(ran.out)] == ["archived_object"] * 3
         assert len(world.store.requests) - sent < 60
-        fetched = tierctl("fetch", *world.where)
+        fetched = tierctl(*world.command("fetch"))
         assert (fetched.code, "restore" in fetched.err) == (ExitCode.CORRUPT, True), fetched.err
         world.store.restored = True
         for key in ("tier/", "tier/kafka-tiered-storage/bills-0-/"):
             del world.store.objects[key]
         # Objects that are not archived have other findings in verify, which status leaves out.
         for command in (("status",), ("verify",), ("verify", "--deep"), ("fetch",)):
-            tierctl(*command, *world.where).ok()
+            tierctl(*world.command(*command)).ok()
 
 
 def test_executors_use_the_checksum_settings_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,12 +85,10 @@ class LackingStore(HttpServer):
     `archived` is a part of the keys whose objects are in the class `archive`; they can be read only if they
     are `restored`. `forbidden` is a part of the keys whose objects may not be read. The first `slow`
     requests are answered with `slow_code`. If there is a `page`, it answers every request for no object, as a
-    proxy does, or a server that does not know the request. `is_careless` stores logs with a wrong last byte.
+    proxy does, or a server that does not know the request.
     """
 
-    def __init__(
-        self, lacks: Collection[Lack] = (), *, archived: str = "", slow: int = 0, is_careless: bool = False
-    ) -> None:
+    def __init__(self, lacks: Collection[Lack] = (), *, archived: str = "", slow: int = 0) -> None:
         self.lacks = set(lacks)
         self.archived = archived
         self.archive = "GLACIER"
@@ -99,7 +97,6 @@ class LackingStore(HttpServer):
         self.slow = slow
         self.slow_code = "SlowDown"
         self.page: bytes | None = None
-        self.is_careless = is_careless
         self.objects: dict[str, _Object] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: list[str] = []
@@ -261,8 +258,6 @@ class _Handler(BaseHTTPRequestHandler):
         if (stored and "if-none-match" in headers) or (wanted and (not stored or stored.tag != wanted)):
             return self._error(412, "PreconditionFailed", key)
         sums = {} if self.owner.lacks & {Lack.CHECKSUMS, Lack.CHECKSUMS_400} else self._checksums(headers)
-        if self.owner.is_careless and key.endswith(".log"):
-            body = body[:-1] + bytes([body[-1] ^ 1])
         kept = _Object(body, sums)
         self.owner.objects[key] = kept
         return self._answer(200, b"", {"ETag": kept.tag, **sums})
