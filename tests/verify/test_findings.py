@@ -4,7 +4,7 @@ import ast
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from tierctl.checks import findings
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.metadata import KnownTopics, more_dropped_events, without_gone
-from tierctl.checks.registry import DoctorCheck, RestoreCheck
 from tierctl.checks.segments import check_failed_copies
 from tierctl.cli.app import COMMANDS
 from tierctl.errors import NotFoundError
@@ -128,17 +127,11 @@ def test_an_unknown_kind_is_an_error(words: tuple[str, ...], hint: str) -> None:
     assert hint in ran.err
 
 
-@pytest.mark.parametrize(
-    ("page", "printed"),
-    [
-        ("tierctl-findings.7", [*FindingKind, *NEEDING_OPERATOR]),
-        ("tierctl-doctor.1", DoctorCheck),
-        ("tierctl-restore-check.1", RestoreCheck),
-    ],
-)
-def test_every_kind_that_is_printed_is_in_the_manual(page: str, printed: Iterable[str]) -> None:
-    described = set(re.findall(r"\w+", (Path(findings.__file__).parents[2] / "man" / page).read_text()))
-    assert {str(kind) for kind in printed} <= {word.removeprefix("fB") for word in described}
+def test_what_needs_an_operator_is_in_the_manual() -> None:
+    """The other lists of the pages are made from the registries."""
+    page = Path(findings.__file__).parents[2] / "man" / "tierctl-findings.7"
+    described = {word.removeprefix("fB") for word in re.findall(r"\w+", page.read_text())}
+    assert set(map(str, NEEDING_OPERATOR)) <= described
 
 
 FAILED = FailedCopies(attempts=3, start_offset=100, since_ms=1000, last_ms=61_000, broker_id=5)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,16 +10,12 @@ from typing import Any
 
 import pytest
 from Crypto.PublicKey import RSA
-from tierctl.checks.cross_check import Verification
 from tierctl.checks.objects import StoreAudit, earliest, flag_writers
-from tierctl.model import ObjectPart, Selection
+from tierctl.model import ObjectPart
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.open_tier import TierSpec, open_tier
-from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import RemoteObject
 
 from tests.cli.shell import Ran, tierctl
-from tests.metadata.topics import manager_at
 from tests.support.faults import flip_bit
 from tests.verify.cases import (
     CASES,
@@ -28,7 +23,6 @@ from tests.verify.cases import (
     LEDGER,
     OF_OBJECTS,
     OF_TIERS,
-    OTHER,
     Case,
     E,
     I,
@@ -318,52 +312,6 @@ def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spo
     without(".log")(tier)
     assert verify(tier.metadata, None).code == 0
     assert verify(tier.metadata, tier.remote).code == 3
-
-
-class Racing:
-    """A store that calls a function after its listing."""
-
-    def __init__(self, remote: RemoteStorageManager, then: Callable[[], None]) -> None:
-        self._remote = remote
-        self._then = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._remote, name)
-
-    def list_objects(self) -> Iterator[RemoteObject]:
-        yield from self._remote.list_objects()
-        self._then()
-
-
-def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
-    manager = manager_at(tier.metadata)
-    verification = Verification(
-        refresh=manager.refresh,
-        deleted_among=lambda _: (),
-        deleted_of=lambda _: (),
-        selection=Selection(),
-        now_ms=time.time_ns() // 1_000_000,
-        remote=Racing(open_tier(TierSpec(tier.remote.as_uri())), then),  # type: ignore[arg-type]
-    )
-    try:
-        return [str(finding.check) for finding in verification.findings()]
-    finally:
-        manager.close()
-
-
-def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None:
-    oldest = first(nth=0)(tier)
-    again = replace(
-        oldest, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
-    )
-    tier.object(again, ".log").write_bytes(bytes(8) + b"half")
-    tier.object(oldest, ".log").unlink()
-    assert _verified(tier, lambda: None) == ["missing_object", "orphan"]
-
-    def copy_and_delete() -> None:
-        tier.append(again, update(oldest, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000))
-
-    assert _verified(tier, copy_and_delete) == ["stuck_delete", "dangling_copy"]
 
 
 @pytest.mark.matrix
