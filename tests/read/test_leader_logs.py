@@ -1,12 +1,12 @@
 """Which leaders' logs are trusted when all leaders are asked together."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid
-from tierctl.model.local import ClusterLog, TopicFacts
+from tierctl.model.local import ClusterLog
 from tierctl.read.readable_log import reliable_leader_log, reliable_leader_logs
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID
@@ -49,19 +49,3 @@ def test_believed(tells_settings: bool) -> None:
     assert cluster.asked == 1
     assert reliable_leader_log(cluster, TIERED) is not None
     assert reliable_leader_log(cluster, GONE) is None
-
-
-def test_one_that_is_deleted_meanwhile_takes_no_other_along() -> None:
-    class Racing(Cluster):
-        def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
-            return super().topics(names) | {"again": topic_facts("again", OTHER_ID, [])}
-
-        def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
-            if any(p.topic == "again" for p in partitions):
-                raise NotFoundError("it was deleted")
-            return super().logs(partitions)
-
-    cluster: Any = Racing()
-    deleted = TopicIdPartition(OTHER_ID, "again", 0)
-    found = reliable_leader_logs(cluster, [TIERED, deleted])
-    assert (list(found.logs), found.leaderless) == ([TIERED], {deleted: "it was deleted"})
