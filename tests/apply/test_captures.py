@@ -95,6 +95,10 @@ def test_sweep_and_delete_leave_what_the_broker_left(
         *_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir, "--apply")
     ).ok()
     assert _brief(swept.json["outcomes"]) == BROKER_DELETED
+    # GetOffsetShell printed the log starts after the broker's deletions.
+    starts = {f"{s['topic']}:{s['partition']}": s["new_log_start_offset"] for s in swept.json["steps"]}
+    printed = (capture("tiered-cluster") / "answers/after-offsets-earliest.txt").read_text().split()
+    assert {f"{partition}:{start}" for partition, start in starts.items()} <= {*printed}
     again = tierctl(*_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir))
     assert again.json["steps"] == []
     delete = ("delete", *cluster.where, "--state-dir", cluster.state_dir, "-o", "json", "--apply")

@@ -1,8 +1,6 @@
 """What a sweep is not certain of: its clock, copies that may still run, and epochs of no leader."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from tierctl.plan.expiry import plan_retention
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import check_not_ahead
 
-from tests.cli.shell import tierctl
 from tests.plan.retention.test_sweep import numbers, sweep
 from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, segment_id, tier
 
@@ -158,28 +155,11 @@ LOG = local_log([100], 150)
 
 
 def test_a_time_more_than_the_skew_ahead_is_refused() -> None:
+    """tests/apply/test_apply.py has the plans of such a time, which are not carried out."""
     check_not_ahead(NOW_MS - 10 * DAY_MS, clock_ms=NOW_MS)
     check_not_ahead(NOW_MS + SKEW_MS, clock_ms=NOW_MS)
     with pytest.raises(SafetyRefusal, match="s ahead of the clock"):
         check_not_ahead(NOW_MS + SKEW_MS + 1, clock_ms=NOW_MS)
-
-
-def test_a_plan_may_look_ahead_and_is_not_carried_out(
-    writable: Callable[[str], Path], tmp_path: Path
-) -> None:
-    logs, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
-    configs, kept = tmp_path / "configs", tmp_path / "plan.json"
-    configs.write_text("orders.retention.ms=86400000\n")
-    where = ("--metadata", logs, "--remote", remote, "--log-dir", logs)
-    sweep = ("sweep", *where, "--topic-configs", configs, "--topic", "orders", "--max-fraction", 1)
-    ahead = (*sweep, "--now", 1 << 45, "--plan-out", kept)
-    planned = tierctl(*ahead, "--detailed-exitcode")
-    assert (planned.code, "--apply would refuse this" in planned.err) == (9, True)
-    before = sorted(path.name for path in remote.rglob("*"))
-    for command in (ahead, ("apply", kept, *where, "--topic-configs", configs, "--max-fraction", 1)):
-        ran = tierctl(*command, "--apply")
-        assert (ran.code, "ahead of the clock" in ran.err) == (4, True), ran.err
-    assert sorted(path.name for path in remote.rglob("*")) == before
 
 
 def _diverged() -> list[RemoteLogSegmentMetadata]:
