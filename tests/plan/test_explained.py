@@ -1,16 +1,13 @@
 """A plan and its explanation never disagree: each segment has a step or a reason, and one row."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.commands.tier_digest import segment_kinds
-from tierctl.locallog import read_log_dirs
-from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.settings.topic import CopyLag
 from tierctl.plan.copy import plan_copy
@@ -36,7 +33,6 @@ from tests.plan.tier import (
     segment_id,
     tier,
 )
-from tests.support.topic_settings import enabled_configs
 
 EVERYTHING = Selection()
 K = ReasonKind
@@ -70,27 +66,13 @@ def check_times(plan: Plan) -> None:
 VERSIONS = st.sampled_from([KafkaVersion.parse(text) for text in ("3.6", "3.9", "4.2", "4.3", "4.4")])
 
 
-def sweep(
-    world: World, *, explained: Selection | None, now_ms: int = NOW_MS, digest: "Columns | None" = None
-) -> Plan:
-    return plan_retention(
-        world.state,
-        [world.log],
-        {"orders": world.config},
-        now_ms=now_ms,
-        log_start_offsets={TopicPartition("orders", 0): world.raised_to},
-        explained=explained,
-        digest=digest,
-    )
-
-
 @MANY
 @given(st.one_of(histories(), chains()), VERSIONS)
 def test_every_remote_segment_has_a_step_or_a_reason(world: World, version: KafkaVersion) -> None:
     """The tiers have deletes in progress, unfinished copies, and segments of other leaders and topic ids."""
     world = replace(world, config=replace(world.config, kafka_version=version))
-    plan = sweep(world, explained=EVERYTHING)
-    assert plan == sweep(world, explained=None)
+    plan = world.sweep(explained=EVERYTHING)
+    assert plan == world.sweep(explained=None)
     check_remote(plan, world.state)
 
 
@@ -125,8 +107,8 @@ def test_the_columns_of_a_digest_are_those_of_the_explained_decisions(
 ) -> None:
     limits = {"retention_ms": retention_ms, "retention_bytes": retention_bytes}
     world = replace(world, config=replace(world.config, kafka_version=version, **limits))
-    digest, plan = Columns(), sweep(world, explained=EVERYTHING)
-    assert sweep(world, explained=EVERYTHING, digest=digest).kept == ()
+    digest, plan = Columns(), world.sweep(explained=EVERYTHING)
+    assert world.sweep(explained=EVERYTHING, digest=digest).kept == ()
     decisions = list(plan.decisions(NOW_MS))
     for part in world.state:
         whose = part.topic_id_partition
@@ -180,7 +162,7 @@ def test_a_segment_is_deleted_at_the_explained_time(
 ) -> None:
     config = replace(world.config, kafka_version=version, retention_ms=retention_ms)
     world = replace(world, config=config)
-    plan = sweep(world, explained=EVERYTHING)
+    plan = world.sweep(explained=EVERYTHING)
     unfinished, begun = (
         {s.segment_id for part in world.state for s in part.segments.in_state(state)}
         for state in (S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED)
@@ -195,7 +177,7 @@ def test_a_segment_is_deleted_at_the_explained_time(
             # Kafka 3.9 waits until a begun deletion expires; a sweep resumes it now.
             continue
         at_ms = each.reason.facts["expires_at_ms"]
-        before, then = (sweep(world, explained=None, now_ms=now_ms) for now_ms in (at_ms - 1, at_ms))
+        before, then = (world.sweep(explained=None, now_ms=now_ms) for now_ms in (at_ms - 1, at_ms))
         assert each.segment_id not in {step.segment_id for step in before.steps}
         # A run stops before a hole, and before a segment without a timestamp; brokers do not.
         is_careful = any("sweep does not" in skip.reason or "hole" in skip.reason for skip in then.skipped)
@@ -230,19 +212,6 @@ def check_local(plan: Plan, logs: list[LocalLog]) -> None:
     assert sorted(known) == sorted([*acted, *kept])
     assert {Reason.of(step.reason).kind for step in plan.steps} <= {K.ROLLED}
     assert K.ROLLED not in {each.reason.kind for each in plan.kept}
-
-
-def test_captured_logs_are_explained_whole(capture: Callable[..., Path]) -> None:
-    root = capture("untiered-broker")
-    logs = read_log_dirs([root / "local"])
-    plan = plan_copy(TierState(), logs, enabled_configs(logs), explained=EVERYTHING)
-    check_local(plan, logs)
-    waiting = [each.reason for each in plan.kept if each.reason.kind is K.OPEN_TRANSACTION]
-    # The broker's producer snapshots state the same.
-    assert len(waiting) == 3
-    assert waiting[0].facts["producer_id"] == 1000
-    assert waiting[0].facts["last_stable_offset"] == 3280
-    assert waiting[0].facts["since_ms"] == 1795257348103
 
 
 def test_kinds_of_reasons() -> None:

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.expiry import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 
-from tests.plan.retention.kip_broker import epoch_at, written_in
+from tests.plan.retention.kip_broker import epoch_at, highest_copied
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
+from tests.simulation.invariants import epochs_of
 from tests.state.reference import epoch_end_offset
 from tests.support.amounts import examples
 from tests.support.topic_settings import enabled_configs
@@ -34,21 +36,20 @@ class World:
     config: TopicConfig
     raised_to: int
 
-    def sweep(self, *, moved: int = 0, **arguments: bool) -> Plan:
-        """Return the segments that sweep deletes after earlier sweeps moved the log start to `moved`."""
+    def sweep(self, *, moved: int = 0, now_ms: int = NOW_MS, **arguments: Any) -> Plan:
+        """Return the plan of a sweep after earlier ones moved the log start to `moved`."""
         return plan_retention(
             self.state,
             [self.log],
             {"orders": self.config},
-            now_ms=NOW_MS,
+            now_ms=now_ms,
             log_start_offsets={TopicPartition("orders", 0): max(self.raised_to, moved)},
             **arguments,
         )
 
 
 def cut(epochs: Sequence[tuple[int, int]], start: int, end: int) -> Epochs:
-    """Return the epochs of [start, end], computed offset by offset."""
-    return tuple(written_in(list(epochs), start, end))
+    return tuple(epochs_of(epochs, start, end))
 
 
 TIMES = st.sampled_from([-1, 0, 1, NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS, NOW_MS, NOW_MS + DAY_MS])
@@ -192,22 +193,13 @@ def test_copies_are_contiguous(world: World, stable: int, log_start: int) -> Non
     if not plan.steps:
         return
     # No offset of the lineage is missing between the copied ones and the first new copy.
-    highest = _highest_copied(world, log)
+    copied = [s for s in world.segments if s.state is not S.COPY_SEGMENT_STARTED]
+
+    def highest_of(epoch: int) -> int:
+        own = (s for s in copied if epoch in dict(s.segment_leader_epochs))
+        return max((epoch_end_offset(s, epoch) for s in own), default=-1)
+
+    highest = highest_copied(log.leader_epochs, log.log_end_offset, highest_of)
     assert (plan.steps[0].start_offset or 0) <= max(highest + 1, log.log_start_offset)
     assert plan.steps[0].end_offset is not None
     assert plan.steps[0].end_offset > highest
-
-
-def _highest_copied(world: World, log: LocalLog) -> int:
-    """Return the highest copied offset: the highest one of the latest epoch with a copy, within its end."""
-    epochs: Sequence[EpochEntry] = log.leader_epochs
-    for at in reversed(range(len(epochs))):
-        end = epochs[at + 1].start_offset if at + 1 < len(epochs) else log.log_end_offset
-        highs = [
-            epoch_end_offset(s, epochs[at].epoch)
-            for s in world.segments
-            if s.state is not S.COPY_SEGMENT_STARTED and epochs[at].epoch in dict(s.segment_leader_epochs)
-        ]
-        if highs:
-            return min(max(highs), end - 1)
-    return -1

@@ -3,9 +3,11 @@
 Nothing here uses tierctl's decisions: each offset is compared with the epoch in which it was written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+
+from tests.simulation.invariants import epochs_of
 
 DAY_MS = 24 * 60 * 60 * 1000
 Epochs = list[tuple[int, int]]
@@ -90,7 +92,7 @@ class KipBroker:
         from_offset = max(copied + 1, self.log_start)
         for segment in self.rolled:
             if segment.end >= from_offset:
-                epochs = written_in(self.lineage, segment.start, segment.end)
+                epochs = epochs_of(self.lineage, segment.start, segment.end)
                 number = len(self.remote)
                 remote = Remote(
                     number,
@@ -148,7 +150,7 @@ class KipBroker:
         if offset <= self.log_start:
             return
         self.log_start = offset
-        self.checkpoint = cut_from_start(self.checkpoint, offset)
+        self.checkpoint = epochs_of(self.checkpoint, offset, self.log_end)
         self.rolled = [segment for segment in self.rolled if segment.end >= offset]
 
     def elect(self) -> None:
@@ -191,14 +193,7 @@ class KipBroker:
     # Decisions about the tier according to the KIP's text.
 
     def highest_copied(self) -> int:
-        """Return the highest copied offset: walk the leader epochs back from the latest; -1 if unknown."""
-        for at in range(len(self.checkpoint) - 1, -1, -1):
-            epoch = self.checkpoint[at][0]
-            end = self.checkpoint[at + 1][1] if at + 1 < len(self.checkpoint) else self.log_end
-            highest = self._highest_of(epoch)
-            if highest >= 0:
-                return min(highest, end - 1)
-        return -1
+        return highest_copied(self.checkpoint, self.log_end, self._highest_of)
 
     def _highest_of(self, epoch: int) -> int:
         """Return the highest offset ever copied in an epoch; -1 if there is none."""
@@ -246,7 +241,7 @@ class KipBroker:
         first = self.checkpoint[0][0]
         unreferenced = (r for r in finished if all(epoch < first for epoch, _ in r.epochs))
         gone |= {r.number for r in unreferenced if r.end < log_start}
-        first = cut_from_start(self.checkpoint, log_start)[0][0]
+        first = epochs_of(self.checkpoint, log_start, self.log_end)[0][0]
         begun = (r for r in self.remote if r.state is State.STARTED and r.end < log_start)
         cut_off = (r for r in begun if all(epoch <= first for epoch, _ in r.epochs))
         return gone | {r.number for r in cut_off if self.has_ended(r, now_ms)}
@@ -284,27 +279,26 @@ def without_repeated(ordered: Iterable[Remote]) -> list[Remote]:
     return kept
 
 
+def highest_copied(
+    checkpoint: Sequence[tuple[int, int]], log_end: int, highest_of: Callable[[int], int]
+) -> int:
+    """Return the highest copied offset: walk the leader epochs back from the latest; -1 if unknown.
+
+    `highest_of` returns the highest offset that was copied in an epoch; -1 if there is none.
+    """
+    end = log_end
+    for epoch, start in reversed(checkpoint):
+        highest = highest_of(epoch)
+        if highest >= 0:
+            return min(highest, end - 1)
+        end = start
+    return -1
+
+
 def epoch_at(epochs: Epochs, offset: int) -> int | None:
     """Return the epoch in which an offset was written; None if it is before the first epoch."""
     before = [epoch for epoch, start in epochs if start <= offset]
     return before[-1] if before else None
-
-
-def written_in(lineage: Epochs, start: int, end: int) -> Epochs:
-    """Return the epochs of the offsets `start` to `end`; the first one begins at `start`."""
-    found: Epochs = []
-    for offset in range(start, end + 1):
-        epoch = epoch_at(lineage, offset)
-        if epoch is not None and (not found or found[-1][0] != epoch):
-            found.append((epoch, offset))
-    return found
-
-
-def cut_from_start(epochs: Epochs, offset: int) -> Epochs:
-    """Return the checkpoint of a log that begins at `offset`: the first remaining entry keeps its epoch."""
-    below = [entry for entry in epochs if entry[1] <= offset]
-    above = [entry for entry in epochs if entry[1] > offset]
-    return [(below[-1][0], offset), *above] if below else above
 
 
 def epoch_end(remote: Remote, epoch: int) -> int | None:
