@@ -1,6 +1,7 @@
 """The registry of settings, their defaults and versions, and the names and values that Kafka refuses."""
 
 import ast
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -196,8 +197,12 @@ def test_copy_lag(topic: Mapping[str, str], broker: Mapping[str, str], lag: Copy
 
 
 def test_a_lag_above_the_local_retention_is_refused_where_the_topic_states_it() -> None:
-    with pytest.raises(UsageError, match=r"remote\.copy\.lag\.ms=6 is above .* of 5"):
-        TopicConfig.from_settings({"remote.copy.lag.ms": "6", "local.retention.ms": "5"})
+    for kind, retention in itertools.product(("ms", "bytes"), ("local.retention", "retention")):
+        stated = {f"remote.copy.lag.{kind}": "6", f"{retention}.{kind}": "5"}
+        with pytest.raises(UsageError, match=rf"remote\.copy\.lag\.{kind}=6 is above .* of 5"):
+            TopicConfig.from_settings(stated)
+    with pytest.raises(UsageError, match=r"remote\.copy\.lag\.ms"):
+        TopicConfig.from_settings({"remote.copy.lag.ms": "-2"})
     of_broker = BrokerDefaults(settings={"log.remote.copy.lag.ms": "6"})
     assert TopicConfig.from_settings({"local.retention.ms": "5"}, of_broker).copy_lag == CopyLag(ms=6)
 
