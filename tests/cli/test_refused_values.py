@@ -10,7 +10,7 @@ from tierctl import commands
 from tierctl.cli.app import leaves
 from tierctl.errors import UsageError
 
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import tierctl
 from tests.support.cluster_metadata import make_log_dir
 
 SECRET = "wJalrXUtnFEMI"
@@ -52,6 +52,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     ("place", "uri"), [*((place, URIS[0]) for place in PLACES), *(("remote", uri) for uri in URIS[1:])]
 )
 def test_credentials_are_refused_and_never_printed(place: str, uri: str, tmp_path: Path) -> None:
+    """tests/cli/test_frame.py has those of the environment and a profile, test_config.py those of doctor."""
     log = tmp_path / "t.log"
     for more in (("--output", "json"), ()):
         ran = tierctl(
@@ -74,19 +75,6 @@ def test_a_secret_setting_is_refused_and_never_printed(
     ran = tierctl(*words, *options, "--log-file", log := tmp_path / "t.log")
     assert (ran.code, "--broker-config" in ran.err) == (2, True)
     assert SECRET not in ran.out + ran.err + (log.read_text() if log.exists() else "")
-
-
-def test_credentials_in_the_environment_and_a_profile_are_refused(tmp_path: Path) -> None:
-    uri = URIS[0]
-    file = tmp_path / "profiles.toml"
-    file.write_text(f'[profiles.default]\nremote = "{uri}"\n')
-    file.chmod(0o600)
-    for args, more in ((("--config-file", file), {}), ((), {"TIERCTL_REMOTE": uri})):
-        for command in (("verify", "--metadata", "/m"), ("doctor",)):
-            ran = tierctl(*command, *args, env=environment(**more), cwd=tmp_path)
-            # doctor goes on after a wrong line of tierctl.toml, and reports it.
-            code = 3 if command == ("doctor",) and args else 2
-            assert (ran.code, SECRET in ran.out + ran.err) == (code, False), command
 
 
 @pytest.mark.parametrize(("uri", "field"), [(URIS[0], "metadata"), (URIS[4], "remote")])
