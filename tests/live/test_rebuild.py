@@ -1,28 +1,23 @@
 """The metadata of a broker's tier is lost and rebuilt from its objects: the broker serves all records.
 
 The cases are those of the design's table: a1 the brokers were not started since the loss, a2r a broker was,
-a8 only the newer events were lost; and the fatal variants. test_rebuild_online.py has the others.
+a3 the topic was made again, a8 only the newer events were lost. test_rebuild_online.py has the others, and
+tests/plan/rebuild/test_log_start.py what is refused after a broker raised the log starts.
 test_restore.py, test_restore_new_ids.py and test_restore_check.py have those of a lost cluster.
 """
 
 import shutil
-from pathlib import Path
 
 import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
-from tierctl.wire.files.checkpoints import (
-    read_offset_checkpoint,
-    write_leader_epoch_checkpoint,
-    write_offset_checkpoint,
-)
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
 from tests.live.commands import applied, on_disk, plan, refused, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
     Cluster,
-    await_damage,
     batch_ends,
     check_everything,
     disable_copying,
@@ -99,23 +94,6 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     check_everything(twin, cluster, before)
 
 
-def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
-    cluster: Cluster, twin: Broker
-) -> None:
-    """A plan that was made before the broker ran is refused, too."""
-    lose_metadata(twin)
-    saved = twin.folder / "rebuild.plan"
-    plan(*offline(twin, "--plan-out", saved))
-    twin.start()
-    await_damage(twin, cluster.starts)
-    said = refused(*offline(twin))
-    assert "a broker is running on" in said or "a running broker holds" in said
-    twin.stop()
-    before = tier(twin)
-    assert "complete segments from 0 on" in refused("apply", saved, *on_disk(twin))
-    assert tier(twin) == before
-
-
 def lose_newer(broker: Broker) -> None:
     """Cut every metadata log in the middle, at a batch; each batch has one record."""
     for log in broker.log_dir.glob("__remote_log_metadata-*/*.log"):
@@ -143,74 +121,6 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     twin.await_idle()
     enable_copying(twin)
     check_everything(twin, cluster, before)
-
-
-# Fatal variants: tierctl refuses them and states the reason; then the way out is tried.
-
-
-def rebuild_from_the_tier(broker: Broker) -> None:
-    applied(*offline(broker, "--log-start", "tier", "--apply"))
-
-
-def lose_older(broker: Broker) -> None:
-    """Drop the first half of every metadata log, as a retention of the metadata topic does."""
-    starts = read_offset_checkpoint((broker.log_dir / LOG_STARTS).read_bytes())
-    for log in broker.log_dir.glob(f"{METADATA_TOPIC}-*/*.log"):
-        data = log.read_bytes()
-        ends = batch_ends(data)
-        if len(ends) < 3:
-            continue
-        left = data[ends[len(ends) // 2] :]
-        start = int.from_bytes(left[:8])
-        for path in log.parent.iterdir():
-            if path.name not in {"partition.metadata", "leader-epoch-checkpoint"}:
-                path.unlink()
-        log.with_name(f"{start:020d}.log").write_bytes(left)
-        starts[TopicPartition(METADATA_TOPIC, int(log.parent.name.rpartition("-")[2]))] = start
-    (broker.log_dir / LOG_STARTS).write_bytes(write_offset_checkpoint(starts))
-
-
-def test_a9_only_the_older_events_were_lost(cluster: Cluster, twin: Broker) -> None:
-    """The leader took the first segment that it knew for the start of the log."""
-    before = tier(twin)
-    lose_older(twin)
-    run_until_damaged(twin, cluster.starts)
-    said = refused(*offline(twin))
-    assert all(f"{topic}-{number}: the log start is" in said for topic, number in PARTITIONS), said
-    assert "a broker that knew no segments may have raised it" in said
-    assert before.items() <= tier(twin).items()
-    rebuild_from_the_tier(twin)
-    twin.start()
-    check_everything(twin, cluster, before)
-
-
-def test_a7_one_of_the_two_files_was_put_back(cluster: Cluster, twin: Broker) -> None:
-    """Each alone lets the leader delete what is published: the log start, and the leader epochs."""
-    whole = {path: path.read_bytes() for path in checkpoints(twin)}
-    before = tier(twin)
-    lose_metadata(twin)
-    run_until_damaged(twin, cluster.starts)
-    damaged = {path: path.read_bytes() for path in checkpoints(twin)}
-    copied = tier(twin)
-    for put_back, reason in (
-        ((), "a broker that knew no segments may have raised it"),
-        ((twin.log_dir / LOG_STARTS,), "but the leader epochs begin at"),
-        (tuple(path for path in whole if path.name != LOG_STARTS), "still in the tier"),
-    ):
-        for path, content in whole.items():
-            path.write_bytes(content if path in put_back else damaged[path])
-        said = refused(*offline(twin))
-        assert all(f"{topic}-{number}: the log start is" in said for topic, number in PARTITIONS), said
-        assert reason in said
-    assert tier(twin) == copied
-    rebuild_from_the_tier(twin)
-    twin.start()
-    check_everything(twin, cluster, before)
-
-
-def checkpoints(broker: Broker) -> list[Path]:
-    folders = [broker.log_dir / f"{topic}-{number}" for topic, number in PARTITIONS]
-    return [broker.log_dir / LOG_STARTS, *(folder / "leader-epoch-checkpoint" for folder in folders)]
 
 
 def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin: Broker) -> None:
