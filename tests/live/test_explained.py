@@ -74,28 +74,6 @@ def test_an_open_transaction(broker: Broker) -> None:
     assert starts(later, location="local", kind="not_rolled") == [active["start_offset"]]
 
 
-def test_a_copy_lag(broker: Broker) -> None:
-    topic = "explained-lag"
-    lag = {"remote_copy_lag_ms": "-1", "remote_copy_lag_bytes": "2500000", "retention_ms": "-1"}
-    has_lag = broker.release.number >= (4, 4)
-    broker.create_topic(topic, **KEPT, **(lag if has_lag else {}))
-    broker.produce(topic, 5500)
-    broker.await_idle()
-    found = explained(broker, topic)
-    in_tier = base_offsets(broker, topic)
-    waiting = starts(found, location="local", kind="copy_lag")
-    assert starts(found, location="tier") == starts(found, location="local", kind="copied") == in_tier
-    assert bool(waiting) == has_lag
-    if not has_lag:
-        return
-    first = next(row for row in found if row["location"] == "local" and row["start_offset"] == waiting[0])
-    assert {"name": "remote.copy.lag.bytes", "value": "2500000", "source": "topic"} in first["settings"]
-    assert facts(first)["following_bytes"] < facts(first)["lag_bytes"] == 2_500_000
-    broker.alter_topic(topic, remote_copy_lag_bytes="0", remote_copy_lag_ms="0")
-    broker.wait_for("the copies", lambda: base_offsets(broker, topic) == [*in_tier, *waiting])
-    assert starts(explained(broker, topic), location="local", kind="copied") == [*in_tier, *waiting]
-
-
 @pytest.mark.matrix
 def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> None:
     expiring, held = "explained-expiring", "explained-held"
@@ -136,33 +114,6 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
         assert begun[row["segment_id"]] >= row["expires_at_ms"]
     assert base_offsets(broker, held)[: len(in_tier)] == in_tier
     assert not _deletes_begun(broker, held)
-
-
-@pytest.mark.matrix
-def test_retention_by_size(broker: Broker, tmp_path: Path) -> None:
-    """explain decides from the broker's files for a limit that is set on the broker afterwards."""
-    topic, limit = "explained-size", "2200000"
-    broker.create_topic(topic, **KEPT, retention_ms="-1")
-    broker.produce(topic, 5500)
-    broker.await_idle()
-    assert {row["next_action"] for row in explained(broker, topic)} == {"none"}
-    configs = tmp_path / "topics.properties"
-    configs.write_text(
-        f"{topic}.remote.storage.enable=true\n{topic}.retention.ms=-1\n{topic}.retention.bytes={limit}\n"
-    )
-    own = ("--metadata", broker.log_dir, "--log-dir", broker.log_dir, "--topic-configs", configs)
-    found = [row for row in rows("explain", topic, 0, *own) if row["location"] == "tier"]
-    deleted = [row for row in found if row["next_action"] == "delete"]
-    assert 0 < len(deleted) < len(found)
-    assert {row["reason_kind"] for row in deleted} == {"retention_bytes"}
-    broker.alter_topic(topic, retention_bytes=limit)
-    left = [row["start_offset"] for row in found if row not in deleted]
-    broker.wait_for("the deletes", lambda: base_offsets(broker, topic) == left)
-    broker.await_idle()
-    assert base_offsets(broker, topic) == left
-    after = [row for row in explained(broker, topic) if row["location"] == "tier"]
-    assert [row["start_offset"] for row in after] == left
-    assert [row["reason_kind"] for row in after] == ["no_limit_reached", "behind_older"]
 
 
 def _listed(broker: Broker, topic: str) -> list[str]:
