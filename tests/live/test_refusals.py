@@ -15,9 +15,8 @@ from tierctl.metadata.topic.cluster_topic import ClusterTopic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.wire.metadata.values import encode, metadata_partition
 
-from tests.live.commands import assumed, base_offsets, objects, plan, rows, tierctl, where
+from tests.live.commands import assumed, base_offsets, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, forget_tier, login
-from tests.metadata.topics import topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -110,27 +109,6 @@ def secured(brokers: Brokers) -> Broker:
     forget_tier(broker)
     allow(broker, [Right("All", "*"), Right("Describe"), Right("Create")])
     return broker
-
-
-@pytest.mark.matrix
-def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_path: Path) -> None:
-    copied_topic(secured, "claimed", tmp_path)
-    cluster = ClusterTopic(MetadataClients.same(ClientSettings(bootstrap_servers=(secured.bootstrap,))))
-    identity = cluster.identity()
-    cluster.close()
-    assert identity.cluster_id is not None
-    second = topic_in(tmp_path / "second", writable=True)
-    other_id = second.topic_id
-    second.close()
-    before = objects(secured, "claimed")
-    log = ("--remote", secured.remote_dir, "--log-dir", secured.log_dir, *assumed("claimed"))
-    for apply in ((), ("--apply",), ("--apply", "--allow-live-brokers")):
-        ran = tierctl("copy", "--metadata", tmp_path / "second", *log, *apply)
-        assert ran.code == 4, ran.err
-        for part in (identity.cluster_id, identity.metadata_topic_id, other_id, "--adopt-tier"):
-            assert str(part) in ran.err
-    assert objects(secured, "claimed") == before
-    assert plan("copy", "--metadata", f"kafka://{secured.bootstrap}", *log, "--apply")["steps"] == []
 
 
 @pytest.mark.matrix
