@@ -18,14 +18,12 @@ from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tests.apply.commands import marking
 from tests.apply.sites import Site
 from tests.apply.worlds import World
-from tests.cli import shell
-from tests.cli.shell import Ran
+from tests.cli.shell import tierctl
 from tests.metadata.topics import segments_at
 from tests.storage.segments import files_of
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 from tests.support.servers import S3Server
 
-Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
@@ -51,22 +49,11 @@ class Place:
         return open_tier(TierSpec(self.uri, layout=self.layout, aiven=AivenSettings.from_settings(settings)))
 
 
-@pytest.fixture
-def tierctl() -> Tierctl:
-    """Return the function that runs a command line; tests of the other engine return one of their own."""
-    return shell.tierctl
-
-
-@pytest.fixture
-def place(s3_server: S3Server) -> Place:
-    """Return an empty tier on a server; tests of the other engine return one of their own."""
-    return Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
-
-
 def test_sweep_and_delete_leave_what_the_broker_left(
-    tierctl: Tierctl, capture: Capture, writable: Callable[[str], Path], place: Place, tmp_path: Path
+    s3_server: S3Server, capture: Capture, writable: Callable[[str], Path], tmp_path: Path
 ) -> None:
     cluster = writable("tiered-cluster/before")
+    place = Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
     tier = place.open()
     source = open_tier(TierSpec((capture("tiered-cluster") / "before-remote").as_uri()))
     for segment in segments_at(cluster):
@@ -136,7 +123,7 @@ def lacking(beginning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return opened
 
 
-def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open, tierctl: Tierctl) -> None:
+def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open) -> None:
     with lacking(Lack.DELETE_OBJECTS) as world:
         assert tierctl(*world.copy()).code == 0
         before = world.keys
@@ -147,9 +134,7 @@ def test_without_delete_objects_every_key_is_deleted_by_itself(lacking: Open, ti
 
 
 @pytest.mark.parametrize("lack", [Lack.DELETES_FORBIDDEN, Lack.EACH_DELETE_FORBIDDEN])
-def test_deletes_that_are_refused_are_told_and_not_repeated(
-    lacking: Open, tierctl: Tierctl, lack: Lack
-) -> None:
+def test_deletes_that_are_refused_are_told_and_not_repeated(lacking: Open, lack: Lack) -> None:
     with lacking() as world:
         assert tierctl(*world.copy()).code == 0
         world.store.lacks = {lack}
@@ -160,7 +145,7 @@ def test_deletes_that_are_refused_are_told_and_not_repeated(
         assert world.store.count(f"POST /{BUCKET}?delete") == 3
 
 
-def test_without_conditions_only_no_lease_goes_on(lacking: Open, tierctl: Tierctl) -> None:
+def test_without_conditions_only_no_lease_goes_on(lacking: Open) -> None:
     with lacking(Lack.CONDITIONS) as world:
         refused = tierctl(*world.copy())
         assert (refused.code, "--no-lease" in refused.err) == (ExitCode.REFUSED, True), refused.err
@@ -174,7 +159,7 @@ def test_without_conditions_only_no_lease_goes_on(lacking: Open, tierctl: Tierct
 
 
 def test_without_checksums_the_settings_of_aws_are_followed(
-    lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
+    lacking: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with lacking(Lack.CHECKSUMS_400) as world:
         ran = tierctl(*world.copy("--no-lease"))
@@ -195,7 +180,7 @@ def test_without_checksums_the_settings_of_aws_are_followed(
         (Lack.LISTINGS, ExitCode.PARTIAL),
     ],
 )
-def test_a_refusal_ends_the_run_at_once(lacking: Open, tierctl: Tierctl, lack: Lack, code: ExitCode) -> None:
+def test_a_refusal_ends_the_run_at_once(lacking: Open, lack: Lack, code: ExitCode) -> None:
     with lacking(lack) as world:
         ran = tierctl(*world.copy())
         assert ran.code == code, ran.err
@@ -204,7 +189,7 @@ def test_a_refusal_ends_the_run_at_once(lacking: Open, tierctl: Tierctl, lack: L
         assert len(world.store.requests) < 12
 
 
-def test_archived_objects_are_findings_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
+def test_archived_objects_are_findings_until_they_are_restored(lacking: Open) -> None:
     with lacking() as world:
         status = world.command("status", "--output", "json")
         assert tierctl(*status).code == 0

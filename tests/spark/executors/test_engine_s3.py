@@ -1,7 +1,7 @@
-"""Sweep, delete and a copy that loses its lease, on Spark with an S3 server; what its workers import."""
+"""A copy on Spark that loses its lease in S3, and what workers import."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -9,12 +9,12 @@ from unittest import mock
 import pytest
 from tierctl.apply.run_context import observe
 
-from tests.apply.test_stores import COMPRESSED, Place
-from tests.apply.test_stores import test_sweep_and_delete_leave_what_the_broker_left as sweep_and_delete
+from tests.apply.test_stores import Place
 from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
 from tests.metadata.topics import segments_at
-from tests.spark.clusters import Driver, run_command
+from tests.spark.clusters import Driver
+from tests.spark.on_engines import SPARK
 from tests.spark.worlds import Capture
 from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server
@@ -23,37 +23,6 @@ from tests.support.topic_settings import enabled
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-SPARK = ("--engine", "spark", "--master", "local[2]")
-
-
-@pytest.fixture
-def place(s3_server: S3Server) -> Place:
-    """Return a tier that no other test of the engine uses."""
-    return Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
-
-
-@pytest.fixture
-def tierctl(s3_driver: Driver) -> Callable[..., Ran]:
-    """Return a function that runs a command line with --engine spark."""
-
-    def run(*args: object) -> Ran:
-        ran = s3_driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
-        return Ran(ran.code, ran.out, ran.err)
-
-    return run
-
-
-@pytest.mark.matrix
-def test_sweep_and_delete(
-    tierctl: Callable[..., Ran],
-    capture: Capture,
-    writable: Callable[[str], Path],
-    place: Place,
-    tmp_path: Path,
-) -> None:
-    """`make test` has the same on S3 with the local engine, and with Spark on files."""
-    sweep_and_delete(tierctl, capture, writable, place, tmp_path)
 
 
 def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
