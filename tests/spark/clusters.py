@@ -28,9 +28,8 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-import pytest
-
 from tests.cli.shell import Ran, environment, tierctl
+from tests.support.amounts import rest_in_matrix
 from tests.support.java import SHORT_LIVED
 from tests.support.kernels import keep_for_workers
 from tests.support.servers import answers, cannot, free_port, process
@@ -39,13 +38,7 @@ from tests.support.spark_classes import USES_ARCHIVE, make_class_archive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENGINES = (
-    "local[2]",
-    *(
-        pytest.param(name, marks=pytest.mark.matrix)
-        for name in ("connect", "local-cluster[2,1,1024]", "standalone", "local")
-    ),
-)
+ENGINES = rest_in_matrix(["local[2]", "connect", "local-cluster[2,1,1024]", "standalone"])
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
 END_TIMEOUT_S = 30
@@ -278,23 +271,18 @@ def run_command(_session: "SparkSession", args: Sequence[str], folder: Path | No
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The engine of a test's commands; `master` is None for engine=local."""
+    """A kind of Spark: a session in this process, or a driver in another one."""
 
     name: str
-    master: str | None
+    master: str
     driver: Driver | None
     session: "SparkSession | None"
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Return the options that select this engine."""
-        return () if self.master is None else ("--engine", "spark", "--master", self.master)
-
     def tierctl(self, *args: object) -> Ran:
-        """Run one command line with the options of this engine."""
-        words = [*map(str, args), *self.options]
+        """Run one command line on this engine."""
+        words = [*map(str, args), "--engine", "spark", "--master", self.master]
         return tierctl(*words) if self.driver is None else self.driver.call(run_command, words)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call function(spark, *args) of a module; with engine=local, spark is None."""
+        """Call function(spark, *args) of a module."""
         return function(self.session, *args) if self.driver is None else self.driver.call(function, *args)

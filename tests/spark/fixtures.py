@@ -82,8 +82,6 @@ def s3_driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) ->
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Run the test on each of ENGINES."""
     name = request.param
-    if name == "local":
-        return Engine(name, None, None, None)
     if name == "local[2]":
         return Engine(name, name, None, request.getfixturevalue("spark"))
     kind = {LOCAL_CLUSTER: "local_cluster", "standalone": "standalone", "connect": "connect"}[name]

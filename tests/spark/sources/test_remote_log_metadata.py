@@ -22,7 +22,7 @@ from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import tierctl as run_tierctl
 from tests.metadata.events import OTHER_ID, started, update
-from tests.spark.clusters import ENGINES, Engine
+from tests.spark.clusters import Engine
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
 from tests.spark.sources.metadata.test_rows import rows as rows_of_tasks
 from tests.spark.worlds import Capture
@@ -78,7 +78,6 @@ def read_tables(spark: "SparkSession", folders: list[str]) -> list[list[Row]]:
     return [[row for row in rows if row["folder"] == each] for each in folders]
 
 
-@pytest.mark.parametrize("engine", ENGINES[:-1], indirect=True)
 def test_every_kind_of_spark_reads_the_same(engine: Engine, capture: Capture, mixed: Path) -> None:
     # test_rows.py has the rows of all captures without Spark.
     folders = [mixed, *(topic_folders(capture(name))[-1] for name in ("tiered-cluster", "aiven-plain"))]
