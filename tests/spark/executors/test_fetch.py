@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tierctl.cli.entry import run
 from tierctl.spark.executors import rendered_text
 from tierctl.wire.batches.batch_head import CompressionType
 
@@ -141,10 +140,3 @@ def test_the_limit_factor_reaches_executors(tmp_path: Path) -> None:
     ran = tierctl("fetch", *world.where, "--limit-factor", 2, *SPARK)
     assert (ran.code, len(ran.lines)) == (0, 1), ran.err
     assert len(ran.rows[0]["value"]) == len(value)
-
-
-def test_objects_are_fetched_without_spark(cluster: list[str], tmp_path: Path) -> None:
-    out = tmp_path / "index"
-    args = ["--topic=orders", "--partition=0", "--offset=5", "--index=offset", f"--out={out}"]
-    assert run([*cluster, *args]) == 0
-    assert out.stat().st_size
