@@ -33,22 +33,6 @@ def test_every_row_is_complete(table: Table) -> None:
                 assert row.parse(str(value).lower() if isinstance(value, bool) else str(value)) == value
 
 
-def test_settings_that_are_read_and_ignored() -> None:
-    ignored = {row.name for row in SETTINGS if not row.acted_on}
-    assert ignored >= {
-        "remote.log.reader.threads",
-        "remote.log.reader.max.pending.tasks",
-        "remote.log.storage.manager.class.path",
-        "remote.log.metadata.manager.class.path",
-        "remote.partition.remover.task.interval.ms",
-    }
-
-
-def test_settings_that_doctor_or_explain_use_are_not_ignored() -> None:
-    used = (topic.MIN_INSYNC_REPLICAS, topic.SEGMENT_BYTES, topic.SEGMENT_MS)
-    assert all(row.acted_on for row in used)
-
-
 @pytest.mark.parametrize(
     ("row", "text", "value"),
     [
