@@ -1,15 +1,13 @@
-"""The metadata are lost after elections, or of topics that were compacted: all records are served."""
+"""The metadata are lost after elections, or the disk of a topic that was compacted: all is served."""
 
 import random
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import Producer
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
-from tests.live.commands import applied, first_offset, local_start, plan, tierctl, twin_of
+from tests.live.commands import applied, first_offset, local_start, tierctl, where
 from tests.live.history import ISOLATIONS, Cluster, Lost, batch_ends, lose_metadata, new_node, restore, tier
 from tests.live.replicas import (
     METADATA_SETTINGS,
@@ -23,7 +21,6 @@ from tests.live.replicas import (
     start,
     stop,
 )
-from tests.live.test_rebuild import offline
 from tests.live.test_restore_check import check
 from tests.support.broker import Broker, Brokers
 from tests.support.broker_settings import TIERED_TOPIC
@@ -101,9 +98,7 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
 
     start(nodes, REPLICAS)
     check_served(nodes, records)
-    found = tierctl(
-        "restore", "check", "--metadata", f"kafka://{asked.bootstrap}", "--remote", asked.remote_dir
-    )
+    found = tierctl("restore", "check", *where(asked))
     assert found.code == 0, (found.out, found.err)
     nodes[0].stop(kill=True)
     asked.wait_for("the other leader", lambda: leader_of(asked, TOPIC, 0) == 2, 120)
@@ -126,34 +121,33 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
     stop(nodes)
 
 
-LOCAL = {"local": "-2", "gone": "1"}
-"""local.retention.bytes by topic: all segments are on the broker's disk, too, or only the last ones."""
+COMPACTED = "compacted"
 ONCE = range(3400)
 AGAIN = [*range(200, 320), *range(900, 1500), *range(2500, 2540)]
 """Keys of ONCE that are written again: holes within a segment, at its end, and at the head of the next."""
 ROLLED = len(ONCE) + len(AGAIN)
 
 
-def produce(broker: Broker, topic: str, keys: Iterable[int]) -> None:
-    source = random.Random(topic)
+def produce(broker: Broker, keys: Iterable[int]) -> None:
+    source = random.Random(COMPACTED)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.num.messages": 20})
     for key in keys:
-        producer.produce(topic, source.randbytes(1000), b"%06d" % key, 0)
+        producer.produce(COMPACTED, source.randbytes(1000), b"%06d" % key, 0)
         producer.poll(0)
     assert producer.flush(30) == 0
 
 
-def is_cleaned(broker: Broker, topic: str) -> bool:
+def is_cleaned(broker: Broker) -> bool:
     """Return whether the log cleaner went through all records that may be compacted."""
     path = broker.log_dir / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
-    return any(line.startswith(f"{topic} 0 ") and int(line.split()[2]) >= ROLLED for line in lines)
+    return any(line.startswith(f"{COMPACTED} 0 ") and int(line.split()[2]) >= ROLLED for line in lines)
 
 
-def in_tier(broker: Broker, topic: str) -> dict[int, tuple[int, int]]:
+def in_tier(broker: Broker) -> dict[int, tuple[int, int]]:
     """Return the first and the last offset of the batches of each segment in the tier, by start offset."""
     found = {}
-    for path in broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"):
+    for path in broker.remote_dir.glob(f"kafka-tiered-storage/{COMPACTED}-0-*/*.log"):
         data = path.read_bytes()
         last = batch_ends(data)[-2]
         offset_delta = int.from_bytes(data[last + 23 : last + 27])
@@ -162,75 +156,35 @@ def in_tier(broker: Broker, topic: str) -> dict[int, tuple[int, int]]:
     return dict(sorted(found.items()))
 
 
-@pytest.fixture(scope="module")
-def lost(brokers: Brokers) -> Lost:
-    """Return a stopped broker with the topics in several leader epochs, and with holes in their segments."""
-    broker = brokers.own(log_cleaner_min_cleanable_ratio="0.01")
-    for topic in LOCAL:
-        broker.create_topic(topic, cleanup_policy="compact")
-        produce(broker, topic, (*ONCE, *AGAIN))
-    broker.restart()
-    for topic in LOCAL:
-        produce(broker, topic, range(10_000, 11_300))
-    broker.wait_for("the log cleaner", lambda: all(is_cleaned(broker, topic) for topic in LOCAL))
-    for topic, local in LOCAL.items():
-        broker.alter_topic(topic, cleanup_policy="delete")
-        broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes=local)
-    broker.await_idle()
-    broker.restart()
-    for topic in LOCAL:
-        produce(broker, topic, range(20_000, 21_300))
-    broker.await_idle()
-    records: Any = {topic: broker.records(topic) for topic in LOCAL}
-    starts = broker.offsets("earliest", *LOCAL)
-    ends = {key: offset + 1 for key, offset in broker.offsets("latest-tiered", *LOCAL).items()}
-    saved = broker.folder / "topics.yaml"
-    assert tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved).code == 0
-    broker.stop()
-    for topic in LOCAL:
-        assert len(records[topic]) == ROLLED - len(AGAIN) + 2600
-        spans = in_tier(broker, topic)
-        assert any(first > start for start, (first, _) in spans.items())
-        following = [*list(spans)[1:], ends[topic, 0]]
-        assert any(last + 1 < then for (_, last), then in zip(spans.values(), following, strict=True))
-    assert (local_start(broker, "local"), local_start(broker, "gone") > ROLLED) == (0, True)
-    return Lost(Cluster(broker=broker, records=records, starts=starts), ends, saved)
-
-
 @pytest.fixture
-def twin(lost: Lost, tmp_path: Path) -> Iterator[Broker]:
-    made = twin_of(lost.cluster.broker, tmp_path / "twin")
-    yield made
-    made.stop()
-
-
-def read(broker: Broker) -> Any:
-    """Return every record of the topics from their log starts on."""
-    return {
-        topic: broker.records(topic, start=broker.offsets("earliest", topic)[topic, 0]) for topic in LOCAL
-    }
-
-
-def test_rebuilt_metadata_serve_every_record(lost: Lost, twin: Broker) -> None:
-    before = tier(twin)
-    lose_metadata(twin)
-    done = plan(*offline(twin, "--apply"))
-    assert {(o["status"], o["action"]) for o in done["outcomes"]} == {("done", "publish_segment")}
-    published = {(s["topic"], s["start_offset"]): s["end_offset"] for s in done["steps"]}
-    for topic in LOCAL:
-        starts = list(in_tier(twin, topic))
-        ends = [start - 1 for start in starts[1:]]
-        assert [published[topic, start] for start in starts[:-1]] == ends
-    assert plan(*offline(twin))["steps"] == []
-    for _ in range(2):
-        twin.start()
-        twin.await_idle()
-        assert twin.offsets("earliest", *LOCAL) == lost.cluster.starts
-        assert read(twin) == lost.cluster.records
-        found = check(twin)
-        assert (found.code, found.found("error")) == (0, {}), found.rows
-        assert tier(twin) == before
-        twin.stop()
+def lost(brokers: Brokers) -> Lost:
+    """Return a stopped broker with the topic in several leader epochs, and with holes in its segments."""
+    broker = brokers.own(log_cleaner_min_cleanable_ratio="0.01")
+    broker.create_topic(COMPACTED, cleanup_policy="compact")
+    produce(broker, (*ONCE, *AGAIN))
+    broker.restart()
+    produce(broker, range(10_000, 11_300))
+    broker.wait_for("the log cleaner", lambda: is_cleaned(broker))
+    broker.alter_topic(COMPACTED, cleanup_policy="delete")
+    broker.alter_topic(COMPACTED, remote_storage_enable="true", local_retention_bytes="1")
+    broker.await_idle()
+    broker.restart()
+    produce(broker, range(20_000, 21_300))
+    broker.await_idle()
+    records = broker.records(COMPACTED)
+    starts = broker.offsets("earliest", COMPACTED)
+    ends = {key: offset + 1 for key, offset in broker.offsets("latest-tiered", COMPACTED).items()}
+    saved = broker.folder / "topics.yaml"
+    tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved).ok()
+    broker.stop()
+    assert len(records) == ROLLED - len(AGAIN) + 2600
+    spans = in_tier(broker)
+    assert any(first > start for start, (first, _) in spans.items())
+    following = [*list(spans)[1:], ends[COMPACTED, 0]]
+    assert any(last + 1 < then for (_, last), then in zip(spans.values(), following, strict=True))
+    assert local_start(broker, COMPACTED) > ROLLED
+    served = {(COMPACTED, 0, "read_uncommitted"): records}
+    return Lost(Cluster(broker=broker, records=served, starts=starts), ends, saved)
 
 
 def test_a_new_node_serves_every_record_that_was_tiered(lost: Lost, brokers: Brokers) -> None:
@@ -240,16 +194,14 @@ def test_a_new_node_serves_every_record_that_was_tiered(lost: Lost, brokers: Bro
     tierctl(*restore(lost, node, "--deletes-are-denied", "--apply")).ok()
     node.start()
     node.await_idle()
-    tiered = {
-        topic: [record for record in lost.cluster.records[topic] if record[0] < lost.ends[topic, 0]]
-        for topic in LOCAL
-    }
-    assert read(node) == tiered
+    (records,) = lost.cluster.records.values()
+    tiered = [record for record in records if record[0] < lost.ends[COMPACTED, 0]]
+    assert node.offsets("earliest", COMPACTED) == lost.cluster.starts
+    assert node.records(COMPACTED) == tiered
     found = check(node)
     assert (found.code, found.found("error")) == (0, {}), found.rows
-    for topic in LOCAL:
-        node.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
+    node.alter_topic(COMPACTED, remote_log_copy_disable="false", local_retention_bytes="1")
     node.await_idle()
-    assert read(node) == tiered
+    assert node.records(COMPACTED) == tiered
     assert before.items() <= tier(node).items()
     node.stop()
