@@ -13,7 +13,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
-from tests.live.commands import applied, on_disk, plan, refused, tierctl
+from tests.live.commands import applied, on_disk, plan, refused, tierctl, where
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -112,7 +112,7 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     twin.start()
     twin.await_idle()
     assert twin.offsets("earliest", *TOPICS) == cluster.starts
-    online = ("rebuild", "--metadata", f"kafka://{twin.bootstrap}", "--remote", twin.remote_dir)
+    online = ("rebuild", *where(twin))
     said = refused(*online)
     for setting in ("remote.log.copy.disable=true", "local.retention.ms=-2", "local.retention.bytes=-2"):
         assert setting in said
@@ -135,7 +135,7 @@ def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin:
     for future in twin.admin.delete_topics([METADATA_TOPIC]).values():
         future.result(30)
     twin.wait_for("the topic to be made again", lambda: twin.topic_id(METADATA_TOPIC) != lost_id, 120)
-    online = ("rebuild", "--metadata", f"kafka://{twin.bootstrap}", "--remote", twin.remote_dir)
+    online = ("rebuild", *where(twin))
     said = refused(*online)
     assert "retention.ms=604800000" in said
     assert "partitions: 1" in said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.commands import applied, plan, refused, tierctl
+from tests.live.commands import applied, plan, refused, tierctl, where
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -40,8 +40,7 @@ def check_c2pub(node: Broker, lost: Cluster) -> None:
         folders.append(node.remote_dir / "kafka-tiered-storage" / f"{old.name[:-22]}{node.topic_id(topic)}")
         shutil.copytree(old, folders[-1])
     topics = (word for topic in TOPICS for word in ("--topic", topic))
-    where = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
-    assert "plain-0: the log is behind" in refused(*where, *topics)
+    assert "plain-0: the log is behind" in refused("rebuild", *where(node), *topics)
     for folder in folders:
         shutil.rmtree(folder)
 
@@ -95,8 +94,7 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     assert node.records("other") == others
 
     ids_of = (word for topic in TOPICS for word in ("--topic-id", node.topic_id(topic)))
-    where = ("--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
-    checked = tierctl("restore", "check", *where, *ids_of, "--output", "json")
+    checked = tierctl("restore", "check", *where(node), *ids_of, "--output", "json")
     assert {row["severity"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
 
     # The objects of the lost cluster and the tier's identity are left for the operator.
