@@ -72,7 +72,6 @@ def usage(words: Sequence[str], **how: Any) -> dict[str, float]:
     return own | watching.result()
 
 
-_EXECUTOR = b"CoarseGrainedExecutorBackend"
 _TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
@@ -80,30 +79,38 @@ def _executors(done: threading.Event) -> dict[str, float]:
     """Watch the executors below this process until `done`; a page that processes share counts for each."""
     peak_bytes, ticks = 0, dict[int, int]()
     while not done.wait(0.1):
-        children, used = dict[int, list[int]](), dict[int, tuple[int, int]]()
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                number, _, rest = stat.read_text().partition(" ")
-                parent, *_ = facts = [*map(int, rest.rpartition(") ")[2].split()[1:])]
-                children.setdefault(parent, []).append(int(number))
-                used[int(number)] = facts[10] + facts[11], facts[20] * _PAGE_BYTES
-        for executor in filter(_is_executor, _below(os.getpid(), children)):
-            own = [executor, *_below(executor, children)]
-            ticks |= {each: used[each][0] for each in own}
-            peak_bytes = max(peak_bytes, sum(used[each][1] for each in own))
+        found = processes()
+        for executor in executors_below(os.getpid(), found):
+            own = [executor, *_below(executor, found)]
+            ticks |= {each: found[each][10] + found[each][11] for each in own}
+            peak_bytes = max(peak_bytes, sum(found[each][20] for each in own) * _PAGE_BYTES)
     if not ticks:
         return {}
     return {"executor_mb": round(peak_bytes / 1e6), "executor_cpu_s": round(sum(ticks.values()) / _TICKS, 2)}
 
 
-def _below(process: int, children: Mapping[int, list[int]]) -> Iterator[int]:
-    for child in children.get(process, ()):
+def processes() -> dict[int, list[int]]:
+    """Return the numbers that /proc/PID/stat has of each process; the first one is its parent."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = stat.read_text().partition(" ")
+            found[int(number)] = [*map(int, rest.rpartition(") ")[2].split()[1:])]
+    return found
+
+
+def _below(process: int, found: Mapping[int, list[int]]) -> Iterator[int]:
+    for child in [number for number, facts in found.items() if facts[0] == process]:
         yield child
-        yield from _below(child, children)
+        yield from _below(child, found)
+
+
+def executors_below(process: int, found: Mapping[int, list[int]]) -> list[int]:
+    """Return the executors of a cluster that a process has started, of the processes `found`."""
+    return [each for each in _below(process, found) if _is_executor(each)]
 
 
 def _is_executor(process: int) -> bool:
-    try:
-        return _EXECUTOR in Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return False
+    with suppress(OSError):
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False

@@ -12,6 +12,7 @@ import pytest
 from tierctl.model import RemoteLogSegmentState
 
 from tests.apply.worlds import World, check_deleted, check_durable, objects_of, segments_of
+from tests.bench.process import executors_below, processes
 from tests.cli.shell import Ran, tierctl
 from tests.spark.clusters import Driver, run_command
 from tests.spark.worlds import (
@@ -27,41 +28,15 @@ from tests.spark.worlds import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EXECUTOR = b"CoarseGrainedExecutorBackend"
 _COMMANDS = {"copy": copying, "sweep": sweeping, "delete": deleting}
 TIMEOUT_S = 240
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
-def _children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        found.setdefault(parent, []).append(int(stat.parent.name))
-    return found
-
-
-def _executors(driver: Driver) -> list[int]:
-    """Return the executors that a driver of local-cluster has started."""
-    children, found, left = _children(), [], [driver.pid]
-    while left:
-        left.extend(children.get(process := left.pop(), ()))
-        try:
-            command = Path(f"/proc/{process}/cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if _EXECUTOR in command and b"java" in command.partition(b"\0")[0]:
-            found.append(process)
-    return found
-
-
 def _all_executors(driver: Driver) -> list[int]:
     """Return the executors, once those that the previous test killed are replaced."""
     deadline_s = time.monotonic() + TIMEOUT_S
-    while len(found := _executors(driver)) < 2 and time.monotonic() < deadline_s:
+    while len(found := executors_below(driver.pid, processes())) < 2 and time.monotonic() < deadline_s:
         time.sleep(0.1)
     return found
 
