@@ -1,7 +1,5 @@
-"""A copy on Spark that loses its lease in S3, and what workers import."""
+"""A copy on Spark to S3 that loses its lease; the interpreter of its workers has no tierctl."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -21,7 +19,6 @@ from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -74,31 +71,3 @@ def test_a_lost_lease_ends_the_run(
     known = {o.key for s in segments for o in opened.objects_of(s)}
     assert {o.key for o in opened.list_objects()} <= known
     opened.close()
-
-
-def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
-    """Return the path of tierctl in each of two tasks, and the formatters that it finds."""
-
-    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-        import tierctl
-        from tierctl.report.formatters.records import names
-
-        for batch in batches:
-            found = {"file": [tierctl.__file__], "styles": [",".join(names())]}
-            yield pa.RecordBatch.from_pydict({name: value * batch.num_rows for name, value in found.items()})
-
-    rows = session.range(2).repartition(2).mapInArrow(look, "file string, styles string").toArrow()
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
-
-
-@pytest.mark.parametrize("kind", rest_in_matrix(["s3", "local_cluster", "standalone", "connect"]))
-def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
-    """The interpreter of the workers has no tierctl, also with the driver of this module."""
-    driver: Driver = request.getfixturevalue(f"{kind}_driver")
-    found = driver.call(where_tierctl_is)
-    assert len(found) == 2
-    for row in found:
-        assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.pyc$", row["file"])
-        assert row["styles"] == "json,kafka,kip"

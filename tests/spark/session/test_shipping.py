@@ -24,7 +24,8 @@ sys.path.insert(0, sys.argv[1])
 import tierctl
 names = [found.name for found in pkgutil.walk_packages(tierctl.__path__, "tierctl.")]
 names.remove("tierctl.__main__")
-elsewhere = [name for name in names if sys.argv[1] not in (import_module(name).__file__ or "")]
+files = {name: import_module(name).__file__ or "" for name in names}
+elsewhere = [name for name, file in files.items() if sys.argv[1] not in file or not file.endswith(".pyc")]
 from tierctl.report.formatters.records import load
 load("json", {})
 styles = sorted(point.name for point in entry_points(group="tierctl.formatters"))
