@@ -12,7 +12,6 @@ from tierctl.spark import register
 from tests.read import brute
 from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier
-from tests.spark.clusters import ENGINES, Engine
 from tests.spark.worlds import Capture
 
 if TYPE_CHECKING:
@@ -120,19 +119,6 @@ def test_every_topic_of_aivens_plugin(
         expected[topic, int(partition)] = brute.answers(file)
     options = aiven(root) | {"isolation_level": isolation, "topic": "sensors,audit"}
     assert answers_of(load(session, options).toArrow()) == expected
-
-
-def audit(spark: "SparkSession", options: dict[str, str]) -> list[Answer]:
-    register(spark)
-    return answers_of(load(spark, options).where("offset >= 100 and partition = 0").toArrow())["audit", 0]
-
-
-@pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
-def test_every_kind_of_spark_reads_the_same(engine: Engine, capture: Capture) -> None:
-    root = capture("aiven-encrypted")
-    expected = brute.answers(root / "answers" / "audit-0.read_committed.jsonl")
-    options = aiven(root) | {"topic": "audit", "isolation_level": "read_committed"}
-    assert engine.call(audit, options) == [answer for answer in expected if answer[0] >= 100]
 
 
 def test_columns_are_what_the_record_has(session: "SparkSession", capture: Capture) -> None:
