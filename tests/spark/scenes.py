@@ -56,6 +56,14 @@ def copies(run: Run, capture: Capture, folder: Path) -> Any:
     return end_of(run(*copying(world)), world)
 
 
+def copies_between_tiers(run: Run, capture: Capture, folder: Path) -> Any:
+    source, target = tiered(capture, folder / "source"), untiered(capture, folder / "target")
+    places = ("--metadata", source.metadata, "--from-remote", source.remote, "--remote", target.remote)
+    ran = run("copy", *places, "--to-metadata", target.metadata, "-o", "json", "--apply")
+    assert ran.code == 0, ran.err
+    return end_of(ran, target)
+
+
 def sweeps(run: Run, capture: Capture, folder: Path) -> Any:
     world = tiered(capture, folder / "world")
     return end_of(run(*sweeping(world)), world)
@@ -348,6 +356,7 @@ RECOVERY: dict[str, Scene] = {
 
 SCENES: dict[str, Scene] = {
     "copy": copies,
+    "copy --from-remote": copies_between_tiers,
     "sweep": sweeps,
     "delete": deletes,
     "apply": applies,

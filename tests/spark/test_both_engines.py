@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_building import plan_compaction
 from tierctl.metadata.cache_files import entry_rows
-from tierctl.model.choices import ONLY_SPARK, EngineName
+from tierctl.model.choices import ONLY_SPARK
 from tierctl.spark import fold
 from tierctl.spark.executors import examined
 from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
@@ -25,7 +25,7 @@ from tests.spark.clusters import ROOT, Driver, Engine, run_command
 from tests.spark.on_engines import SPARK, Run, require_same_on_both_engines
 from tests.spark.scenes import CACHES, CODES, RECOVERY, SCENES, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
-from tests.spark.worlds import Capture, tiered, untiered
+from tests.spark.worlds import Capture, tiered
 from tests.support.engines import engines
 
 
@@ -39,7 +39,7 @@ def test_every_command_has_a_scene() -> None:
 
 
 BULK_READS = ("format", "segments", "fetch", "verify")
-COUNTED = {"fetch": True, "fetch --erase-report": True, "verify": True}
+COUNTED = {"fetch": True, "fetch --erase-report": True, "verify": True, "copy --from-remote": True}
 COUNTED |= {"copy": False, "sweep": False, "apply": False}
 """The commands of which the counters of both engines are compared, and whether they read the tier."""
 
@@ -209,24 +209,6 @@ def counters(file: Path) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if family.type == "counter"
     }
-
-
-@pytest.mark.usefixtures("spark")
-def test_reads_of_the_source_of_a_copy(capture: Capture, tmp_path: Path) -> None:
-    source = tiered(capture, tmp_path / "source")
-    found = []
-    for engine in EngineName:
-        target = untiered(capture, tmp_path / engine)
-        places = ("--metadata", source.metadata, "--from-remote", source.remote, "--remote", target.remote)
-        more = SPARK if engine is EngineName.SPARK else ()
-        file = tmp_path / f"{engine}.prom"
-        ran = tierctl(
-            *("copy", *places, "--to-metadata", target.metadata, "--apply", "--metrics-file", file, *more)
-        )
-        assert ran.code == 0, ran.err
-        found.append(counters(file))
-    assert found[0] == found[1]
-    assert found[0][FETCHED_BYTES, "payments"] > 0
 
 
 @pytest.mark.matrix

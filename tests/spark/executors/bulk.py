@@ -53,14 +53,9 @@ def within(capture: Capture, place: str) -> Path:
     return capture(name) / part
 
 
-def on_both(*args: object) -> tuple[Ran, Ran]:
-    """Run the same command line in this process and on the open session."""
-    return tierctl(*args), tierctl(*args, *SPARK)
-
-
 def assert_same(*args: object) -> Ran:
-    """Check for equal exit codes, stdout and stderr; return the run."""
-    here, there = on_both(*args)
+    """Check that a command line prints the same in this process and on the open session; return the run."""
+    here, there = tierctl(*args), tierctl(*args, *SPARK)
     assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
     return here
 
