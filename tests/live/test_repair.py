@@ -10,12 +10,13 @@ import pytest
 from tierctl.model import RemoteLogSegmentState, Uuid
 
 from tests.apply.repairs import a_day_passes, age, ago_ms
-from tests.live.commands import on_disk, refused, tierctl, where
+from tests.live.commands import refused, tierctl, where
 from tests.support.broker import Broker, Brokers
 from tests.verify.cases import update
 from tests.verify.tiers import Spoilt
 
-# Without a broker, tests/apply/test_repair_indexes.py and tests/plan/test_fencing.py test the same.
+# Without a broker, tests/apply/test_repair.py, test_repair_indexes.py and tests/plan/test_fencing.py test the
+# same.
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "damaged"
 S = RemoteLogSegmentState
@@ -53,26 +54,25 @@ def damage(broker: Broker) -> None:
     tier.append(*gone, half, lost, stuck, update(stuck, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
 
 
-def verify(broker: Broker, plan: Path, *more: object) -> list[dict[str, Any]]:
+def verify(broker: Broker, plan: Path) -> list[dict[str, Any]]:
     options = ("--topic", TOPIC, "--state-dir", state_of(broker), "--plan-out", plan, "--output", "jsonl")
-    ran = tierctl("verify", *options, *more)
+    ran = tierctl("verify", *where(broker), *options)
     assert ran.code in {0, 3}, ran.err
-    found = ran.rows
-    return [finding for finding in found if finding["severity"] != "info"]
+    return [finding for finding in ran.rows if finding["severity"] != "info"]
 
 
-def verify_over_a_day(broker: Broker, plan: Path, *more: object) -> list[dict[str, Any]]:
+def verify_over_a_day(broker: Broker, plan: Path) -> None:
     """Verify, and once more a day later: what was there both times may be deleted."""
-    verify(broker, plan, *more)
+    verify(broker, plan)
     a_day_passes(state_of(broker))
-    return verify(broker, plan, *more)
+    verify(broker, plan)
 
 
 def check_whole(broker: Broker, plan: Path) -> None:
     """Check that the broker serves every record, and that nothing is left to repair."""
     broker.wait_for("all offsets", lambda: broker.offsets("earliest", TOPIC) == {(TOPIC, 0): 0})
     assert [record[0] for record in broker.records(TOPIC, start=0)] == list(range(5500))
-    assert verify(broker, plan, *where(broker)) == []
+    assert verify(broker, plan) == []
 
 
 def state_of(broker: Broker) -> Path:
@@ -85,25 +85,12 @@ def actions(plan: Path) -> list[tuple[str, str]]:
     return sorted((step["action"], step["segment_id"][0]) for step in json.loads(plan.read_text())["steps"])
 
 
-def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
-    damage(broker)
-    plan = tmp_path / "plan.json"
-    found = verify_over_a_day(broker, plan, *on_disk(broker))
-    assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["check"] for finding in found}
-    assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
-    tierctl("apply", plan, *on_disk(broker), "--state-dir", state_of(broker), "--apply").ok()
-    assert verify(broker, plan, *on_disk(broker)) == []
-    assert actions(plan) == []
-    broker.start()
-    check_whole(broker, plan)
-
-
 def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Broker, tmp_path: Path) -> None:
     """Then all damage is repaired beside the running broker, which serves every record."""
     damage(broker)
     broker.start()
     plan = tmp_path / "plan.json"
-    verify_over_a_day(broker, plan, *where(broker))
+    verify_over_a_day(broker, plan)
     apply = ("apply", plan, *where(broker), "--state-dir", state_of(broker))
     assert "brokers may do this work themselves" in refused(*apply)
     assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
@@ -112,33 +99,12 @@ def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Bro
     assert actions(plan) == []
 
 
-def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path: Path) -> None:
-    """Brokers never do this work, but may delete the segment meanwhile: --allow-live-brokers is needed."""
-    tier = Spoilt(broker.log_dir, broker.remote_dir)
-    segment = tier.segments(TOPIC)[2]
-    paths = [tier.object(segment, suffix) for suffix in (".index", ".timeindex", ".snapshot")]
-    wanted = [path.read_bytes() for path in paths]
-    for path in paths:
-        path.unlink()
-    broker.start()
-    plan = tmp_path / "plan.json"
-    verify(broker, plan, *where(broker))
-    assert [(step["action"], step["start_offset"]) for step in json.loads(plan.read_text())["steps"]] == [
-        ("store_indexes", segment.start_offset)
-    ]
-    carry_out = ("apply", plan, *where(broker), "--state-dir", state_of(broker))
-    assert "brokers may do this work themselves" in refused(*carry_out)
-    ran = tierctl(*carry_out, "--allow-live-brokers", "--apply")
-    assert (ran.code, [path.read_bytes() for path in paths]) == (0, wanted), ran.err
-    check_whole(broker, plan)
-
-
 def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp_path: Path) -> None:
     """The broker's log starts above the tier, but all objects of the tier are needed."""
     damage(broker)
     broker.tiered = False
     broker.start()
     plan = tmp_path / "plan.json"
-    verify_over_a_day(broker, plan, *where(broker))
+    verify_over_a_day(broker, plan)
     assert actions(plan) == [("delete_segment", "D")]
     assert "forgot the log start" in plan.read_text()
