@@ -83,22 +83,9 @@ def local_start(broker: Broker, topic: str, partition: int = 0) -> int:
 
 
 def first_offset(broker: Broker, topic: str, start: int) -> int:
-    """Return the offset of the first record that Kafka's console consumer reads from `start` on."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}
-    # There may be only an aborted transaction above `start`.
-    config |= {"isolation.level": "read_uncommitted"}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "log_level": 0, **config})
-    try:
-        consumer.assign([TopicPartition(topic, 0, start)])
-        (message,) = consumer.consume(1, timeout=30)
-        assert message.error() is None, message.error()
-        offset = message.offset()
-        assert offset is not None
-        return offset
-    finally:
-        consumer.close()
+    """Return the offset of the first record that a consumer reads from `start` on."""
+    ((offset, *_),) = broker.records(topic, start=start, most=1)
+    return offset
 
 
 def fetched(

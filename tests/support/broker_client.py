@@ -259,9 +259,15 @@ class StockClient(ABC):
         return text.splitlines()
 
     def records(
-        self, topic: str, partition: int = 0, *, isolation: str = "read_uncommitted", start: int = 0
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        isolation: str = "read_uncommitted",
+        start: int = 0,
+        most: int | None = None,
     ) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """Return (offset, timestamp, key, value) of every record that a consumer reads from `start` on."""
+        """Return (offset, timestamp, key, value) of the records that a consumer reads from `start` on."""
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}
@@ -279,6 +285,8 @@ class StockClient(ABC):
                 if error is None:
                     facts = (message.offset(), message.timestamp()[1], message.key(), message.value())
                     found.append(facts)
+                    if len(found) == most:
+                        return found
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return found
                 elif error.code() != KafkaError.UNKNOWN:
