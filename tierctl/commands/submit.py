@@ -19,7 +19,7 @@ from tierctl.commands.request_fields import fit_fields
 from tierctl.errors import UsageError
 from tierctl.files import is_file, why_below_others, why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
-from tierctl.spark.session.jvm import QUIET_LOGS, SparkSettings, archive, conf_of, is_credential
+from tierctl.spark.session.jvm import QUIET_LOGS, REMOTE, SparkSettings, archive, conf_of, is_credential
 
 ENVIRONMENT = "environment"
 """The folder below the working directory of driver and executors that --python-archive is unpacked to."""
@@ -350,7 +350,8 @@ def _write_files(folder: Path) -> None:
 
 def _become(words: Sequence[str], log_settings: Path | None) -> Never:
     """Replace this process by spark-submit, which then receives signals and sets output and exit code."""
-    env = dict(os.environ)
+    # spark-submit refuses the address of a Spark Connect server beside a master.
+    env = {name: text for name, text in os.environ.items() if name != REMOTE}
     # A driver without memory must not hang. The last of two options that contradict each other counts.
     options = ["-XX:+ExitOnOutOfMemoryError"]
     if log_settings is not None:

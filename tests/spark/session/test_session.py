@@ -80,9 +80,12 @@ def test_what_needs_no_reading_is_refused_before_a_session_starts(
 
 @contextmanager
 def started(how: str, folder: Path) -> "Iterator[subprocess.Popen[str]]":
-    """Start RUN in a folder from which it takes no modules."""
+    """Start RUN in a folder from which it takes no modules.
+
+    RUN names its master: the variables for Spark Connect, which nobody serves, do not count.
+    """
     spark_home()
-    env = java_environment(PYTHONPATH=str(ROOT))
+    env = java_environment(PYTHONPATH=str(ROOT), SPARK_REMOTE="sc://127.0.0.1:1", SPARK_API_MODE="connect")
     run = subprocess.Popen(
         [sys.executable, "-P", "-W", "error", "-c", RUN, how],
         stdout=subprocess.PIPE,

@@ -208,16 +208,21 @@ def test_files_are_written_once(tmp_path: Path) -> None:
     assert len(times) == 3
 
 
-def test_a_driver_without_memory_ends(tmp_path: Path) -> None:
-    """As the sessions of commands do; what the operator set comes last, and so it counts."""
+def test_variables_of_spark_submit(tmp_path: Path) -> None:
+    """A driver without memory ends, and the line's master counts, not a Spark Connect server.
+
+    What the operator set for the JVM comes last, and so it counts.
+    """
     program = tmp_path / "home" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
-    program.write_text('#!/bin/sh\necho "$SPARK_SUBMIT_OPTS"\n')
+    program.write_text('#!/bin/sh\necho "${SPARK_REMOTE-none}" "$SPARK_SUBMIT_OPTS"\n')
     program.chmod(0o755)
-    env = environment(SPARK_HOME=str(tmp_path / "home"), SPARK_SUBMIT_OPTS="-XX:-ExitOnOutOfMemoryError")
+    own = {"SPARK_SUBMIT_OPTS": "-XX:-ExitOnOutOfMemoryError", "SPARK_REMOTE": "sc://h"}
+    env = environment(SPARK_HOME=str(tmp_path / "home"), **own)
     words = ("submit", "--submit-dir", tmp_path / "kept", "--master", "yarn", "--run", "--", "segments")
     ran = tierctl_process(*words, cwd=tmp_path, env=env)
-    first, *_, last = ran.out.split()
+    remote, first, *_, last = ran.out.split()
+    assert remote == "none"
     assert (first, last) == ("-XX:+ExitOnOutOfMemoryError", "-XX:-ExitOnOutOfMemoryError"), ran.err
 
 

@@ -51,6 +51,8 @@ _HINT = (
     "give executors an instance role, a profile or their own environment; Spark shows and logs its settings"
 )
 SPECULATION = "spark.speculation"
+REMOTE = "SPARK_REMOTE"
+"""Spark's variable with the address of a Spark Connect server."""
 
 
 def is_speculative(value: str | None) -> bool:
@@ -251,25 +253,28 @@ def _did_not_start(lines: deque[str]) -> UsageError | EngineError:
 
 @contextmanager
 def _options(verbose: bool) -> Iterator[None]:
-    """Give the JVM its options, and before it reads Spark's log settings tierctl's, unless others are set."""
-    before = os.environ.get("SPARK_SUBMIT_OPTS")
+    """Give the JVM its options, and before it reads Spark's log settings tierctl's, unless others are set.
+
+    Hide SPARK_REMOTE from it, because spark-submit refuses the variable beside a master.
+    """
+    before = {name: os.environ.pop(name, None) for name in ("SPARK_SUBMIT_OPTS", REMOTE)}
+    given = before["SPARK_SUBMIT_OPTS"] or ""
     # Without the first option Spark loses the thread that receives results, and waits without end. The second
     # one halves the processor time of the start; Python does the work of jobs, not the JVM's code.
     options = ["-XX:+ExitOnOutOfMemoryError", "-XX:TieredStopAtLevel=1"]
-    with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
-        if not verbose and "log4j2.configurationFile" not in (before or ""):
-            file = Path(folder, "log4j2.properties")
-            with named(file):
-                file.write_text(QUIET_LOGS, encoding="utf-8")
-            options.append(f"-Dlog4j2.configurationFile={file.as_uri()}")
-        # The last of two options that contradict each other counts: the operator's.
-        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*options, *([before] if before else [])])
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
+            if not verbose and "log4j2.configurationFile" not in given:
+                file = Path(folder, "log4j2.properties")
+                with named(file):
+                    file.write_text(QUIET_LOGS, encoding="utf-8")
+                options.append(f"-Dlog4j2.configurationFile={file.as_uri()}")
+            # The last of two options that contradict each other counts: the operator's.
+            os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*options, given]).strip()
             yield
-        finally:
-            os.environ.pop("SPARK_SUBMIT_OPTS")
-            if before is not None:
-                os.environ["SPARK_SUBMIT_OPTS"] = before
+    finally:
+        os.environ.pop("SPARK_SUBMIT_OPTS", None)
+        os.environ.update({name: text for name, text in before.items() if text is not None})
 
 
 @contextmanager

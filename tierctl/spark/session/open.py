@@ -152,8 +152,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
     Raise UsageError for wrong settings, EngineError if the master does not answer, and SafetyRefusal for a
     Spark Connect server with speculation if the command has side effects.
     """
-    if settings.master is None and "SPARK_REMOTE" in os.environ:
-        settings = replace(settings, master=os.environ["SPARK_REMOTE"])
+    if settings.master is None and jvm.REMOTE in os.environ:
+        settings = replace(settings, master=os.environ[jvm.REMOTE])
     with failures(settings.master):
         require_reachable(settings.master)
         session = _connected(settings) if settings.is_connect else _classic(settings)
@@ -223,13 +223,15 @@ def _connected(settings: SparkSettings) -> SparkSession:
 
 
 def _classic(settings: SparkSettings) -> SparkSession:
-    _choose_python(settings)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # Python workers on this machine inherit the variable of the driver's JVM.
     os.environ[_SAFE_PATH] = "1"
     given = dict(settings.conf) | ({} if settings.master is None else {"spark.master": settings.master})
     with WAITS.waiting("starting the Java virtual machine of Spark"):
         virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
-    master = settings.master or virtual_machine.gateway.jvm.SparkConf().get("spark.master", "local[*]")
+    configured = virtual_machine.gateway.jvm.SparkConf()
+    master = settings.master or configured.get("spark.master", "local[*]")
+    _choose_python(master, settings.conf.get(_PYTHON) or configured.get(_PYTHON, ""))
     conf = SparkConf()
     named = {"spark.app.name": f"tierctl {settings.command}".strip()}
     for name, value in (named | own_settings(master) | given | {"spark.master": master}).items():
@@ -240,27 +242,25 @@ def _classic(settings: SparkSettings) -> SparkSession:
         with WAITS.waiting(f"starting Spark at {master}"):
             # Only on the main thread would PySpark replace the handler of SIGINT: a run stops itself between
             # side effects.
-            within(START_TIMEOUT_S, start, silent)
+            context = within(START_TIMEOUT_S, start, silent)
     except EngineError:
         virtual_machine.kill()
         raise
-    return SparkSession.builder.getOrCreate()
+    # The builder would look for a Spark Connect server where variables name one, or are set for it.
+    return SparkSession(context)
 
 
-def _choose_python(settings: SparkSettings) -> None:
+_PYTHON = "spark.pyspark.python"
+
+
+def _choose_python(master: str, chosen: str) -> None:
     """Set the interpreter of Python workers: the operator's, or this one if executors see the same files.
 
-    Workers with another version of Python end with an EOFException without a message.
+    `chosen` is that of the settings, or "". Workers with another version of Python end with an EOFException
+    without a message.
     """
-    chosen = settings.conf.get("spark.pyspark.python")
-    if chosen is not None:
+    if chosen:
         os.environ["PYSPARK_PYTHON"] = chosen
-    elif "PYSPARK_PYTHON" not in os.environ and not _is_elsewhere(settings):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-
-
-def _is_elsewhere(settings: SparkSettings) -> bool:
-    """Return True if executors have their own file systems, as on YARN and Kubernetes."""
-    below_submit = settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ
-    return below_submit or (settings.master or "local").startswith(("yarn", "k8s://"))
+    # On YARN and Kubernetes, executors have their own file systems.
+    elif not master.startswith(("yarn", "k8s://")):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
