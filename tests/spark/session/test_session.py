@@ -1,5 +1,6 @@
 """A session starts without output, reports why it can't start, and leaves no process behind."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
 from tierctl.spark.executors.transport import collect, watched
 from tierctl.spark.session.jvm import SparkSettings, cause, engine_error
-from tierctl.spark.session.open import opened_session, require_reachable
+from tierctl.spark.session.open import choose_python, opened_session, require_reachable
 
 from tests.cli.shell import environment, tierctl
 from tests.spark.clusters import ROOT, SMALL, Driver, java_environment, ran_python, spark_home
@@ -170,6 +171,39 @@ def test_a_java_that_can_not_run_spark(tmp_path: Path) -> None:
     for line, home, expected in zip(done.stdout.splitlines(), homes, OF_JAVA.values(), strict=True):
         assert line.startswith(expected.format(home=home))
     assert done.stderr == ""
+
+
+DEFAULTS = """
+import os
+from tierctl.spark.session.open import SparkSettings, open_session
+print(open_session(SparkSettings()).sparkContext.master, os.environ["PYSPARK_PYTHON"])
+"""
+
+
+def test_master_and_interpreter_of_sparks_own_settings(tmp_path: Path) -> None:
+    spark_home()
+    own = {"spark.master": "local[1]", "spark.pyspark.python": "/opt/python"}
+    lines = [f"{name} {value}\n" for name, value in (SMALL | own).items()]
+    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    done = ran_python(DEFAULTS, env=java_environment(SPARK_CONF_DIR=str(tmp_path)))
+    assert done.stdout == "local[1] /opt/python\n"
+
+
+@pytest.mark.parametrize(
+    ("master", "chosen", "variable", "expected"),
+    [
+        ("local[2]", "", None, sys.executable),
+        ("spark://h:7077", "", "/variable/python", "/variable/python"),
+        ("yarn", "", None, None),
+        ("k8s://https://h", "/setting/python", "/variable/python", "/setting/python"),
+    ],
+)
+def test_the_interpreter_of_workers(
+    master: str, chosen: str, variable: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {} if variable is None else {"PYSPARK_PYTHON": variable})
+    choose_python(master, chosen)
+    assert os.environ.get("PYSPARK_PYTHON") == expected
 
 
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def _classic(settings: SparkSettings) -> SparkSession:
         virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
     configured = virtual_machine.gateway.jvm.SparkConf()
     master = settings.master or configured.get("spark.master", "local[*]")
-    _choose_python(master, settings.conf.get(_PYTHON) or configured.get(_PYTHON, ""))
+    choose_python(master, settings.conf.get(_PYTHON) or configured.get(_PYTHON, ""))
     conf = SparkConf()
     named = {"spark.app.name": f"tierctl {settings.command}".strip()}
     for name, value in (named | own_settings(master) | given | {"spark.master": master}).items():
@@ -253,7 +253,7 @@ def _classic(settings: SparkSettings) -> SparkSession:
 _PYTHON = "spark.pyspark.python"
 
 
-def _choose_python(master: str, chosen: str) -> None:
+def choose_python(master: str, chosen: str) -> None:
     """Set the interpreter of Python workers: the operator's, or this one if executors see the same files.
 
     `chosen` is that of the settings, or "". Workers with another version of Python end with an EOFException
