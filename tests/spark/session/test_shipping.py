@@ -93,6 +93,7 @@ def test_the_archive_is_the_same_every_time() -> None:
 PLAIN = """
 import sys
 from pyspark.sql import SparkSession
+from tests.cli.shell import tierctl as tierctl_here
 from tests.spark.clusters import SMALL
 import tierctl.spark
 
@@ -100,6 +101,8 @@ builder = SparkSession.builder.master("local-cluster[1,1,1024]")
 for name, value in SMALL.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
+ran = tierctl_here("segments", "--metadata", sys.argv[1], "--engine", "spark")
+print(ran.code, ran.err)
 tierctl.spark.register(spark)
 tierctl.spark.register(spark)
 events = spark.read.format("remote_log_metadata").option("metadata", sys.argv[1]).load()
@@ -109,12 +112,16 @@ print(events.where("segment_id is not null").count())
 
 @pytest.mark.matrix
 def test_a_plain_session_needs_only_register(capture: "Callable[[str], Path]", tmp_path: "Path") -> None:
-    """The interpreter of the workers has no tierctl; the session was not opened by tierctl."""
+    """The interpreter of the workers has no tierctl; the session was not opened by tierctl.
+
+    A command that uses the session needs not even that.
+    """
     spark_home()
     python = python_without_tierctl(tmp_path)
     env = environment(PYSPARK_PYTHON=str(python), SPARK_HOME=str(spark_home()), SPARK_LOCAL_IP="127.0.0.1")
     done = ran_python(PLAIN, capture("tiered-cluster") / "after", env=env)
-    assert int(done.stdout.split()[-1]) > 100
+    code, *_, count = done.stdout.split()
+    assert (code, int(count) > 100) == ("0", True), done.stdout
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path: "Path") -> None:

@@ -465,8 +465,8 @@ def ship(session: SparkSession) -> None:
         session.addArtifacts(file, pyfile=True)
         return
     context = session.sparkContext
-    context.addPyFile(file)
     # The process on the driver that plans the batches of a stream does not look for files that were added.
     paths = context.environment.get(_PATH)
     if file not in (paths or ""):
+        context.addPyFile(file)
         context.environment[_PATH] = f"{paths}{os.pathsep}{file}" if paths else file

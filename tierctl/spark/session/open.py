@@ -156,10 +156,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
         settings = replace(settings, master=os.environ[jvm.REMOTE])
     with failures(settings.master):
         require_reachable(settings.master)
-        session = _connected(settings) if settings.is_connect else _classic(settings)
-        _usable(session, settings)
-        ship(session)
-    return session
+        return _usable(_connected(settings) if settings.is_connect else _classic(settings), settings)
 
 
 def _active_session() -> SparkSession | None:
@@ -176,10 +173,11 @@ _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
-    """Return `session`; raise UsageError if it has another master, SafetyRefusal if it uses speculation.
+    """Return `session`, to whose workers this tierctl is sent: another program may have opened the session.
 
-    Raise UsageError for Arrow batches without a limit, which Spark itself offers: PySpark makes no DataFrame
-    of Arrow rows then, and plans no data source in Python.
+    Raise UsageError if it has another master, SafetyRefusal if it uses speculation, and UsageError for Arrow
+    batches without a limit, which Spark itself offers: PySpark makes no DataFrame of Arrow rows then, and
+    plans no data source in Python.
     """
     master = session.conf.get("spark.master", None)
     if settings.master not in {None, master} and not settings.is_connect:
@@ -195,6 +193,7 @@ def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
             f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
             hint="disable it where the session is started",
         )
+    ship(session)
     return session
 
 
