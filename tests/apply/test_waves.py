@@ -405,6 +405,16 @@ class Elsewhere(LocalEngine):
         return super().begin(side_effect, inputs, replace(context, remote=local_tier(self._folder)))
 
 
+class Repeating(LocalEngine):
+    """An engine whose earlier attempts may still be running."""
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        results = super().begin(side_effect, inputs, context)
+        return lambda: [replace(result, is_repeated=True) for result in results()]
+
+
 class Gone(LocalEngine):
     """An engine that accepts no work."""
 
@@ -417,6 +427,15 @@ def test_a_copy_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_pat
     assert statuses(outcomes) == [FAILED, FAILED, DROPPED]
     assert isinstance(outcomes[0].error, StoreWriteUnknown)
     assert {segment.state for segment in empty.segments()} == {COPY_STARTED}
+
+
+def test_copies_that_an_earlier_attempt_may_still_store_are_not_cleaned_up(empty: World) -> None:
+    """Its objects would belong to no segment: the copies of a partition after the one that failed, too."""
+    fails = partial(Failing, operation="verify_log_segment_data", nth=2, error=StoreWriteUnknown)
+    outcomes = run_on("copy", empty, fails, engine=Repeating(1), wave_size=3)
+    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
+    assert [segment.state for segment in empty.segments()] == [COPY_FINISHED, COPY_STARTED, COPY_STARTED]
+    check_converges(empty)
 
 
 def test_a_deletion_that_is_not_seen_from_here_is_not_finished(empty: World, tmp_path: Path) -> None:

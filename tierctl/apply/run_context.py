@@ -296,7 +296,8 @@ class SideEffectResult:
     that. If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the
     outcome is unknown. `errors` has one entry per segment of a deletion: the error of this segment, or None.
     `custom_metadata` belongs to the copied segment (KIP-917); `written` are the files of a segment of a local
-    log. `note` says what is unusual about a copied segment.
+    log. `note` says what is unusual about a copied segment. `is_repeated` is True if an earlier attempt may
+    still be running.
     """
 
     begun: bool = False
@@ -306,6 +307,7 @@ class SideEffectResult:
     custom_metadata: bytes | None = None
     written: WrittenSegment | None = None
     note: str | None = None
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -322,6 +322,8 @@ def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec,
     assert result.error is not None
     assert (result.begun, result.error.message) == (True, "full")
     assert type(result.error).__name__ == ("StoreWriteUnknown" if again else "StoreWriteFailed")
+    runner = SparkTask(opened=partial(opened_side_effect, doings.named, spec), is_retried=again)
+    assert side_effect_result(results_of(runner, [piece(7)])[0]).is_repeated is again
 
 
 def _errors(kind: type[TierctlError] = TierctlError) -> list[type[TierctlError]]:

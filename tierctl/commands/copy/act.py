@@ -346,9 +346,9 @@ class _Copier:
 
     def _clean_up(self, failed: Sequence[_Attempt]) -> dict[Uuid, Outcome]:
         """Delete the objects of failed copies; a later run cleans up the objects that remain."""
-        # An unknown outcome is not a failure: a late write may still succeed, and no run looks for its
-        # objects after DELETE_SEGMENT_FINISHED.
-        known = [a for a in failed if not isinstance(a.error, StoreWriteUnknown)]
+        # An unknown outcome is not a failure: a late write, or an earlier attempt, may still succeed, and
+        # no run looks for its objects after DELETE_SEGMENT_FINISHED.
+        known = [a for a in failed if not (a.result.is_repeated or isinstance(a.error, StoreWriteUnknown))]
         deletions = delete_segments(
             [attempt.metadata for attempt in known],
             self.context,

@@ -243,7 +243,7 @@ def side_effect_result(found: InputResult[SideEffectResult]) -> SideEffectResult
         return _unknown(found.error)
     if result.error is None:
         errors = [None if error is None else with_host(error, found.host) for error in result.errors]
-        return replace(result, errors=errors)
+        return replace(result, errors=errors, is_repeated=found.is_retried)
     error = with_host(result.error, found.host)
     if found.is_retried and not isinstance(error, StoreWriteUnknown):
         error = StoreWriteUnknown(error.message, hint=error.hint)
