@@ -173,6 +173,8 @@ def test_interpreters_and_settings(
             "credentials",
         ),
         (("--master", "yarn", "sweep", "--remote", "s3://me:pa55@bucket/x"), "must not contain a user"),
+        (("--master", "yarn", "--python-archive", "https://me:pa55@h/a,b.zip", "sweep"), "credentials"),
+        (("--master", "spark://me:pa55@h", "segments"), "--master: the address must not contain"),
     ],
 )
 def test_what_is_refused(args: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -318,7 +320,18 @@ SPARK = ("--engine", "spark")
         (("--spark-conf", "spark.x=1"), "--spark-conf needs --engine spark", "leave --spark-conf out"),
         ((*SPARK, "--spark-conf", "spark.executor.memory"), "expected spark.KEY=VALUE", "memory=4g"),
         ((*SPARK, "--spark-conf", "executor.memory=1g"), "expected spark.KEY=VALUE", "memory=4g"),
-        ((*SPARK, "--master", "mesos://x"), "'mesos://x': no master of Spark", "spark://host:port"),
+        *(
+            ((*SPARK, "--master", master), f"'{master}': no master of Spark", "spark://host:port")
+            for master in (
+                "mesos://x",
+                "local[two]",
+                "local[2",
+                "local-cluster[2,1]",
+                "spark://",
+                "yarn-client",
+            )
+        ),
+        ((*SPARK, "--master", "mesos://me:pa55@h"), "the address must not contain", "--master"),
         (
             (*SPARK, "--master", "sc://h;token=abc"),
             "must not contain a token",
@@ -336,6 +349,7 @@ def test_usage_errors(args: tuple[str, ...], message: str, hint: str, tmp_path: 
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert hint in ran.err
+    assert "pa55" not in ran.err
 
 
 @pytest.mark.parametrize("command", ["copy", "sweep", "delete"])

@@ -117,21 +117,27 @@ def conf_of(texts: Iterable[str]) -> dict[str, str]:
     return conf
 
 
+_MASTER = re.compile(
+    r"local(\[([0-9]+|\*)(\s*,\s*[0-9]+)?\]|-cluster\[\s*[0-9]+(\s*,\s*[0-9]+){2}\s*\])?|yarn|(spark|k8s|sc)://.+"
+)
+"""The masters of Spark (SparkMasterRegex), without those of which a cluster manager is another package."""
+
+
 def _check_master(settings: SparkSettings) -> None:
     master = settings.master
     if master is None:
         return
-    if not re.match(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://|sc://", master):
+    if is_credential("", master) or re.search(r";\s*(token|user_id=[^;]*:)", master, re.IGNORECASE):
+        raise UsageError(
+            "--master: the address must not contain a token or a password",
+            hint="set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment" if settings.is_connect else None,
+        )
+    if not _MASTER.fullmatch(master):
         raise UsageError(
             f"--master {master!r}: no master of Spark",
             hint="local[N], spark://host:port, yarn, k8s://https://host:port, or sc://host:port",
         )
     if settings.is_connect:
-        if re.search(r";\s*(token|user_id=[^;]*:)", master, re.IGNORECASE):
-            raise UsageError(
-                "--master sc://...: the address must not contain a token",
-                hint="set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment",
-            )
         for name in settings.conf:
             if not name.startswith("spark.sql."):
                 raise UsageError(
