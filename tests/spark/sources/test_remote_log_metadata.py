@@ -12,7 +12,7 @@ import pytest
 import tierctl.spark
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_splits import SCHEMA, Predicate, plan_tasks, timestamps
@@ -198,6 +198,9 @@ def test_what_no_load_can_use_is_refused(source: type[DataSource], reader: str, 
     options = {"metadata": "/tmp"} | ({"remote": "/tmp"} if source is RemoteLogSource else {})
     with pytest.raises(UsageError, match="the schema of the load has no columns"):
         getattr(source(options), reader)(StructType([]))
+    first = source(options).schema()[0]
+    with pytest.raises(UsageError, match=f"no column {first.name} (int|string) NOT NULL"):
+        getattr(source(options), reader)(StructType([StructField(first.name, first.dataType, False)]))
     for name in ("command_config", "broker_config"):
         loaded = source(options | {name: str(tmp_path / "mistyped.properties")})
         with pytest.raises(UsageError, match=r"mistyped\.properties can't be read"):

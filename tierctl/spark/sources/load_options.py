@@ -267,12 +267,16 @@ _OPERATORS: dict[type[_Comparison], str] = {
 
 
 def selected_columns(selected: StructType, available: pa.Schema) -> tuple[str, ...]:
-    """Return the names in `selected`; raise UsageError for a column not in `available`, and for no column."""
+    """Return the names in `selected`; raise UsageError for a column not in `available`, and for no column.
+
+    Columns that must not be null are refused: Spark compares them with Arrow's, which may be null.
+    """
     types = {field.name: field.dataType for field in from_arrow_schema(available)}
     hint = f"there are {', '.join(f'{name} {kind.simpleString()}' for name, kind in types.items())}"
     for field in selected:
-        if types.get(field.name) != field.dataType:
-            raise UsageError(f"no column {field.name} {field.dataType.simpleString()}", hint=hint)
+        if types.get(field.name) != field.dataType or not field.nullable:
+            kind = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
+            raise UsageError(f"no column {field.name} {kind}", hint=hint)
     if not selected.fields:
         raise UsageError("the schema of the load has no columns", hint=f"leave it out, or name some: {hint}")
     return tuple(selected.names)
