@@ -278,6 +278,11 @@ class _Submission:
                     f"--{name}: spark-submit divides {path} at its commas, as a list of files",
                     hint="name a path without a comma",
                 )
+            if path is not None and "#" in path:
+                raise UsageError(
+                    f"--{name}: spark-submit reads {path} up to the #, as a path and the name of a copy",
+                    hint="name a path without a #",
+                )
 
     def _require_cluster_mode(self, master: str) -> None:
         """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
@@ -329,7 +334,11 @@ def submit(request: SubmitRequest, progress: Progress | None = None) -> SubmitLi
 
 def _default_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tierctl"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "tierctl"
+    except RuntimeError as e:
+        why = "the files for spark-submit have no folder: this user has no home folder"
+        raise UsageError(why, hint="name a folder with --submit-dir") from e
 
 
 def _write_files(folder: Path) -> None:

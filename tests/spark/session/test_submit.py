@@ -166,6 +166,8 @@ def test_interpreters_and_settings(
         (("--master", "yarn", "--driver-memory", "512", "segments"), '"512" is not a size'),
         (("--master", "yarn", "--submit-dir", "a,b", "segments"), "--submit-dir: spark-submit divides a,b/"),
         (("--master", "yarn", "--python-archive", "a,b.zip", "segments"), "--python-archive: spark-submit"),
+        (("--master", "yarn", "--submit-dir", "a#b", "segments"), "--submit-dir: spark-submit reads a#b/"),
+        (("--master", "yarn", "--python-archive", "s3a://b/e.zip#e", "segments"), "up to the #"),
         (("--master", "yarn", "--python-archive", "env.tar.gz", "segments"), "env.tar.gz: no such file"),
         (("--master", "yarn", "--spark-conf", "spark.speculation=true", "sweep"), "stored or deleted twice"),
         (
@@ -200,6 +202,17 @@ def test_the_command_has_the_profile_of_the_line(tmp_path: Path) -> None:
     assert command[:2] == ["cache", "build"]
     assert command[command.index("--profile") + 1] == "staging"
     assert command[command.index("--config-file") + 1] == str(file)
+
+
+def test_a_user_without_a_home_folder_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    words = ("--master", "yarn", "segments")
+    ran = tierctl("submit", *words, env=environment())
+    assert (ran.code, ran.out, "--submit-dir" in ran.err) == (2, "", True), ran.err
+    assert submit(tmp_path, *words).code == 0
 
 
 def test_files_are_written_once(tmp_path: Path) -> None:
