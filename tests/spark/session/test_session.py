@@ -1,6 +1,7 @@
 """A session starts without output, reports why it can't start, and leaves no process behind."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -180,12 +181,14 @@ print(open_session(SparkSettings()).sparkContext.master, os.environ["PYSPARK_PYT
 """
 
 
-def test_master_and_interpreter_of_sparks_own_settings(tmp_path: Path) -> None:
+def test_sparks_own_settings_name_master_interpreter_and_java(tmp_path: Path) -> None:
     spark_home()
+    java = Path(shutil.which("java") or "java").resolve()
+    (tmp_path / "spark-env.sh").write_text(f"JAVA_HOME='{java.parents[1]}'\n")
     own = {"spark.master": "local[1]", "spark.pyspark.python": "/opt/python"}
     lines = [f"{name} {value}\n" for name, value in (SMALL | own).items()]
     (tmp_path / "spark-defaults.conf").write_text("".join(lines))
-    done = ran_python(DEFAULTS, env=java_environment(SPARK_CONF_DIR=str(tmp_path)))
+    done = ran_python(DEFAULTS, env=java_environment(SPARK_CONF_DIR=str(tmp_path)) | {"JAVA_HOME": "/no"})
     assert done.stdout == "local[1] /opt/python\n"
 
 

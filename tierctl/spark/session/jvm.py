@@ -222,7 +222,6 @@ def _start(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    _require_java()
     settings = SparkConf(loadDefaults=False)
     for name, value in conf.items():
         settings.set(name, value)
@@ -231,13 +230,13 @@ def _start(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
         with _options(verbose), _output(lines, verbose=verbose) as popen_kwargs:
             return Jvm(launch_gateway(settings, popen_kwargs), lines)  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as e:
+        # Asked only now, because spark-env.sh may name another Java.
+        _require_java()
         raise _did_not_start(lines) from e
 
 
 def _require_java() -> None:
-    """Raise UsageError if Spark's start script would find no Java."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
+    """Raise UsageError if neither JAVA_HOME nor PATH has a Java."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
         found = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on PATH, and no JAVA_HOME"
