@@ -209,6 +209,28 @@ def test_the_interpreter_of_workers(
     assert os.environ.get("PYSPARK_PYTHON") == expected
 
 
+AGAIN = """
+from tests.spark.clusters import SMALL
+from tierctl.spark.session import jvm
+from tierctl.spark.session.open import SparkSettings, opened_session
+for end in ("context", "JVM", None):
+    with opened_session(SparkSettings(master="local[1]", conf=SMALL)) as session:
+        print(session.range(3).count(), end, flush=True)
+        if end == "context":
+            session.sparkContext.stop()
+        elif end == "JVM":
+            jvm._started[0].kill()
+            jvm._started[0]._process.wait()
+"""
+
+
+def test_a_session_that_ended_is_followed_by_another() -> None:
+    """A program that calls the Python API would have to be started again, after a driver without memory."""
+    spark_home()
+    done = ran_python(AGAIN, env=java_environment(PYTHONWARNINGS="ignore"))
+    assert done.stdout == "3 context\n3 JVM\n3 None\n"
+
+
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     monkeypatch.delitem(sys.modules, "tierctl.spark.session.open")

@@ -173,6 +173,11 @@ class Jvm:
         # None under spark-submit, whose JVM started this process.
         self._process: subprocess.Popen[bytes] | None = gateway.proc
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the JVM ended by itself, as without memory, or was killed."""
+        return self._process is not None and self._process.poll() is not None
+
     def kill(self) -> None:
         """Kill the JVM."""
         if self._process is not None:
@@ -193,10 +198,16 @@ class Jvm:
 
 
 def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
-    """Return the JVM of this process; the first call starts it with `conf`. It ends with the process.
+    """Return the JVM of this process; without one that runs, start it with `conf`. It ends with the process.
 
     Its output is printed only if `verbose`. Raise UsageError if no suitable Java is installed.
     """
+    if _started and _started[0].has_ended:
+        from pyspark import SparkContext
+
+        _started.clear()
+        # PySpark keeps the connection to its first JVM.
+        SparkContext._gateway = SparkContext._jvm = None
     if not _started:
         if not verbose:
             # Py4J also logs the exceptions that it raises, with tracebacks.

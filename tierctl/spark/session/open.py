@@ -22,7 +22,7 @@ from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.in_order import in_background
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
-from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, is_speculative, ship
+from tierctl.spark.session.jvm import SPECULATION, SparkSettings, failures, is_connect, is_speculative, ship
 from tierctl.storage.stores.base import why_refused
 
 T = TypeVar("T")
@@ -160,12 +160,15 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 
 def _active_session() -> SparkSession | None:
-    """Return the session of this thread or process, or None; Spark Connect sessions belong to a thread."""
+    """Return the session of this thread or process, or None; Spark Connect sessions belong to a thread.
+
+    PySpark keeps a session whose context was stopped, or whose JVM has ended; it is none.
+    """
     for name in ("pyspark.sql", "pyspark.sql.connect.session"):
         if name in sys.modules:
             with suppress(PySparkException):
                 found: SparkSession = sys.modules[name].SparkSession.active()
-                return found
+                return found if is_connect(found) or found._sc._jsc is not None else None
     return None
 
 
