@@ -207,7 +207,7 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
 
         _started.clear()
         # PySpark keeps the connection to its first JVM.
-        SparkContext._gateway = SparkContext._jvm = None
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     if not _started:
         if not verbose:
             # Py4J also logs the exceptions that it raises, with tracebacks.

@@ -168,7 +168,8 @@ def _active_session() -> SparkSession | None:
         if name in sys.modules:
             with suppress(PySparkException):
                 found: SparkSession = sys.modules[name].SparkSession.active()
-                return found if is_connect(found) or found._sc._jsc is not None else None
+                is_stopped = not is_connect(found) and found._sc._jsc is None  # noqa: SLF001
+                return None if is_stopped else found
     return None
 
 
