@@ -395,6 +395,7 @@ def test_a_profile_for_spark_does_not_disturb_runs_without_it(tmp_path: Path) ->
         ("spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net", "0pen-sesame", True),
         ("spark.ssl.keyPassword", "0pen-sesame", True),
         ("spark.executorEnv.AWS_ACCESS_KEY_ID", "0pen-sesame", True),
+        ("spark.executorEnv.AZURE_STORAGE_KEY", "0pen-sesame", True),
         ("spark.hadoop.fs.azure.account.connection.string", "0pen-sesame", True),
         ("spark.hadoop.fs.azure.sas.container.account", "0pen-sesame", True),
         ("spark.x.private-key", "0pen-sesame", True),

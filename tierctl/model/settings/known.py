@@ -31,7 +31,7 @@ SETTINGS: tuple[Setting[object], ...] = tuple(row for table in TABLES for row in
 
 _SECRET_NAME = re.compile(
     r"passw(or)?d|passphrase|secret|credential(?!s?[._-]?provider)|token(?!\.endpoint)|jaas\.config"
-    r"|(access|account|api|sas|shared)[._-]?key|private[._]?key(?!\.file)|encryption[._-]?key$"
+    r"|(access|account|api|sas|shared)[._-]?key|private[._]?key(?!\.file)|(encryption|storage)[._-]?key$"
     r"|connection[._-]?string|\bsas\b|keystore\.(key|certificate)|truststore\.cert",
     re.IGNORECASE,
 )
