@@ -177,7 +177,6 @@ class _Submission:
                 "spark-submit can't use a Spark Connect server",
                 hint="run the command with --master sc://... itself",
             )
-        self._require_no_credentials()
         self._require_used(master)
         self._require_readable()
         archive = request.python_archive
@@ -193,11 +192,7 @@ class _Submission:
             raise UsageError(
                 "--container-image is missing", hint="an image with Spark, Python and tierctl's libraries"
             )
-
-    def _require_no_credentials(self) -> None:
-        """Raise UsageError for a word of the command line that looks like a secret."""
-        request = self.request
-        for word in (*request.command, request.python_archive or "", request.container_image or ""):
+        for word in request.command:
             name, equals, value = word.partition("=")
             is_key_file = name == "--aiven-private-key"
             if is_credential("", word) or (equals and not is_key_file and is_credential(name, value)):

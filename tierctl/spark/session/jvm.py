@@ -127,17 +127,17 @@ def _check_master(settings: SparkSettings) -> None:
     master = settings.master
     if master is None:
         return
-    if is_credential("", master) or re.search(r";\s*(token|user_id=[^;]*:)", master, re.IGNORECASE):
-        raise UsageError(
-            "--master: the address must not contain a token or a password",
-            hint="set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment" if settings.is_connect else None,
-        )
     if not _MASTER.fullmatch(master):
         raise UsageError(
             f"--master {master!r}: no master of Spark",
             hint="local[N], spark://host:port, yarn, k8s://https://host:port, or sc://host:port",
         )
     if settings.is_connect:
+        if re.search(r";\s*(token|user_id=[^;]*:)", master, re.IGNORECASE):
+            raise UsageError(
+                "--master sc://...: the address must not contain a token",
+                hint="set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment",
+            )
         for name in settings.conf:
             if not name.startswith("spark.sql."):
                 raise UsageError(
