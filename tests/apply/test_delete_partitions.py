@@ -211,7 +211,10 @@ def test_the_next_command_and_why_a_saved_mark_is_dropped(
     ran = tierctl(*apply)
     assert ran.code == ExitCode.REFUSED
     assert "skipped bills-0: delete does not decide it now: the cluster has the topic again, or" in ran.err
-    cluster.facts = with_new
+    cluster.facts, cluster.clock_ms = with_new, 0
+    ran = tierctl(*apply)
+    assert (ran.code, "s ahead of the controller's" in ran.err) == (ExitCode.REFUSED, True)
+    cluster.clock_ms = None
     tierctl(*apply).ok()
     found = tierctl(*find)
     assert "DELETE_PARTITION_MARKED" in found.out

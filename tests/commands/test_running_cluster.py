@@ -101,6 +101,20 @@ def test_a_mixed_cluster() -> None:
         beside.check_any_open([TIERING])
 
 
+@pytest.mark.parametrize(
+    ("ahead_ms", "is_refused"), [(300_000, False), (300_001, True), (-86_400_000, False), (None, False)]
+)
+def test_a_clock_ahead_of_the_controller_s(ahead_ms: int | None, is_refused: bool) -> None:
+    """A clock that is behind expires less; a controller that may not be asked shows nothing."""
+    clock = Clock()
+    beside = live(MixedCluster(clock_ms=None if ahead_ms is None else clock.now_ms - ahead_ms), clock)
+    if not is_refused:
+        beside.check_clock()
+        return
+    with pytest.raises(SafetyRefusal, match="clock is 300 s ahead of the controller's"):
+        beside.check_clock()
+
+
 def test_nothing_of_an_existing_topic_is_deleted() -> None:
     """The topic still exists, so its deletion mark is a mistake, even if no broker tiers."""
     beside = live(MixedCluster(tiering=NOBODY), Clock())

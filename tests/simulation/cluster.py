@@ -97,6 +97,10 @@ class ModelCluster:
     def leaders(self) -> Self:
         return self
 
+    def controller_clock(self) -> tuple[int, int]:
+        self._step("controller clock")
+        return self.leader, self.world.clock_ms
+
     def unknown_topic_ids(self, topic_ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
         del by_any
         self._step("unknown topic ids")

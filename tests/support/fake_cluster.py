@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tierctl.errors import AuthenticationError
+from tierctl.errors import AuthenticationError, MetadataError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
@@ -43,16 +43,23 @@ def cluster_log(partition: TopicIdPartition, leader: int = 1, **more: Any) -> Cl
 class FakeCluster:
     """Answers about topics and brokers; `tiering` are the brokers that tier, and None stands for all.
 
-    Topics without an entry in `configs` have tiering enabled.
+    Topics without an entry in `configs` have tiering enabled. The controller reports no time if `clock_ms` is
+    None.
     """
 
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     tiering: Collection[int] | None = None
     configs: dict[str, TopicConfig] = field(default_factory=dict)
+    clock_ms: int | None = None
 
     @property
     def leaders(self) -> Self:
         return self
+
+    def controller_clock(self) -> tuple[int, int]:
+        if self.clock_ms is None:
+            raise MetadataError("the controller does not report its time")
+        return 1, self.clock_ms
 
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return {name: facts for name, facts in self.facts.items() if name in set(names)}

@@ -334,6 +334,8 @@ class Change(ABC, Generic[R]):
             tierctl_version=__version__,
             created_ms=self.run.request.clock_ms(),
             now_ms=self.run.resources.now_ms,
+        if plan.steps and run.cluster is not None:
+            run.cluster.check_clock()
             place=self.run.place,
             source=self.run.source,
             topic_ids=self.topics_changed_by(plan),

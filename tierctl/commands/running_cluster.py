@@ -1,6 +1,7 @@
 """The cluster that a mutating command runs beside: fences, the leaders' logs and settings, DeleteRecords."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -29,6 +30,7 @@ from tierctl.plan.preconditions import (
     leaders_of,
     require_open,
 )
+from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.plan.views import (
     ClusterViews,
     LeaderBytesOf,
@@ -237,6 +239,22 @@ class RunningCluster:
     def check_fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if brokers may copy or delete segments of `partitions` themselves."""
         require_open(self._closed(partitions))
+
+    def check_clock(self) -> None:
+        """Raise SafetyRefusal if this machine's clock is over five minutes ahead of the controller's.
+
+        Segments would be deleted that have not expired for brokers, and brokers that wrote just now would
+        count as ended. A controller that does not report its time refuses nothing.
+        """
+        now_ms, clock_ms = self.now_ms(), None
+        with suppress(TierctlError):
+            _, clock_ms = self.cluster.leaders.controller_clock()
+        if clock_ms is not None and now_ms > clock_ms + CLOCK_SKEW_MS_MAX:
+            raise SafetyRefusal(
+                f"this machine's clock is {(now_ms - clock_ms) // 1000} s ahead of the controller's, which "
+                f"is at {iso_utc(clock_ms)}: segments that have not expired yet would be deleted",
+                hint="synchronize the clocks (NTP); no option overrides this check",
+            )
 
     def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if brokers themselves copy or delete segments of every one of `partitions`."""

@@ -209,6 +209,8 @@ def _refusals(node: Node, options: set[str]) -> Iterator[Message]:
         yield _NOT_DELETED
     if "--now" in options:
         yield _AHEAD
+    if "--bootstrap-server" in options:
+        yield _CLOCK
     yield _NEVER_APPLIED
     yield _TYPED_ONLY
     if "--max-deletes" in options:
@@ -374,6 +376,11 @@ _AHEAD = Message(
     ExitCode.REFUSED,
     "the plan is decided as of TIME (--now), N s ahead of the clock, ...",
     "A run with --apply must not decide as of the future. Leave --now or --apply out.",
+)
+_CLOCK = Message(
+    ExitCode.REFUSED,
+    "this machine's clock is N s ahead of the controller's, ...",
+    "The clock that decides what has expired differs by over five minutes. Synchronize the clocks (NTP).",
 )
 _NEVER_APPLIED = Message(
     ExitCode.USAGE,
