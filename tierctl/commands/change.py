@@ -334,8 +334,6 @@ class Change(ABC, Generic[R]):
             tierctl_version=__version__,
             created_ms=self.run.request.clock_ms(),
             now_ms=self.run.resources.now_ms,
-        if plan.steps and run.cluster is not None:
-            run.cluster.check_clock()
             place=self.run.place,
             source=self.run.source,
             topic_ids=self.topics_changed_by(plan),
@@ -345,6 +343,8 @@ class Change(ABC, Generic[R]):
         run, request = self.run, self.run.request
         require_not_ahead(request)
         require_no_contradiction(request, run.metadata.state)
+        if plan.steps and run.cluster is not None:
+            run.cluster.check_clock()
         if request.remote is not None and self.changes_tier:
             open_lease(run.remote, is_optional=request.no_lease)
         self.check(plan)
