@@ -183,21 +183,25 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "patched", "said"),
     [
-        ("sweep --apply", "change.run", "while the plan was carried out: the next run finishes or withdraws"),
-        ("sweep --apply", "histories.Histories.examine", "nothing was changed"),
-        ("sweep", "histories.Histories.examine", "nothing was changed"),
-        ("copy --apply", "mutation.Mutation.inspect_tier", "no step of a plan was begun"),
+        ("sweep --apply", "commands.change.run", "a plan was begun: the next run finishes or withdraws"),
+        ("sweep --apply", "commands.change.Change.conclude", "a plan was begun: the next run finishes"),
+        ("sweep --apply", "cli.display.show_outcomes", "a plan was begun: the next run finishes"),
+        ("sweep --apply", "commands.change.leased", "nothing was changed"),
+        ("sweep --apply", "commands.histories.Histories.examine", "nothing was changed"),
+        ("sweep", "commands.histories.Histories.examine", "nothing was changed"),
+        ("copy --apply", "commands.mutation.Mutation.inspect_tier", "no step of a plan was begun"),
     ],
 )
 def test_an_interrupted_run_says_what_was_changed(
     words: str, patched: str, said: str, tier: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before its first step, copy may have made the metadata topic."""
+    """Before its first step, copy may have made the metadata topic; after the last, rows are printed."""
 
     def interrupt(*_args: object, **_more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"tierctl.commands.{patched}", interrupt)
+    monkeypatch.setattr("tierctl.commands.change.run", lambda *_args, **_more: [])
+    monkeypatch.setattr(f"tierctl.{patched}", interrupt)
     command, *more = words.split()
     decides = ["--log-start-offset", "orders-0=1800"] if command == "sweep" else ["--log-dir", tier[1]]
     line = [command, *more, *tier, *decides]

@@ -336,7 +336,7 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
     """Print the message of the error that ended a run, and return the exit code."""
     code = _code_of(error)
     if isinstance(error, KeyboardInterrupt | Signalled):
-        _say_what_was_changed(error, code - 128, settings)
+        _say_what_was_changed(code - 128, settings)
     report = _report(error, code)
     if report is not None:
         if report.hint is None and isinstance(error, UsageError):
@@ -346,6 +346,7 @@ def _exit_code(error: BaseException, settings: RunSettings) -> int:
     return code
 
 
+_BEGUN = "a plan was begun: the next run finishes or withdraws what this one did not end"
 _ENDLESS = frozenset({"--follow", "-f", "--watch"})
 _WHAT_WAS_CHANGED: dict[str, str | None] = {
     "pipeline run": "the next run continues after the last commit",
@@ -360,12 +361,12 @@ _WHAT_WAS_CHANGED: dict[str, str | None] = {
 }
 
 
-def _say_what_was_changed(error: BaseException, number: int, settings: RunSettings) -> None:
+def _say_what_was_changed(number: int, settings: RunSettings) -> None:
     """End a run that a signal ended as other runs end: with what was changed, and the command to continue."""
     changed = _WHAT_WAS_CHANGED.get(settings.command, "nothing was changed")
     if changed is None or not settings.command or not _ENDLESS.isdisjoint(settings.args):
         return
-    changed = next(iter(getattr(error, "__notes__", ())), changed)
+    changed = _BEGUN if settings.begun.is_set() else changed
     text = f"stopped by {signal.Signals(number).name}; {changed}"
     seconds = time.monotonic() - settings.started_s
     with suppress(OSError):  # The terminal may be gone.

@@ -483,7 +483,7 @@ def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
     if isinstance(ctx.obj, RunSettings):
         of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}
-        of_run["command_name"] = ctx.obj.command
+        of_run |= {"command_name": ctx.obj.command, "on_begun": ctx.obj.begun.set}
     values = dict(given) | of_run | dict.fromkeys(_other_cluster(ctx)) | more
     if isinstance(ctx.obj, RunSettings) and given.get("apply") is not False:
         # A run that only plans changes nothing in the state directory.

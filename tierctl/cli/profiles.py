@@ -15,6 +15,7 @@ import difflib
 import errno
 import os
 import re
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -382,6 +383,8 @@ class RunSettings:
     log_format: "LogFormat | None" = None
     errors: list[ExitCode] = field(default_factory=list)
     """The exit codes of errors that were printed and did not end the run, since its last summary."""
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Set once the run carries out a plan."""
     lock_timeout_ms: int = 0
     """How long the run waits for a lock of another run."""
     throttle: Throttle = field(default_factory=Throttle)

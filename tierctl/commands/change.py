@@ -66,7 +66,6 @@ def _json_types(default: Any) -> tuple[type, ...]:
 
 
 _HINT = "name the file that --plan-out wrote"
-_CUT_SHORT = "while the plan was carried out: the next run finishes or withdraws what was begun"
 _OWN_PLAN = (
     "make the plan again with --plan-out in a folder of this user; nobody but this user and root may own or "
     "write the file, nor write the folder unless it is sticky, as /tmp"
@@ -297,16 +296,8 @@ class Change(ABC, Generic[R]):
         if request.apply:
             self._require_allowed(plan)
             request.confirm(plan)
-            try:
-                with self._running(plan, stop) as context:
-                    outcomes = run(
-                        plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier
-                    )
-            except BaseException as e:
-                if not isinstance(e, Exception):
-                    # A second signal ends the run without outcomes; the line that ends it has this note.
-                    e.add_note(_CUT_SHORT)
-                raise
+            with self._running(plan, stop) as context:
+                outcomes = run(plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier)
             self._measure(plan, outcomes)
             code = self._exit_code(plan, outcomes, context, damaged=damaged)
             conclusion = self.conclude(outcomes)
@@ -370,6 +361,8 @@ class Change(ABC, Generic[R]):
             request.throttle.stop_when(stop.asked)
             tier = this.remote if self.changes_tier else None
             lease = held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
+            if request.on_begun is not None:
+                request.on_begun()
             yield self._run_context(plan, stop, advance, deleted)
             self._is_lease_lost = lease is not None and lease.is_lost()
 

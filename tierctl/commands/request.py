@@ -596,6 +596,9 @@ class MutationRequest(Request):
     ] = ATTEMPTS
     confirm: Callable[["Plan"], None] = no_question
     """Called with the plan before it is carried out; it may raise an error to stop the run."""
+    on_begun: Callable[[], None] | None = None
+    """Called before the first step of a plan: from then on a run that is interrupted may have changed
+    something."""
 
     @property
     def is_mutating(self) -> bool:
