@@ -246,6 +246,23 @@ def test_the_end_of_a_runs_lease_does_not_end_the_remover(
     assert [result.exit_code for result in islice(delete_repeatedly(request), 3)] == [0, 0, 0]
 
 
+class _LapsedLease(_EndingLease):
+    """A lease that expired before the first step, as while the machine slept, and was renewed then."""
+
+    def is_lost(self) -> bool:
+        is_renewed, self._has_ended = self._has_ended, True
+        return not is_renewed
+
+
+def test_a_run_that_stopped_without_its_lease_says_so(tiered: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tiered) as manager:
+        mark(manager)
+    monkeypatch.setattr("tierctl.commands.mutation.open_lease", lambda *_, **__: _LapsedLease())
+    ran = tierctl(*delete(tiered, "--apply"))
+    assert (ran.code, "the lease of the tier may have expired" in ran.err) == (ExitCode.LOCKED, True)
+    assert {outcome["status"] for outcome in ran.json["outcomes"]} == {"pending"}
+
+
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
     mark(tiered)
     command = [*map(str, delete(tiered, "--interval", "50ms", "--apply"))]

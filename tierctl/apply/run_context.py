@@ -109,9 +109,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """A request to stop the run, and the signal that made the request."""
+    """A request to stop the run, also by the stop `outer`, and the signal that made the request."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Stop | None = None) -> None:
+        self._outer = outer
         self._event = threading.Event()
         self._guards: list[Callable[[], bool]] = []
         self._is_over = False
@@ -119,7 +120,8 @@ class Stop:
 
     def asked(self) -> bool:
         """Return True if no further side effect may begin."""
-        return self._event.is_set() or self.is_over()
+        is_asked = self._event.is_set() or (self._outer is not None and self._outer.asked())
+        return is_asked or self.is_over()
 
     def is_over(self) -> bool:
         """Return True if a guard ended the run: the tier may be another run's now.

@@ -360,11 +360,11 @@ class Change(ABC, Generic[R]):
                 stop = held.enter_context(stop_on_signals(Stop()))
             request.throttle.stop_when(stop.asked)
             tier = this.remote if self.changes_tier else None
-            lease = held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
+            held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
             if request.on_begun is not None:
                 request.on_begun()
             yield self._run_context(plan, stop, advance, deleted)
-            self._is_lease_lost = lease is not None and lease.is_lost()
+            self._is_lease_lost = stop.is_over()
 
     def _exit_code(
         self, plan: Plan, outcomes: Sequence[Outcome], context: RunContext, *, damaged: bool

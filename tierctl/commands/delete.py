@@ -256,8 +256,7 @@ class RepeatedDeletes:
         with stop_on_signals(Stop()) as stop:
             while not stop.asked():
                 # The lease of a run guards its own stop only: it ends with the run.
-                own = Stop()
-                own.guard(stop.asked)
+                own = Stop(stop)
                 self.request.throttle.stop_when(own.asked)
                 try:
                     result = delete(self.request, self.progress, stop=own)

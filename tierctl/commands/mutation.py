@@ -43,7 +43,7 @@ from tierctl.plan.preconditions import RunningBroker, TierContents, check_runnin
 from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
-from tierctl.storage.lease import Lease, ObjectLease, open_lease
+from tierctl.storage.lease import ObjectLease, open_lease
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 
@@ -342,16 +342,16 @@ def leased(
     progress: Progress,
     *,
     is_optional: bool = False,
-) -> Iterator[Lease | None]:
-    """Hold the lease of the tier during the block; yield None if `remote` is None.
+) -> Iterator[None]:
+    """Hold the lease of the tier during the block; no lease if `remote` is None.
 
-    Raise LockedError if another tierctl holds the lease. If the store supports no lease, yield None if the
-    lease `is_optional`; otherwise raise SafetyRefusal; if only its writes show that, `progress` warns what
+    Raise LockedError if another tierctl holds the lease. If the store supports no lease, hold none if it
+    `is_optional`; otherwise raise SafetyRefusal; if only its writes show that, `progress` warns what
     is lost. Once the lease is lost or uncertain, `stop` ends the run before its next side effect.
     """
     lease = None if remote is None else open_lease(remote, is_optional=is_optional)
     if lease is None:
-        yield None
+        yield
         return
     with ExitStack() as held:
         with WAITS.waiting("taking the lease of the tier"):
@@ -359,7 +359,7 @@ def leased(
         if isinstance(lease, ObjectLease) and lease.why_without is not None:
             progress.warn(lease.why_without)
         stop.guard(lease.is_lost)
-        yield lease
+        yield
 
 
 @contextmanager
