@@ -270,6 +270,41 @@ def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_signal_is_not_forgotten_while_another_run_has_the_lock() -> None:
+    """The run would wait for the lock, and try again."""
+
+    def locked_out() -> None:
+        with stop_on_signals(Stop()):
+            signal.raise_signal(signal.SIGINT)
+            raise LockedError("another tierctl holds the lease")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        locked_out()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_third_signal_has_the_handler_that_the_second_one_set() -> None:
+    """As that of the command line: the third signal ends the process at once, also while it cleans up."""
+
+    def once(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    def twice() -> None:
+        with stop_on_signals(Stop()):
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, once)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            twice()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_runs_outside_the_main_thread_leave_signals_alone() -> None:
     def body() -> bool:
         with stop_on_signals(Stop()) as stop:

@@ -183,9 +183,10 @@ def calling_on_signals(do: Callable[[], None]) -> Iterator[None]:
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
     """Set `stop` on the first of STOP_SIGNALS; a second signal is passed to the previous handlers.
 
-    The previous handlers are restored after the block. A signal that the process ignores (SIGHUP under nohup)
-    stays ignored. Outside the main thread, where Python allows no signal handlers, signals have no effect on
-    `stop`.
+    The previous handlers are restored after the block. A LockedError of the block, after which callers wait
+    and try again, does not end a run that a signal asked to stop: the signal is passed on. A signal that the
+    process ignores (SIGHUP under nohup) stays ignored. Outside the main thread, where Python allows no signal
+    handlers, signals have no effect on `stop`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -195,7 +196,9 @@ def stop_on_signals(stop: Stop) -> Iterator[Stop]:
 
     def restore() -> None:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # A previous handler may have set another one, for the signal after it.
+            if signal.getsignal(number) is on_signal:
+                signal.signal(number, handler)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         stop.ask(number)
@@ -205,6 +208,11 @@ def stop_on_signals(stop: Stop) -> Iterator[Stop]:
         signal.signal(number, on_signal)
     try:
         yield stop
+    except LockedError:
+        restore()
+        if stop.signal_number is not None:
+            signal.raise_signal(stop.signal_number)
+        raise
     finally:
         restore()
 
