@@ -457,7 +457,8 @@ def _locked(path: Path, deadline_s: float) -> int:
     try:
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with named(path):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= deadline_s:
                     raise LockedError(
@@ -550,7 +551,8 @@ def _take_broker_lock(folder: Path, hint: str) -> tuple[int, int] | None:
     if key not in _broker_locks:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with named(path):
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
             os.close(fd)
             if not isinstance(e, BlockingIOError | PermissionError):

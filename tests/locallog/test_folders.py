@@ -1,17 +1,20 @@
 """Folders that are not current logs, logs of running brokers, and the lock of a log directory."""
 
+import errno
+import fcntl
 import json
+import os
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import CorruptInputError, SafetyRefusal, TierctlError
-from tierctl.files import broker_kept_out
+from tierctl.files import broker_kept_out, exclusive
 from tierctl.locallog import (
     FolderKind,
     ensure_stopped,
@@ -22,6 +25,7 @@ from tierctl.locallog import (
 )
 from tierctl.locallog.folders import distinct_dirs, is_log_dir, read_log_dir_facts
 from tierctl.model import LocalLog, TopicPartition, Uuid
+from tierctl.storage.lease import FolderLease
 from tierctl.wire.files.checkpoints import write_partition_metadata
 
 from tests.cli.shell import tierctl
@@ -335,6 +339,33 @@ def test_a_lock_that_a_broker_holds_is_refused_each_time(tmp_path: Path) -> None
                 pass
     with broker_kept_out(tmp_path):
         assert not can_start(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lock", "call", "name"),
+    [
+        (broker_kept_out, "lockf", ".lock"),
+        (exclusive, "flock", ".tierctl.lock"),
+        (lambda folder: FolderLease(folder, folder), "flock", ""),
+    ],
+)
+def test_an_error_of_a_lock_names_the_file(
+    lock: Callable[[Path], AbstractContextManager[object]],
+    call: str,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a folder on a server that was exchanged; Python names the files of errors of opening only."""
+
+    def fail(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    (tmp_path / ".lock").touch()
+    monkeypatch.setattr(fcntl, call, fail)
+    with pytest.raises(OSError, match="Stale") as caught, lock(tmp_path):
+        pass
+    assert caught.value.filename == str(tmp_path / name)
 
 
 def test_a_captured_log_directory(capture: Callable[[str], Path]) -> None:

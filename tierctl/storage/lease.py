@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, StoreWriteUnknown, TierctlError
+from tierctl.files import named
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local_store import LocalStore
@@ -85,8 +86,8 @@ def _started(pid: int) -> str:
     return ""
 
 
-_CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
-"""Errors of a file system without locks, or (NFS) without locks of folders, which supports no lease."""
+_CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+"""Errors of a file system without locks (Lustre: ENOSYS), or (NFS) without locks of folders."""
 
 
 class FolderLease:
@@ -124,7 +125,8 @@ class FolderLease:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._held.append((fd, folder))
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with named(folder):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LockedError(
                     f"another tierctl changes the tier in {folder}", hint="wait for it to end"

@@ -334,11 +334,12 @@ class TestWithoutALease:
         with ObjectLease(Ignoring(), "lease", is_optional=True) as lease:
             assert lease.why_without is not None
 
+    @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS], ids=errno.errorcode.get)
     def test_a_file_system_without_locks_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def no_locks(_fd: int, _operation: int) -> None:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+            raise OSError(number, os.strerror(number))
 
         tier = local_tier(tmp_path)
         monkeypatch.setattr(fcntl, "flock", no_locks)
