@@ -326,6 +326,21 @@ class TestSiblings:
         for path in (place.state, *place.state.iterdir()):
             assert (path.name, path.stat().st_mode & 0o022) == (path.name, 0)
 
+    def test_runs_that_only_plan_record_their_sightings_in_turn(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They need not hold the lock of the directory."""
+        place.run()
+        seen = {(TOPIC_ID, 0): {TOPIC_ID: 0}}
+        monkeypatch.setattr(state_dir, "_LOCK_TIMEOUT_S", 0)
+
+        def meanwhile(_operation: str, _path: Path) -> None:
+            with pytest.raises(LockedError):
+                Journal(place.state).record_sightings(seen, NOW_MS)
+
+        first = Journal(place.state, fs=FileSystem(meanwhile)).record_sightings(seen, NOW_MS - 1)
+        assert Journal(place.state).record_sightings(seen, NOW_MS) == first == {TOPIC_ID: NOW_MS - 1}
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
     def test_a_folder_that_another_user_makes_meanwhile_is_refused(self, place: Place) -> None:
         class Meanwhile(FileSystem):

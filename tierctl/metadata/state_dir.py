@@ -535,6 +535,7 @@ CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
 
 ORPHAN_SIGHTINGS = "orphan-sightings.json"
 """The time at which each orphan was seen first, by partition and segment id."""
+_SIGHTINGS_LOCK = ".orphan-sightings.lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,7 +569,10 @@ _LOG_STARTS_HINT = (
 
 
 class Journal:
-    """Reads and writes these files; the caller holds the lock of the state directory. Raises OSError."""
+    """Reads and writes these files; the caller holds the lock of the state directory. Raises OSError.
+
+    Runs that only plan, which need not hold it, record sightings, too: these have a lock of their own.
+    """
 
     def __init__(self, folder: Path, *, fs: FileSystem = PLAIN) -> None:
         self._folder = folder
@@ -659,19 +663,20 @@ class Journal:
         or by a wrong clock, is replaced. The sightings of other orphans of these partitions are
         forgotten; durable on return.
         """
-        before = self.orphan_sightings()
-        after = dict(before)
-        for key, written_ms in seen.items():
-            known = before.get(key, {})
-            times = ((each, known.get(each, now_ms)) for each in sorted(written_ms))
-            after[key] = {each: at if written_ms[each] <= at <= now_ms else now_ms for each, at in times}
-        after = {key: times for key, times in after.items() if times}
-        if after != before:
-            partitions = [
-                {"topic_id": topic_id, "partition": partition, "first_seen_ms": times}
-                for (topic_id, partition), times in sorted(after.items())
-            ]
-            write_json(self._folder / ORPHAN_SIGHTINGS, {"partitions": partitions}, fs=self._fs)
+        with exclusive(self._folder, _SIGHTINGS_LOCK, timeout_s=_LOCK_TIMEOUT_S):
+            before = self.orphan_sightings()
+            after = dict(before)
+            for key, written_ms in seen.items():
+                known = before.get(key, {})
+                times = ((each, known.get(each, now_ms)) for each in sorted(written_ms))
+                after[key] = {each: at if written_ms[each] <= at <= now_ms else now_ms for each, at in times}
+            after = {key: times for key, times in after.items() if times}
+            if after != before:
+                partitions = [
+                    {"topic_id": topic_id, "partition": partition, "first_seen_ms": times}
+                    for (topic_id, partition), times in sorted(after.items())
+                ]
+                write_json(self._folder / ORPHAN_SIGHTINGS, {"partitions": partitions}, fs=self._fs)
         return {segment_id: at for key in seen for segment_id, at in after.get(key, {}).items()}
 
 
