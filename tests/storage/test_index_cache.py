@@ -340,6 +340,20 @@ def test_threads_fetch_an_index_once_and_others_do_not_wait(tmp_path: Path) -> N
     assert cache.fetches == 2
 
 
+def test_processes_that_write_an_index_at_once_both_keep_it(tmp_path: Path, remote: MemoryStorage) -> None:
+    """Of one temporary file, the first rename would publish what the other process has not written yet."""
+    other = RemoteIndexCache(tmp_path, remote)
+
+    def meanwhile(operation: str, _path: Path) -> None:
+        if operation == "write":
+            other.get(metadata_of(1), IndexType.OFFSET)
+
+    cache = RemoteIndexCache(tmp_path, remote, fs=FileSystem(meanwhile))
+    expected = cache.get(metadata_of(1), IndexType.OFFSET)
+    assert path_of(tmp_path, 1).read_bytes() == expected
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [path_of(tmp_path, 1).name]
+
+
 def test_segments_of_one_id_are_spooled_apart(remote: MemoryStorage, tmp_path: Path) -> None:
     """Two user partitions have them in a bucket that was copied for another topic."""
     with spooled(remote, metadata_of(0), tmp_path) as one:

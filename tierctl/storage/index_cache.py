@@ -186,7 +186,8 @@ class RemoteIndexCache:
             return
         try:
             self._fs.make_folder(self._folder, mode=0o755)
-            write_durably(self._folder / name, [data], private=True, fs=self._fs)
+            # By a temporary file of its own: other processes may write the same index now.
+            write_durably(self._folder / name, [data], mode=0o644, fs=self._fs)
         except OSError:
             with self._lock:
                 self._evict_file(name)
