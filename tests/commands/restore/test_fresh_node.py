@@ -1,6 +1,7 @@
 """`restore into` a formatted node: its files, refused cases, and the file that `backup-config` writes."""
 
 import shutil
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 from tierctl.wire.kraft import config_record, next_producer_id, topic_of
 
 from tests.metadata.topics import state_at
+from tests.support.faults import observed
 from tests.support.formatted import DIRECTORY_ID, VERSIONS, bootstrap_name, formatted_dir, formatted_node
 
 Capture = Callable[..., Path]
@@ -164,6 +166,24 @@ def test_a_captured_tier(tier: str, scene_of: SceneOf) -> None:
     whole = files(scene.node)
     assert not scene.restore().plan.steps
     assert files(scene.node) == whole
+
+
+def test_a_signal_ends_a_restore_between_two_logs(scene_of: SceneOf) -> None:
+    scene, renamed = scene_of("tiered-cluster"), list[str]()
+
+    def observe(label: str, moment: str) -> None:
+        if (label, moment) == ("restore.partition.rename", "after"):
+            renamed.append(label)
+            if len(renamed) == 1:
+                signal.raise_signal(signal.SIGTERM)
+
+    with observed(observe):
+        stopped = scene.restore()
+    assert stopped.exit_code == 128 + signal.SIGTERM
+    assert not {outcome.status for outcome in stopped.outcomes or ()} & {"done", "failed"}
+    assert len(renamed) == len(list(scene.node.glob("*/partition.metadata"))) == 1
+    assert scene.restore().exit_code == 0
+    assert facts(state_at(scene.node)) == facts(scene.state)
 
 
 def check_logs(scene: Scene, *, is_readable: bool) -> None:

@@ -20,13 +20,19 @@ from shlex import quote
 from typing import Any
 
 from tierctl.apply.run import Acts, EventFields, Run, publish_in_waves, segment_events
-from tierctl.apply.run_context import Outcome, RunContext, Status, effect
+from tierctl.apply.run_context import Outcome, RunContext, Status, Stop, effect
 from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.restore.inventory import TierSets, require_read_logs
-from tierctl.commands.restore.new_logs import attempted_by_dir, merge_offsets, refusal_of, replace_changed
+from tierctl.commands.restore.new_logs import (
+    attempted_by_dir,
+    merge_offsets,
+    refusal_of,
+    replace_changed,
+    until_stopped,
+)
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.files import FileBytes, exists, open_itself, read_decoded
 from tierctl.locallog import ensure_stopped, read_registration
@@ -88,7 +94,7 @@ def checkpoint_steps(
         )
 
 
-def _write_checkpoints(folder: Path, steps: Sequence[Step]) -> None:
+def _write_checkpoints(stop: Stop, folder: Path, steps: Sequence[Step]) -> None:
     """Write the leader epochs of each step's replica, then the log starts of the log directory `folder`.
 
     The caller holds the broker's lock on it. Every file is replaced atomically, and keeps its former content
@@ -98,7 +104,7 @@ def _write_checkpoints(folder: Path, steps: Sequence[Step]) -> None:
     for path in (*paths, folder / LOG_STARTS_FILE):
         if exists(path):
             open_itself(path).close()
-    for path, step in zip(paths, steps, strict=True):
+    for path, step in until_stopped(zip(paths, steps, strict=True), stop):
         entries = [EpochEntry(epoch, start) for epoch, start in step.details["leader_epoch_checkpoint"]]
         with effect("rebuild.epochs.write"):
             replace_changed(path, write_leader_epoch_checkpoint(entries))
@@ -316,7 +322,7 @@ def rebuild_acts(records: HostRecords | None = None) -> Acts:
     """Return the acts of a rebuild; with `records`, of a plan for several hosts."""
 
     def put_back(run: Run, steps: Sequence[Step]) -> None:
-        run.attempt(steps, partial(attempted_by_dir, do=_write_checkpoints))
+        run.attempt(steps, partial(attempted_by_dir, do=partial(_write_checkpoints, run.context.stop)))
         # A partition without its files gets no events.
         run.break_undone()
         if records is not None:

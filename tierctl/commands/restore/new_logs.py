@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from tierctl.apply.run import Run
-from tierctl.apply.run_context import Outcome, Status, effect
+from tierctl.apply.run_context import STOPPED, Outcome, Status, Stop, effect
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, FileNotAllowed, SafetyRefusal, SpoolError, TierctlError, hint_of
@@ -68,6 +68,7 @@ from tierctl.wire.files.checkpoints import (
     write_partition_metadata,
 )
 
+T = TypeVar("T")
 _SHOWN_MAX = 5
 
 
@@ -612,12 +613,12 @@ class NewLogs:
         killed run, and is kept. Any other existing folder has an empty log, and is replaced: the planner
         refuses partitions whose folder has records, or other files.
         """
-        run.attempt(steps, partial(attempted_by_dir, do=self._write_dir))
+        run.attempt(steps, partial(attempted_by_dir, do=partial(self._write_dir, run.context.stop)))
 
-    def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
+    def _write_dir(self, stop: Stop, log_dir: Path, steps: Sequence[Step]) -> None:
         logs = [self.logs[step.topic_id_partition] for step in steps]
         back_up_checkpoints(log_dir)
-        for log in logs:
+        for log in until_stopped(logs, stop):
             _write_folder(log_dir, log)
         merge_checkpoints(
             log_dir, {log.partition.topic_partition: (log.start_offset, log.tier_end) for log in logs}
@@ -657,11 +658,25 @@ def _log_dir(step: Step) -> str:
     return str(step.details[LOG_DIR])
 
 
+class _Stopped(Exception):  # noqa: N818
+    """The run was told to stop; never raised out of `attempted`."""
+
+
+def until_stopped(items: Iterable[T], stop: Stop) -> Iterator[T]:
+    """Yield each item; if the run is told to stop, end the call of `attempted` before the next one."""
+    for each in items:
+        if stop.asked():
+            raise _Stopped
+        yield each
+
+
 def attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
     """Call `do` once for all of `steps`; return one outcome per step, all with the same status."""
     error: TierctlError | None = None
     try:
         do()
+    except _Stopped:
+        return [Outcome(step=step, status=Status.PENDING, reason=STOPPED) for step in steps]
     except TierctlError as e:
         error = e
     except OSError as e:
