@@ -309,6 +309,28 @@ def test_a_process_waits_for_its_threads_and_handlers_and_is_not_dismantled() ->
     assert (done.returncode, done.stdout, done.stderr) == (3, "thread\nhandler\n", "")
 
 
+_AGAIN = """
+import os, signal, sys, threading, time
+from tierctl.cli import entry
+
+def late():
+    time.sleep(0.3)
+    os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(60)
+
+threading.Thread(target=late).start()
+entry.run = lambda args: 3
+entry.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_process_waits_for_its_threads_ends_it(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", _AGAIN, str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
 _INTERRUPTED = """
 import os, runpy, signal, sys
 from importlib.metadata import EntryPoint

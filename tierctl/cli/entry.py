@@ -113,7 +113,10 @@ def _end(code: int) -> Never:
 
     Dismantling takes 50 ms, and a thread of Arrow that frees a buffer meanwhile aborts the process.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    except (KeyboardInterrupt, Signalled) as e:
+        code = _code_of(e)  # Interrupted once more: threads, which may store a segment, are not waited for.
     atexit._run_exitfuncs()  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
