@@ -152,6 +152,35 @@ def test_what_is_left(config: TopicConfig, facts: dict[str, int], copied: int, l
     assert [segment.base_offset for segment in found] == BASES[5 - left :]
 
 
+@pytest.mark.parametrize(
+    ("config", "facts", "is_rolled"),
+    [
+        ({"local.retention.ms": DAY_MS}, {}, True),
+        ({"local.retention.bytes": 0}, {}, True),
+        ({"remote.log.copy.disable": "true", "retention.ms": DAY_MS}, {}, True),
+        ({"local.retention.ms": DAY_MS}, {"high_watermark": 449}, False),
+        ({"local.retention.bytes": 1}, {}, False),
+        ({"local.retention.ms": 3 * DAY_MS}, {}, False),
+        ({"retention.ms": -1}, {}, False),
+    ],
+)
+@pytest.mark.parametrize("copied", [399, 299])
+def test_which_limit_rolls_the_active_segment(
+    config: dict[str, Any], facts: dict[str, Any], is_rolled: bool, copied: int
+) -> None:
+    """Brokers roll it if nothing is left before it, whatever segment.bytes and segment.ms are."""
+    stated = {"remote.storage.enable": "true", "retention.ms": "-1"} | {k: str(v) for k, v in config.items()}
+    configs = {"orders": TopicConfig.from_settings(stated)}
+    state = tier(segment(1, 0, copied))
+    plan = plan_copy(state, [_log(**facts)], configs, now_ms=LATER_MS, explained=Selection())
+    active = next(each for each in plan.decisions(LATER_MS) if each.end_offset is None)
+    is_left = copied == 399 or "remote.log.copy.disable" in config
+    assert active.reason.kind is (K.LOCAL_ROLL if is_rolled and is_left else K.NOT_ROLLED)
+    if active.reason.kind is K.LOCAL_ROLL:
+        assert "100 bytes; brokers roll it at their next retention check (" in active.reason
+        assert active.reason.facts["setting"] in active.reason
+
+
 @pytest.mark.parametrize("policy", ["", "compact", "delete", "compact,delete"])
 @pytest.mark.parametrize("version", KNOWN, ids=str)
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ _Key = tuple[Uuid, int]
 _LOCAL_KINDS = {
     ReasonKind.ROLLED: SegmentKind.NEXT,
     **dict.fromkeys([ReasonKind.COPIED, *ON_DISK], SegmentKind.COPIED),
-    ReasonKind.NOT_ROLLED: SegmentKind.ACTIVE,
+    **dict.fromkeys([ReasonKind.NOT_ROLLED, ReasonKind.LOCAL_ROLL], SegmentKind.ACTIVE),
     **dict.fromkeys(WAITING, SegmentKind.WAITING),
 }
 """The kind of a local segment by the reason why it is copied or not."""

@@ -38,8 +38,10 @@ WAITING = frozenset(
 """Why rolled segments of an enabled topic are not in the tier yet."""
 NEEDING_OPERATOR = frozenset({_K.OPEN_TRANSACTION, _K.CUSTOM_METADATA})
 """Why copies may continue only after an operator acted; `status` prints these kinds."""
-ON_DISK = frozenset({_K.LOCAL_RETENTION_MS, _K.LOCAL_RETENTION_BYTES, _K.LOCAL_LOG_START, _K.LOCAL_HELD})
-"""Why copied segments are deleted from the disk, or should be gone from it."""
+ON_DISK = frozenset(
+    {_K.LOCAL_RETENTION_MS, _K.LOCAL_RETENTION_BYTES, _K.LOCAL_LOG_START, _K.LOCAL_HELD, _K.LOCAL_ROLL}
+)
+"""Why segments are deleted from the disk, should be gone from it, or are rolled so that they can be."""
 STOPPED = frozenset({_K.STALLED})
 """Why segments of the tier do not expire although they are old enough: a timestamp in the future."""
 EXPIRED = frozenset(
@@ -283,20 +285,30 @@ class LocalRetention:
     def left(self, log: LocalLog, highest_copied: int, now_ms: int) -> tuple[LocalSegment, ...]:
         """Return the segments of `log` that local retention keeps at `now_ms`.
 
-        If it keeps the active segment alone, a broker rolls that one as soon as it breaches a limit, too, and
-        deletes it once it may (UnifiedLog.deletableSegments).
+        The active segment is left unless a broker rolls it (`why_rolled`) and may then delete it.
         """
-        kept = log.segments[sum(each.is_deleted for each in self.decide(log, highest_copied, now_ms)) :]
-        return () if len(kept) == 1 and self._is_rolled_and_gone(log, highest_copied, now_ms) else kept
+        may_go = log.log_end_offset - 1 <= highest_copied or not self.needs_copy
+        if may_go and self.why_rolled(log, highest_copied, now_ms) is not None:
+            return ()
+        return log.segments[self._deleted(log, highest_copied, now_ms) :]
 
-    def _is_rolled_and_gone(self, log: LocalLog, highest_copied: int, now_ms: int) -> bool:
-        """Return whether brokers delete the active segment, before which nothing is left."""
-        active, last = log.segments[-1], log.log_end_offset - 1
-        if active.next_base_offset is not None or not active.size_bytes:
-            return False
-        if last > highest_copied and (self.needs_copy or last >= log.high_watermark):
-            return False
-        return self._is_excess(active.size_bytes, active) or self._is_old(active, now_ms)
+    def _deleted(self, log: LocalLog, highest_copied: int, now_ms: int) -> int:
+        return sum(each.is_deleted for each in self.decide(log, highest_copied, now_ms))
+
+    def why_rolled(self, log: LocalLog, highest_copied: int, now_ms: int) -> Reason | None:
+        """Return the limit for which brokers roll the active segment of `log` next; None if they do not.
+
+        They do if nothing is left before it, it breaches a limit, too, and it is replicated, copied or not
+        (UnifiedLog.deletableSegments).
+        """
+        left = log.segments[self._deleted(log, highest_copied, now_ms) :]
+        is_replicated = log.log_end_offset <= max(log.high_watermark, highest_copied + 1)
+        if len(left) != 1 or left[0].next_base_offset is not None or not is_replicated:
+            return None
+        (active,) = left
+        if active.size_bytes and self._is_excess(active.size_bytes, active):
+            return self._by_size(active.size_bytes)
+        return self._by_time(active, now_ms) if active.size_bytes and self._is_old(active, now_ms) else None
 
     def decide(self, log: LocalLog, highest_copied: int, now_ms: int) -> Iterator[LocalDecision]:
         """Yield the oldest segments of `log`: those that are deleted, then those that should be and stay.
@@ -409,19 +421,23 @@ def with_local_retention(
 ) -> Iterator[Decision]:
     """Yield the decisions `kept`, which a copy's plan has about segments of `log` that it does not copy.
 
-    Those about segments in the tier have the decision of the local retention instead. `part` is the
-    partition in the tier; None if nothing is.
+    Those about segments in the tier, and about an active one that it rolls, have the decision of the local
+    retention instead. `part` is the partition in the tier; None if nothing is.
     """
     copied = -1
     if part is not None:
         copied = find_highest_remote_offset(part.cache, Lineage(log.leader_epochs), log.log_end_offset)
-    local = {d.segment.base_offset: d for d in LocalRetention.of(config).decide(log, copied, now_ms)}
+    limits = LocalRetention.of(config)
+    local = {d.segment.base_offset: d for d in limits.decide(log, copied, now_ms)}
     for each in kept:
         decided = local.get(each.start_offset)
         if decided is not None and decided.is_deleted:
             yield replace(each, action=NextAction.DELETE_LOCAL, reason=decided.reason, due_ms=now_ms)
         elif decided is not None and each.reason.kind in {ReasonKind.COPIED, ReasonKind.COPY_DISABLED}:
             yield replace(each, reason=decided.reason)
+        elif each.end_offset is None and (rule := limits.why_rolled(log, copied, now_ms)) is not None:
+            rolled = Reason(ReasonKind.LOCAL_ROLL, **each.reason.facts, breach=str(rule), **rule.facts)
+            yield replace(each, reason=rolled)
         else:
             yield each
 

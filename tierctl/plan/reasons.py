@@ -44,6 +44,7 @@ class ReasonKind(StrEnum):
     LOCAL_RETENTION_BYTES = "local_retention_bytes"
     LOCAL_LOG_START = "local_log_start"
     LOCAL_HELD = "local_held"
+    LOCAL_ROLL = "local_roll"
     NOT_TIERED = "not_tiered"
     COPY_DISABLED = "copy_disabled"
     ON_LINEAGE = "on_lineage"
@@ -456,6 +457,14 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.LOCAL_HELD: _Row(
         rule="UnifiedLog.deletableSegments", text=_local_held, settings=(*_LOCAL_MS, *_LOCAL_BYTES)
+    ),
+    _K.LOCAL_ROLL: _Row(
+        rule="UnifiedLog.deletableSegments",
+        text=_format(
+            "the active segment is not rolled yet: {size_bytes} bytes; brokers roll it at their next "
+            "retention check ({breach})"
+        ),
+        settings=(*_LOCAL_MS, *_LOCAL_BYTES),
     ),
     _K.NOT_TIERED: _Row(
         rule="UnifiedLog.isRemoteLogEnabled",
