@@ -10,6 +10,7 @@ import pytest
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import rows, tierctl
+from tests.support.captures import private_keys
 
 Capture = Callable[..., Path]
 CONFIGS = "{topic}.remote.storage.enable=true\n{topic}.retention.ms={ms}\n{topic}.retention.bytes={size}\n"
@@ -103,6 +104,17 @@ def test_segments_that_are_not_decided_are_counted_apart(capture: Capture, tmp_p
     ran = tierctl("explain", "ledger", 0, *where, "--remote", root / "tiered-remote", "--output", "jsonl")
     assert "delete" in {row["next_action"] for row in ran.rows}
     assert "not decided" not in ran.summary
+
+
+@pytest.mark.parametrize("words", [("explain", "audit-0"), ("sweep", "--topic", "audit")])
+def test_leader_epochs_that_are_encrypted(words: tuple[str, ...], capture: Capture) -> None:
+    """Without the logs the lineage is in an encrypted index: the option that the warning names reads it."""
+    root = capture("aiven-encrypted")
+    where = (*words, "--metadata", root / "broker-logs", "--remote", root / "bucket")
+    ran = tierctl(*where)
+    assert (ran.code, "; --aiven-private-key key1=FILE, or name it in" in ran.err) == (7, True)
+    ran = tierctl(*where, *private_keys(root))
+    assert (ran.code, "no lineage of" in ran.err) == (0, False)
 
 
 @pytest.mark.parametrize("own", ["", "ledger.retention.bytes=-1\n"])

@@ -82,7 +82,7 @@ def copy(ctx: typer.Context, request: commands.CopyRequest) -> int:
     return print_mutation(ctx, commands.copy(request, plan_console(ctx)))
 
 
-@command("sweep", WHERE, STATE, SELECTION, ..., *_AS_OF, *_PLANNED, rows=PLAN_ROWS)
+@command("sweep", *TIER, ..., *_AS_OF, *_PLANNED, rows=PLAN_ROWS)
 def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
     """Delete segments that retention or the log start expires, as a broker does.
 

@@ -155,7 +155,16 @@ _PartitionNumber = Annotated[
 
 
 @command(
-    "explain", WHERE, STATE, "topic_id", ..., *_DECIDED, Rows, ENGINE, rows=lambda: (commands.EXPLANATIONS,)
+    "explain",
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    "topic_id",
+    ...,
+    *_DECIDED,
+    Rows,
+    ENGINE,
+    rows=lambda: (commands.EXPLANATIONS,),
 )
 def explain(
     ctx: typer.Context,

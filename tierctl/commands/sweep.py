@@ -385,7 +385,8 @@ def _lineages(
     failures: dict[_Key, str] = {}
     for partition, read in _read_lineages(run, newest):
         if isinstance(read, TierctlError):
-            failures[partition.key] = f"no lineage of {partition}: {read.message}"
+            hint = f"; {read.hint}" if read.hint else ""
+            failures[partition.key] = f"no lineage of {partition}: {read.message}{hint}"
         else:
             found[partition.key] = read
     in_order = (part.topic_id_partition.key for part in state) if failures else ()
