@@ -26,6 +26,8 @@ CUTS = [
     # Without the entries at the end: the local batches have epochs 2 and 4, but not where they began.
     ("after", [(0, 0)], (1800, 2999)),
     ("before", [(0, 0)], (1800, 2999)),
+    # The first entry that is left begins above segments of its own epoch.
+    ("after", [(2, 2600), (4, 3667)], (0, 1799)),
 ]
 
 
@@ -140,6 +142,26 @@ def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Pat
     rows = tier.run("doctor", "--log-dir", follower).rows
     found = {row["subject"]: row["severity"] for row in rows if row["check"] == "leader_epochs"}
     assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "error"}
+
+
+def test_a_checkpoint_that_lost_the_beginning_of_its_only_epoch(
+    writable: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The tier has the offsets, and rebuild puts the entry back: they were taken for lost, as a gap."""
+    tier = Tier(writable, "after")
+    (tier.logs / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n2\n2 4800\n4 5500\n")
+    follower = shutil.copytree(tier.logs, tmp_path / "a-follower")
+    for command in (("verify",), ("verify", "--log-dir", follower), ("segments", "--check")):
+        found = [row for row in tier.run(*command, "--topic", "clicks").rows if row["partition"] == 0]
+        assert {row["check"] for row in found} == {"cut_epochs"}
+        assert {(row["start_offset"], row["end_offset"]) for row in found} == {(3200, 4799)}
+    [row] = _found(tier.run("doctor", "--topic", "clicks"), "leader_epochs")
+    assert (row["severity"], row["subject"]) == ("error", str(tier.logs / "clicks-0"))
+    assert "they begin with epoch 2 at offset 4800, the log starts at 3200, and 2 segments" in row["found"]
+    where = ("--metadata", tmp_path / "new", "--remote", tier.remote, "--log-dir", tier.logs)
+    named = ("--topic", "clicks", "--partition", "0", "--log-start", "tier", "-o", "json")
+    steps = tierctl("rebuild", *where, *named).json["steps"]
+    assert (steps[0]["action"], steps[0]["start_offset"]) == ("write_checkpoints", 3200)
 
 
 def test_retention_waits_for_the_repair(writable: Callable[[str], Path], configs: tuple[object, ...]) -> None:

@@ -25,7 +25,7 @@ from tierctl.model import (
 )
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.state.lineage import Lineage, RemoteLogMetadataCache, segments_in_lineage
-from tierctl.state.log_start import cut_epochs
+from tierctl.state.log_start import CutEpochs, cut_epochs, unreadable_below
 from tierctl.state.queries import PartitionSegments
 
 from tests.state.folding import encodable, folded, values_of
@@ -231,13 +231,20 @@ def _expected(cache: RemoteLogMetadataCache, log: LogFacts | None) -> Iterator[F
                 kind = None
         if kind is not None:
             yield kind, segment.segment_id, segment.start_offset, segment.end_offset
-    if cut is not None:
-        yield K.CUT_EPOCHS, None, cut.lost[0].start_offset, cut.end_offset
+    unreadable = cut or _unreadable_below(log, known)
+    if unreadable is not None:
+        yield K.CUT_EPOCHS, None, unreadable.lost[0].start_offset, unreadable.end_offset
     reached = -1
     for segment in current:
         if segment.start_offset <= reached:
             yield K.OVERLAP, segment.segment_id, segment.start_offset, segment.end_offset
         reached = max(reached, segment.end_offset)
+
+
+def _unreadable_below(log: LogFacts | None, known: PartitionSegments) -> CutEpochs | None:
+    if log is None or log.local_start_offset is None:
+        return None
+    return unreadable_below(log.lineage, known, log.log_start_offset)
 
 
 def _misplaced(segment: RemoteLogSegmentMetadata, log: LogFacts) -> FindingKind | None:

@@ -32,7 +32,7 @@ from tierctl.model.settings.known import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.report.table import bytes_text
-from tierctl.state.log_start import cut_epochs_of
+from tierctl.state.log_start import unreadable_of
 from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import cached_by_broker
 
@@ -591,7 +591,7 @@ def check_leader_epochs(
     is_good = True
     for log in logs:
         part = state.partition(log.topic_id_partition)
-        cut = None if part is None else cut_epochs_of(log, part.segments)
+        cut = None if part is None else unreadable_of(log, part.segments)
         if cut is not None:
             is_good = False
             yield fault(DoctorCheck.LEADER_EPOCHS, str(log.directory), str(cut))

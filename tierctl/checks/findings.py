@@ -103,7 +103,8 @@ class FindingKind(CheckTable):
         "cut_epochs",
         Severity.ERROR,
         "The leader-epoch checkpoint of a replica lost entries: segments of the log look as if they had "
-        "diverged, and a broker that leads with the checkpoint deletes them.",
+        "diverged, and a broker that leads with the checkpoint deletes them, or serves no offset below its "
+        "first entry.",
         "keep the replica from leading, stop its broker, and put the entries back: rebuild --log-start tier "
         "does it from the tier; if the log start was raised in the last minute, verify again after a minute",
         command="rebuild --log-start tier",

@@ -301,8 +301,9 @@ class DoctorCheck(CheckTable):
         Severity.ERROR,
         needs="--log-dir and --metadata",
         why="A broker that leads with a leader-epoch checkpoint that lost entries deletes the segments of "
-        "these epochs from the tier.",
-        fix="keep the replica from leading, stop its broker, and run tierctl rebuild --log-start tier",
+        "these epochs from the tier, and serves none of the offsets below its first entry.",
+        fix="keep the replica from leading, stop its broker, and run tierctl rebuild --log-start tier; if "
+        "the log start was raised in the last minute, check again after a minute",
     )
     SPARK_SESSION = Check(
         "spark_session",

@@ -48,7 +48,7 @@ from tierctl.state.lineage import (
     find_highest_remote_offset,
     segments_in_lineage,
 )
-from tierctl.state.log_start import Covered, CutEpochs, cut_epochs_of, is_start_unknown
+from tierctl.state.log_start import Covered, CutEpochs, is_start_unknown, unreadable_below, unreadable_of
 from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.arrays import Bools, Int64s
@@ -91,13 +91,15 @@ def check_segments(
     Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
     started copy or deletion is computed; without it each of them is a warning.
     """
-    cut = None if log is None else log.cut
-    check = _Check(partition, known, log, now_ms, copy_limit_ms, cut)
+    cut = unreadable = None if log is None else log.cut
+    if log is not None and log.local_start_offset is not None:
+        unreadable = cut or unreadable_below(log.lineage, known, log.log_start_offset)
+    check = _Check(partition, known, log, now_ms, copy_limit_ms, cut, unreadable)
     for segment in known.at(check.suspects()):
         yield from check.segment(segment)
     if log is not None:
-        if cut is not None:
-            yield cut_finding(partition, cut, log.source)
+        if unreadable is not None:
+            yield cut_finding(partition, unreadable, log.source)
         yield from check.gaps(log)
         yield from check.overlaps()
 
@@ -160,7 +162,10 @@ _WITHOUT_EPOCHS = "brokers and sweep delete it once the leader-epoch checkpoint 
 
 @dataclass(frozen=True)
 class _Check:
-    """The checks of one partition; `cut` tells how the log's leader-epoch checkpoint was cut, if it was."""
+    """The checks of one partition; `cut` tells how the log's leader-epoch checkpoint was cut, if it was.
+
+    `unreadable` is the same, or that it lost the beginning of its first epoch, for which nothing is deleted.
+    """
 
     partition: TopicIdPartition
     known: PartitionSegments
@@ -168,6 +173,7 @@ class _Check:
     now_ms: int | None
     copy_limit_ms: int
     cut: CutEpochs | None
+    unreadable: CutEpochs | None
 
     def suspects(self) -> Int64s:
         """Return the places of the segments with which `segment` may find fault, by start and end offset."""
@@ -277,13 +283,13 @@ class _Check:
 
     @cached_property
     def _below_cut(self) -> Covered:
-        """The offsets of the segments that have those of the entries that the cut checkpoint lost."""
-        if self.cut is None:
+        """The offsets of the segments that have those of the entries that the checkpoint lost."""
+        if self.unreadable is None:
             return Covered(())
-        first = self.cut.first.start_offset
+        first = self.unreadable.first.start_offset
         finished = self.known.in_state(_S.COPY_SEGMENT_FINISHED)
-        crossing = [s for s in finished if s.start_offset < first <= s.end_offset]
-        return Covered((s.start_offset, s.end_offset) for s in [*self.cut.lost, *crossing])
+        below = [s for s in finished if s.start_offset < first]
+        return Covered((s.start_offset, s.end_offset) for s in [*self.unreadable.lost, *below])
 
     def _gap(self, start_offset: int, end_offset: int, local_start: int | None) -> Iterator[Finding]:
         """Yield a finding for the part of [start_offset, end_offset) that is not in the local log."""
@@ -519,7 +525,7 @@ def _cut_replicas(
     """
     for log in readable.logs:
         source = _source(log)
-        cut = None if source == checked else cut_epochs_of(log, segments)
+        cut = None if source == checked else unreadable_of(log, segments)
         if cut is not None:
             yield cut_finding(readable.topic_id_partition, cut, source)
 

@@ -350,6 +350,34 @@ def cut_epochs_of(log: LocalLog, segments: PartitionSegments) -> CutEpochs | Non
     )
 
 
+def unreadable_below(
+    lineage: Lineage, segments: PartitionSegments, log_start_offset: int
+) -> CutEpochs | None:
+    """Return how a leader-epoch checkpoint lost only the beginning of its first epoch; None if it did not.
+
+    Brokers keep the segments that end below that entry, but no consumer can read them.
+    """
+    if not begins_above(lineage.entries, log_start_offset):
+        return None
+    first = lineage.entries[0]
+    lost = sorted(
+        (
+            segment
+            for segment in segments.in_state(_S.COPY_SEGMENT_FINISHED)
+            if segment.start_offset < first.start_offset and segment.end_offset >= log_start_offset
+            if lineage.contains(segment, segment.end_offset + 1)
+        ),
+        key=lambda segment: segment.start_offset,
+    )
+    return CutEpochs(first=first, log_start_offset=log_start_offset, lost=tuple(lost)) if lost else None
+
+
+def unreadable_of(log: LocalLog, segments: PartitionSegments) -> CutEpochs | None:
+    """Return which leader epochs the checkpoint of a replica lacks, by `cut_epochs` or `unreadable_below`."""
+    lineage = Lineage(log.leader_epochs)
+    return cut_epochs_of(log, segments) or unreadable_below(lineage, segments, log.log_start_offset)
+
+
 def _covered(
     lineage: Lineage, segments: PartitionSegments, log_end_offset: int, local_start_offset: int | None
 ) -> Iterator[tuple[int, int]]:
