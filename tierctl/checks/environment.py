@@ -23,7 +23,12 @@ from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.files import exists, is_dir, is_file, user_name, why_distrusted, why_folder_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
-from tierctl.locallog.folders import is_file_for_brokers, list_log_files, parse_partition_folder
+from tierctl.locallog.folders import (
+    is_file_for_brokers,
+    list_log_files,
+    parse_partition_folder,
+    require_log_dirs,
+)
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
 from tierctl.model.events import INTERNAL_TOPICS, writer_text
@@ -391,9 +396,9 @@ class _Seen:
 def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Iterator[Result]:
     """Yield the results about one log directory; `select` says which partitions matter."""
     subject = str(folder)
-    if not is_dir(folder) or not os.access(folder, os.R_OK | os.X_OK):
-        why = "can't be read by this user" if is_dir(folder) else "is no folder"
-        yield fault(DoctorCheck.LOG_DIR_ACCESS, subject, why)
+    why, fix = _why_unusable(folder)
+    if why is not None:
+        yield fault(DoctorCheck.LOG_DIR_ACCESS, subject, why, fix=fix)
         yield not_checked(DoctorCheck.LOG_SNAPSHOTS, subject, why)
         return
     seen, is_readable, is_good = _Seen(), True, True
@@ -420,8 +425,23 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         yield ok(DoctorCheck.LOG_SNAPSHOTS, subject, found)
 
 
+def _why_unusable(folder: Path) -> tuple[str, str | None] | tuple[None, None]:
+    """Return why other commands refuse a log directory, whose name may be mistyped, and their hint."""
+    if is_dir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+        return "can't be read by this user", None
+    try:
+        require_log_dirs([folder])
+    except TierctlError as e:
+        return e.message, e.hint
+    return None, None
+
+
 def check_index_cache(folder: Path) -> Iterator[Result]:
     """Yield the results about the indexes of remote segments that a broker keeps in its log directory."""
+    why, _ = _why_unusable(folder)
+    if why is not None:
+        yield not_checked(DoctorCheck.INDEX_CACHE, str(folder), why)
+        return
     count, is_good = 0, True
     for file, wrong in cached_by_broker(folder):
         count += 1
