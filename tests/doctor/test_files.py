@@ -337,13 +337,21 @@ def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(environment.os, "access", lambda path, _: "ledger-0" not in str(path))
     assert severity(DoctorCheck.LOG_DIR_ACCESS) is PROBLEM
     monkeypatch.undo()
+    snapshots[1].unlink()
+    (logs / "bills-0" / f"{0:020d}.log.swap").touch()
+    found = {
+        each.subject: each.severity
+        for each in doctor(DoctorRequest(log_dir=[logs])).results
+        if each.check is DoctorCheck.LOG_SNAPSHOTS
+    }
+    assert found == {str(logs / "bills-0"): NOT_CHECKED, str(logs / "ledger-0"): PROBLEM}
     (tmp_path / "file").touch()
     # The folder above a log directory has nothing that is wrong, either.
     for mistyped in (tmp_path / "none", tmp_path / "file", tmp_path):
         found = examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[mistyped])
         assert (found.severity, found.fix) == (PROBLEM, "--log-dir takes a broker's log.dirs entry")
         for check in (DoctorCheck.LOG_SNAPSHOTS, DoctorCheck.INDEX_CACHE):
-            assert examined(check, log_dir=[mistyped]).severity is Severity.NOT_CHECKED
+            assert examined(check, log_dir=[mistyped]).severity is NOT_CHECKED
 
 
 def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Self
 import pyarrow as pa
 
 import tierctl
-from tierctl.checks.check import Result, fault, not_checked, ok, prevented
+from tierctl.checks.check import Result, fault, made, not_checked, ok, prevented
 from tierctl.checks.registry import DoctorCheck
 from tierctl.checks.settings import some_of
 from tierctl.errors import AuthenticationError, TierctlError
@@ -401,7 +402,7 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         yield fault(DoctorCheck.LOG_DIR_ACCESS, subject, why, fix=fix)
         yield not_checked(DoctorCheck.LOG_SNAPSHOTS, subject, why)
         return
-    seen, is_readable, is_good = _Seen(), True, True
+    seen, found_bad = _Seen(), set()
     for partition in sorted(folder.iterdir()):
         name = parse_partition_folder(partition.name)
         if name is None or name.topic in INTERNAL_TOPICS or not select(name):
@@ -409,17 +410,15 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
         if is_file_for_brokers(partition):
             continue
         seen.partitions += 1
-        if unreadable := _unreadable(partition):
-            is_readable = False
-            why = "can't be read by this user" if exists(unreadable) else "is a link that leads nowhere"
-            yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), why)
-            continue
-        for result in _without_snapshot(partition, seen):
-            is_good = False
+        # One log that is not understood does not keep the others from being examined.
+        for result in made(
+            [DoctorCheck.LOG_SNAPSHOTS], str(partition), partial(_of_partition, partition, seen)
+        ):
+            found_bad.add(result.check)
             yield result
-    if is_readable:
+    if DoctorCheck.LOG_DIR_ACCESS not in found_bad:
         yield ok(DoctorCheck.LOG_DIR_ACCESS, subject, f"{counted(seen.partitions, 'partition')} can be read")
-    if is_good:
+    if DoctorCheck.LOG_SNAPSHOTS not in found_bad:
         found = counted(seen.segments, "rolled segment")
         found += ", each with its producer snapshot" if seen.segments else ": no producer snapshot is needed"
         yield ok(DoctorCheck.LOG_SNAPSHOTS, subject, found)
@@ -450,6 +449,14 @@ def check_index_cache(folder: Path) -> Iterator[Result]:
             yield fault(DoctorCheck.INDEX_CACHE, str(file), wrong)
     if is_good:
         yield ok(DoctorCheck.INDEX_CACHE, str(folder), counted(count, "cached index/cached indexes"))
+
+
+def _of_partition(partition: Path, seen: _Seen) -> Iterator[Result]:
+    if unreadable := _unreadable(partition):
+        why = "can't be read by this user" if exists(unreadable) else "is a link that leads nowhere"
+        yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), why)
+    else:
+        yield from _without_snapshot(partition, seen)
 
 
 def _unreadable(partition: Path) -> Path | None:
