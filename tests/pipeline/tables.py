@@ -57,12 +57,13 @@ def write(
 ) -> None:
     """Append events, or invalid records, to a metadata topic of COUNT partitions; None only creates it.
 
-    The events are written as if it had `among` partitions. `settings` are those of FolderSettings.
+    The events are written as if it had `among` partitions. `b""` stands for a record without a value.
+    `settings` are those of FolderSettings.
     """
-    records = []
+    records: list[Any] = []
     for event in events:
         if isinstance(event, bytes):
-            records.append((0, event))
+            records.append((0, event or None))
         elif event is not None:
             home = metadata_partition(event.topic_id, event.partition, among)
             records.append((home, encode(event, dialect_of(event))))
@@ -74,10 +75,10 @@ def write(
 
 
 def write_all_kinds(folder: Path) -> None:
-    """Write COUNT metadata partitions with events of all kinds, and a record that is no event."""
+    """Write COUNT metadata partitions with events of all kinds, and records that are no events."""
     odd = [update(77), update(0, S.DELETE_SEGMENT_FINISHED), update(0, S.DELETE_SEGMENT_FINISHED)]
     mark = partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, partition=2)
-    write(folder, [*lives(range(12)), *odd, mark, b"\x01\x63\x00", started(40)])
+    write(folder, [*lives(range(12)), *odd, mark, b"\x01\x63\x00", b"", started(40)])
 
 
 def pipeline(

@@ -137,6 +137,20 @@ def test_events_in_two_metadata_partitions_of_a_topic_that_got_more(
             assert rows_of(warehouse) == run_once(topic)
 
 
+def test_records_without_a_value_are_counted_over_all_commits(tmp_path: Path) -> None:
+    """Brokers end at the first one: a table without them would say that nothing is wrong."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    told = []
+    for records in ([started(1)], [b"", b""], [b"\x63what"], [started(2), b""]):
+        write(topic, records)
+        run(topic, warehouse)
+        found = found_in(rows_of(warehouse))
+        assert found == verified(topic)
+        told.append([row[-1] for row in found if row[1] == "empty_record"])
+    texts = [f"{count} without a value, the first at offset 0" for count in (2, 2, 3)]
+    assert told == [[], *([text] for text in texts)]
+
+
 def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
     """A dropped event needs the deleted segment's state, whether it was deleted before or in this run."""
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"

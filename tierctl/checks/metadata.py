@@ -40,9 +40,7 @@ def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Find
     """Yield the records that could not be used or are empty, and the events that brokers drop."""
     for bad in state.quarantined:
         yield unusable_record(bad.metadata_partition, bad.metadata_offset, bad.error.message)
-    for number, (first, count) in sorted(state.tombstones.items()):
-        found = f"{count} without a value, the first at offset {first}"
-        yield metadata_finding(_K.EMPTY_RECORD, Severity.ERROR, found, number, (first, first))
+    yield from empty_records(state)
     yield from dropped_events(state, deleted_among)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:
@@ -51,6 +49,16 @@ def check_events(state: TierState, deleted_among: DeletedAmong) -> Iterator[Find
 
 _MORE = "more event was dropped/more events were dropped"
 _LEFT = "segment is left/segments are left"
+
+
+def empty_records(state: TierState) -> Iterator[Finding]:
+    """Yield a finding for each metadata partition with records without a value: `found` begins with how many.
+
+    `start_offset` is that of the first one.
+    """
+    for number, (first, count) in sorted(state.tombstones.items()):
+        found = f"{count} without a value, the first at offset {first}"
+        yield metadata_finding(_K.EMPTY_RECORD, Severity.ERROR, found, number, (first, first))
 
 
 def unusable_record(metadata_partition: int, metadata_offset: int, why: str) -> Finding:

@@ -20,8 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tierctl.checks.findings import Finding
-from tierctl.checks.metadata import dropped_events, live_segments, more_dropped_events, unusable_record
+from tierctl.checks.findings import Finding, FindingKind
+from tierctl.checks.metadata import (
+    dropped_events,
+    empty_records,
+    live_segments,
+    more_dropped_events,
+    unusable_record,
+)
 from tierctl.metadata.parallel_fold import PartitionFold, chunks_of_batch
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.events import dialect_of
@@ -483,7 +489,10 @@ class _Former:
         self._unknown: set[str] = set()
 
     def restore(self, state: TierState) -> None:
-        """Add the events that brokers dropped to `state`."""
+        """Add the events that brokers dropped, and the numbers of records without a value, to `state`."""
+        for row in self._of(FindingKind.EMPTY_RECORD).to_pylist():
+            count = int(row["found"].partition(" ")[0])
+            state.tombstones[row["metadata_partition"]] = row["start_offset"], count
         for row in self.rows.filter(self.rows["record"].is_valid()).to_pylist():
             event: Any = decode(row["record"])
             state.note(
@@ -524,9 +533,8 @@ class _Former:
         return rows.filter(pa.array([each in kept for each in whose], pa.bool_()))
 
     def of_events(self, state: TierState, lost: Sequence[AnomalyRow]) -> pa.Table:
-        """Return the rows about events: unusable ones of earlier and of this run, and all dropped ones."""
-        is_unusable = pc.and_(self.rows["metadata_offset"].is_valid(), self.rows["record"].is_null())
-        former = self.rows.filter(is_unusable)
+        """Return the rows about records: unusable ones, empty ones, and events that brokers drop."""
+        former = self._of(FindingKind.CORRUPT_METADATA)
         known = set(zip(former["partition"].to_pylist(), former["found"].to_pylist(), strict=True))
         new = list(lost)
         for bad in state.quarantined:
@@ -536,12 +544,18 @@ class _Former:
                 new.append(
                     AnomalyRow(finding=found, metadata_partition=whose, metadata_offset=bad.metadata_offset)
                 )
+        for found in empty_records(state):
+            offset = found.start_offset
+            new.append(AnomalyRow(finding=found, metadata_partition=found.partition, metadata_offset=offset))
         findings = dropped_events(state, lambda ids: {each for each in ids if str(each) in self._deleted})
         new += map(self._dropped_row, state.anomalies, findings)
         more = state.anomaly_count - len(state.anomalies)
         if more > 0:
             new.append(AnomalyRow(finding=more_dropped_events(more)))
         return pa.concat_tables([former, anomaly_table(new)])
+
+    def _of(self, kind: FindingKind) -> pa.Table:
+        return self.rows.filter(pc.equal(self.rows["check"], str(kind)))
 
     def _dropped_row(self, anomaly: Anomaly, found: Finding) -> AnomalyRow:
         segment_id = str(found.segment_id)
