@@ -9,6 +9,7 @@ from tierctl.checks.segments import check_local_retention
 from tierctl.model import LocalLog, Selection, TopicConfig
 from tierctl.model.settings.scopes import KNOWN, KafkaVersion, SettingSource
 from tierctl.model.settings.topic import BrokerDefaults, SettingValue
+from tierctl.model.times import iso_utc
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.decisions import LocalRetention, NextAction
 from tierctl.plan.reasons import ReasonKind
@@ -79,15 +80,27 @@ def test_what_goes_and_what_stays(
     [
         (_log(), -1, "stays: it is not copied: nothing of the log is in the tier"),
         (_log(), 99, "stays: it is not copied: offsets up to 99 are in the tier"),
-        (_log(future=0), 399, "timestamp {future} is in the future, and Kafka before 4.5 never deletes it"),
+        (
+            _log(future=0),
+            399,
+            f"timestamp {iso_utc(FUTURE_MS)} is in the future, and Kafka before 4.5 counts local.retention",
+        ),
     ],
 )
 def test_why_segments_stay(log: LocalLog, copied: int, why: str) -> None:
     held = [each for each in BY_TIME.decide(log, copied, LATER_MS) if not each.is_deleted]
-    assert why.format(future=FUTURE_MS) in held[0].reason
+    assert why in held[0].reason
     assert f"local.retention.ms {DAY_MS}: the newest record is of" in held[0].reason
     first = held[0].segment.base_offset
     assert f"but stays: behind the segment from offset {first}: it" in held[1].reason
+
+
+def test_without_copies_the_setting_is_the_retention() -> None:
+    """A copied segment stays by retention.ms, too; local.retention.ms does not count then."""
+    limits = replace(BY_TIME, needs_copy=False)
+    held = next(each for each in limits.decide(_log(future=0), 399, LATER_MS) if not each.is_deleted)
+    assert "is in the future, and Kafka counts retention.ms from that time on" in held.reason
+    assert "local.retention" not in held.reason
 
 
 AGE_MS, BYTES = "local.retention.ms", "local.retention.bytes"

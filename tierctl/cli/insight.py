@@ -182,8 +182,9 @@ def explain(
     Kafka's rule and the settings that decide, with their values and origins. Exit 3 if copies of the
     partition fail: explain then states how many, since when, and which broker's log has the error. Exit 3
     also if KIP-917's limit stops its copies, or if a transaction keeps segments from the tier for longer than
-    --copy-limit: explain then prints the command that ends it; and if brokers never delete a segment of the
-    tier, because it was copied again from the same offset.
+    --copy-limit: explain then prints the command that ends it; if local retention does not free the disk of a
+    replica; and if brokers never delete a segment of the tier, because it was copied again from the same
+    offset.
     """
     request = replace(request, **named_partition(topic_name, partition_number))
     return print_result(ctx, commands.explain, request)

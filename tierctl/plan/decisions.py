@@ -23,9 +23,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.settings import topic
-from tierctl.model.settings.scopes import LATEST, KafkaVersion
+from tierctl.model.settings.scopes import LATEST, KafkaVersion, Setting
 from tierctl.model.settings.topic import UNLIMITED
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind, no_age_text
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.tier_state import PartitionState
@@ -374,10 +374,10 @@ class LocalRetention:
             return f"it is not copied: {known} in the tier"
         if end >= max(log.high_watermark, highest_copied + 1):
             return f"it reaches above the high watermark {log.high_watermark}"
-        return (
-            f"its largest timestamp {segment.max_timestamp_ms} is in the future, and Kafka before 4.5 never "
-            f"deletes it by {topic.LOCAL_RETENTION_MS.name} (KAFKA-20609)"
-        )
+        # Without copies, later versions count in the same way.
+        who, issue = ("Kafka before 4.5", " (KAFKA-20609)") if self.needs_copy else ("Kafka", "")
+        until = no_age_text(segment.max_timestamp_ms, is_in_future=True)
+        return f"its {until}, and {who} counts {self._ms_row.name} from that time on{issue}"
 
     def _deletable(self, log: LocalLog, highest_copied: int) -> Iterator[LocalSegment]:
         # Only replicated records are copied. So the high watermark is above the highest copied offset, also
@@ -406,10 +406,13 @@ class LocalRetention:
         facts = {"setting": row.name, "retention_bytes": self.size_bytes, "local_bytes": local_bytes}
         return Reason(ReasonKind.LOCAL_RETENTION_BYTES, **facts)
 
+    @property
+    def _ms_row(self) -> Setting[int]:
+        return topic.LOCAL_RETENTION_MS if self.needs_copy else topic.RETENTION_MS
+
     def _by_time(self, segment: LocalSegment, now_ms: int) -> Reason:
-        row = topic.LOCAL_RETENTION_MS if self.needs_copy else topic.RETENTION_MS
-        facts = {"setting": row.name, "retention_ms": self.ms, "newest_ms": segment.age_from_ms(now_ms)}
-        return Reason(ReasonKind.LOCAL_RETENTION_MS, **facts)
+        facts = {"setting": self._ms_row.name, "newest_ms": segment.age_from_ms(now_ms)}
+        return Reason(ReasonKind.LOCAL_RETENTION_MS, **facts, retention_ms=self.ms)
 
 
 def _is_below_start(log: LocalLog, segment: LocalSegment) -> bool:
