@@ -141,8 +141,8 @@ class ConflictKind(RowEnum):
         name="internal_topic_tiered",
         severity=Severity.ERROR,
         ends_run=True,
-        meaning="Brokers never tier internal topics: the setting has no effect, and local retention would "
-        "delete records that exist nowhere else.",
+        meaning="Brokers never tier internal topics, whose local retention is their retention: the setting has "
+        "no effect.",
         fix="remove remote.storage.enable from the internal topic",
     )
     METADATA_CLIENTS_WITHOUT_LOGIN = ConflictRow(
