@@ -141,8 +141,8 @@ class ConflictKind(RowEnum):
         name="internal_topic_tiered",
         severity=Severity.ERROR,
         ends_run=True,
-        meaning="Brokers never tier internal topics, whose local retention is their retention: the setting has "
-        "no effect.",
+        meaning="Brokers never tier internal topics: neither the setting nor a local retention has an "
+        "effect.",
         fix="remove remote.storage.enable from the internal topic",
     )
     METADATA_CLIENTS_WITHOUT_LOGIN = ConflictRow(
