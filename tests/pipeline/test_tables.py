@@ -14,14 +14,14 @@ from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at
 from tests.pipeline.tables import Rows, pipeline, rows_of, run
 from tests.spark.clusters import Engine, run_command
-from tests.spark.executors.bulk import METADATA, within
+from tests.spark.executors.bulk import TIERS, within
 from tests.spark.worlds import Capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW_MS = 1_800_000_000_000
-TOPICS = METADATA[1:]
+TOPICS = [*TIERS][1:]
 
 
 @pytest.fixture(scope="session")

@@ -22,15 +22,6 @@ from tests.metadata.topics import topic_in
 from tests.spark.on_engines import SPARK
 from tests.spark.worlds import Capture
 
-METADATA = (
-    "tiered-cluster/before",
-    "tiered-cluster/after",
-    "untiered-broker/tiered-metadata",
-    "unclean-leader/after/broker-1",
-    "aiven-plain/broker-logs",
-    "aiven-encrypted/broker-logs",
-)
-"""Folders with a metadata topic."""
 TIERS = {
     "tiered-cluster/before": ("tiered-cluster/before-remote", "tiered-cluster/before"),
     "tiered-cluster/after": ("tiered-cluster/after-remote", "tiered-cluster/after"),
@@ -39,6 +30,7 @@ TIERS = {
     "aiven-plain/broker-logs": ("aiven-plain/bucket", "aiven-plain/broker-logs"),
     "aiven-encrypted/broker-logs": ("aiven-encrypted/bucket", "aiven-encrypted/broker-logs"),
 }
+"""The tier and the local logs that belong to a folder with a metadata topic."""
 DAMAGE = (
     *("record flipped", "log cut", "offset index cut", "time index flipped", "snapshot gone"),
     *("leader epochs changed", "transactions gone", "foreign segment", "foreign object", "temporary file"),

@@ -25,7 +25,6 @@ from tierctl.state.tier_state import TierState
 from tests.cli.shell import Ran, tierctl
 from tests.spark.executors.bulk import (
     DAMAGE,
-    METADATA,
     MISPLACED,
     TIERS,
     assert_same,
@@ -52,7 +51,7 @@ LOGS = ("--now", NOW_MS, "-o", "json", "--log-dir")
 
 
 SOME = ("tiered-cluster/before", "unclean-leader/after/broker-1")
-OTHERS = tuple(each for each in METADATA if each not in SOME)
+OTHERS = tuple(each for each in TIERS if each not in SOME)
 
 
 @pytest.mark.parametrize(
