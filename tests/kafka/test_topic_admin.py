@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tierctl import kafka as sdk
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
-from tierctl.kafka import librdkafka, topic_client
+from tierctl.kafka import leader_log, librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster, CommittedOffset
 from tierctl.kafka.leader_log import LeaderLogs
@@ -175,6 +175,32 @@ def test_a_controller_that_is_gone_is_looked_for(monkeypatch: pytest.MonkeyPatch
 
 
 ASKED = [TopicPartition("t", number) for number in range(4)]
+def test_a_leader_that_came_after_the_connection_is_asked_by_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kafka-python also says so of a partition without a leader, whose broker id is -1."""
+    answers: list[Any] = [
+        sdk.kafka_errors.UnknownBrokerIdError(2),
+        {"metadata.version": {"supported": (1, 25)}},
+    ]
+
+    def asked() -> Any:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    connections: list[Any] = []
+
+    def connect(_settings: ClientSettings) -> Any:
+        connections.append(SimpleNamespace(describe_features=asked, close=lambda: None))
+        return connections[-1]
+
+    monkeypatch.setattr(leader_log, "connect", connect)
+    leaders = LeaderLogs(ClientSettings(bootstrap_servers=("localhost:1",)))
+    assert (leaders.metadata_version_level(), len(connections)) == (25, 2)
+
+
 REFUSED = SimpleNamespace(str=lambda: "the offset is not stable")
 ANSWERED = ((0, 7, None), (1, -1001, REFUSED), (2, -1001, None), (9, -1001, REFUSED))
 """Partition, offset and error: committed, failed, never committed, and not requested."""

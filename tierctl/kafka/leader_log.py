@@ -193,7 +193,9 @@ def translated(doing: str, needs: Right | None = None) -> Iterator[None]:
     except (sdk.kafka_errors.UnknownTopicOrPartitionError, sdk.kafka_errors.UnknownTopicIdError) as e:
         raise NotFoundError(f"{doing}: {_text(e)}", hint="check that this is the right cluster") from None
     except (sdk.kafka_errors.KafkaError, OSError) as e:
-        passes = isinstance(e, (sdk.kafka_errors.RetriableError, OSError))
+        # A broker id is unknown if a partition has no leader (-1), or one that came after the connection.
+        passing = (sdk.kafka_errors.RetriableError, sdk.kafka_errors.UnknownBrokerIdError, OSError)
+        passes = isinstance(e, passing)
         raise (NotReadyError if passes else MetadataError)(f"{doing}: {_text(e)}", hint=_HINT) from None
 
 
