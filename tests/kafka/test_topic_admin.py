@@ -1,5 +1,6 @@
 """Clients with fake answers: failures that librdkafka leaves to its user, groups, imports."""
 
+import asyncio
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, Us
 from tierctl.kafka import leader_log, librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster, CommittedOffset
-from tierctl.kafka.leader_log import LeaderLogs
+from tierctl.kafka.leader_log import LATEST_TIERED, LeaderLogs
 from tierctl.kafka.topic_client import TopicAdmin, TopicShape
 from tierctl.metadata.topic import cluster_topic
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
@@ -275,6 +276,32 @@ def test_an_answer_that_ends_within_a_batch_is_asked_for_again(monkeypatch: pyte
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+class Upgraded:
+    """A fake kafka-python client of two brokers, of which broker 1 is too old for a kind of offset."""
+
+    _manager = property(lambda self: self)
+    _list_partition_offsets_process_response = staticmethod(dict)
+
+    def run(self, asked: Any, *args: Any) -> Any:
+        return asyncio.run(asked(*args))
+
+    async def _async_get_leader_for_partitions(self, asked: set[Any]) -> dict[int, set[Any]]:
+        return {each.partition + 1: {each} for each in asked}
+
+    async def send(self, request: Any, *, node_id: int) -> Any:
+        if node_id == 1:
+            raise sdk.kafka_errors.IncompatibleBrokerVersion
+        (found,) = request.topics[0].partitions
+        key = sdk.kafka_python.TopicPartition(request.topics[0].name, found.partition_index)
+        return {key: SimpleNamespace(offset=7)}
+
+
+def test_a_leader_that_is_too_old_hides_no_answer_of_another() -> None:
+    leaders = LeaderLogs(ClientSettings(bootstrap_servers=("localhost:1",)))
+    leaders._client = Upgraded()
+    assert leaders.offsets(PARTITIONS, LATEST_TIERED) == {PARTITIONS[0]: None, PARTITIONS[1]: 7}
+
+
     monkeypatch.setattr(sdk, "find_spec", lambda _package: None)
     for name in ("confluent_kafka", "confluent_admin"):
         monkeypatch.delitem(vars(sdk), name, raising=False)

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -376,12 +376,12 @@ class LeaderLogs:
     def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
         """Return the offsets of the kind `spec`, EARLIEST_LOCAL or a later one.
 
-        None where the broker has no such offset, or is too old for the kind.
+        None where the leader has no such offset, or is too old for the kind.
         """
         if not partitions:
             return {}
         found = self._ask(f"asking for offsets {spec}", lambda client: _offsets(client, partitions, spec))
-        return {p: offset if offset is not None and offset >= 0 else None for p, offset in found.items()}
+        return {p: found[p] if found.get(p, -1) >= 0 else None for p in partitions}
 
     def leader_epochs(self, partition: TopicPartition, log_start_offset: int) -> tuple[EpochEntry, ...]:
         """Return the leader's epochs, as in its leader-epoch-checkpoint, from `log_start_offset` on.
@@ -490,14 +490,8 @@ def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tu
     return tuple(entries)
 
 
-def _offsets(
-    client: Any, partitions: Collection[TopicPartition], spec: int
-) -> dict[TopicPartition, int | None]:
-
-    try:
-        found = client._manager.run(_listed_offsets, client, partitions, spec)  # noqa: SLF001
-    except sdk.kafka_errors.UnsupportedVersionError:
-        return dict.fromkeys(partitions)
+def _offsets(client: Any, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int]:
+    found = client._manager.run(_listed_offsets, client, partitions, spec)  # noqa: SLF001
     return {TopicPartition(key.topic, key.partition): value.offset for key, value in found.items()}
 
 
@@ -551,8 +545,10 @@ async def _listed_offsets(client: Any, partitions: Collection[TopicPartition], s
             topics=[topic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
             min_version=_FIRST_VERSIONS[spec],
         )
-        response = await client._manager.send(request, node_id=leader)  # noqa: SLF001
-        found |= client._list_partition_offsets_process_response(response)  # noqa: SLF001
+        # Of brokers that are being upgraded, only some may be too old.
+        with suppress(sdk.kafka_errors.UnsupportedVersionError):
+            response = await client._manager.send(request, node_id=leader)  # noqa: SLF001
+            found |= client._list_partition_offsets_process_response(response)  # noqa: SLF001
     return found
 
 
