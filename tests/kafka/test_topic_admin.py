@@ -210,10 +210,6 @@ ANSWERED = ((0, 7, None), (1, -1001, REFUSED), (2, -1001, None), (9, -1001, REFU
 class GroupClient:
     """A fake client of a cluster with one group, which allows all operations."""
 
-    def list_consumer_groups(self, *, request_timeout: float) -> Any:
-        assert request_timeout > 0
-        return done(SimpleNamespace(errors=[], valid=[SimpleNamespace(group_id="readers")]))
-
     def list_consumer_group_offsets(self, asked: Any, *, request_timeout: float) -> Any:
         assert request_timeout > 0
         found = [SimpleNamespace(topic="t", partition=p, offset=o, error=e) for p, o, e in ANSWERED]
@@ -227,6 +223,11 @@ class GroupClient:
 def test_an_offset_that_could_not_be_read_is_no_missing_one() -> None:
     cluster = Cluster(ClientSettings(bootstrap_servers=("localhost:1",)))
     cluster.admin.client = GroupClient()
+    listed = [
+        {"group_id": "readers", "protocol_type": "streams"},
+        {"group_id": "s", "protocol_type": "share"},
+    ]
+    cluster.leaders._client = SimpleNamespace(list_groups=lambda: listed)
     found = cluster.committed_offsets(ASKED)
     assert found.offsets == (CommittedOffset(group="readers", partition=ASKED[0], offset=7),)
     assert found.unreadable == (

@@ -46,9 +46,9 @@ class CommittedOffset:
 class CommittedOffsets:
     """The committed offsets of the groups of a cluster.
 
-    `unreadable` has an error for each group or broker that could not be read, and for each partition of which
-    a group's offset could not be read. If `lists_all` is False, the user may not list all groups: brokers
-    leave out groups that the user may not describe, without an error.
+    `unreadable` has an error for each group that could not be read, and for each partition of which a group's
+    offset could not be read. If `lists_all` is False, the user may not list all groups: brokers leave out
+    groups that the user may not describe, without an error.
     """
 
     offsets: tuple[CommittedOffset, ...]
@@ -441,13 +441,8 @@ class Cluster:
         Raises AuthenticationError if no group may be listed, and MetadataError if no broker answers in time.
         """
         wanted = frozenset(partitions)
-        listed = self.admin.answer(
-            self.admin.client.list_consumer_groups(request_timeout=self.admin.request_timeout_s),
-            "listing the consumer groups",
-            Right("Describe"),
-        )
-        errors = [f"some groups are not listed: {error}" for error in listed.errors]
-        names = sorted(each.group_id for each in listed.valid)
+        names = self.leaders.groups()
+        errors: list[str] = []
         found: list[CommittedOffset] = []
         for first in range(0, len(names), _GROUPS_AT_ONCE):
             for name, answer in self._asked(names[first : first + _GROUPS_AT_ONCE]):

@@ -430,6 +430,15 @@ class LeaderLogs:
         )
         return next((str(each.transactional_id) for found in answers.values() for each in found), None)
 
+    def groups(self) -> list[str]:
+        """Return the ids of the groups that may have committed offsets: all but share groups, ascending.
+
+        librdkafka lists those of consumers only, and so none of Kafka Streams' own protocol (KIP-1071).
+        """
+        doing = "listing the consumer groups"
+        found = self._ask(doing, lambda client: client.list_groups(), Right("Describe"))
+        return sorted({each["group_id"] for each in found if each["protocol_type"] != "share"})
+
     def unknown_topic_ids(self, topic_ids: Collection[Uuid], *, by_any: bool = False) -> frozenset[Uuid]:
         """Return the ids that every broker, or any broker, answers with UNKNOWN_TOPIC_ID (Metadata by id).
 
