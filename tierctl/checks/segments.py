@@ -595,7 +595,7 @@ class ClusterCheck:
     def topics(self, state: TierState) -> KnownTopics:
         """Return the topic ids that the cluster has under the topic names in the metadata."""
         names = {part.topic_id_partition.topic for part in state}
-        found = self.cluster.topics({name for name in names if is_legal_topic_name(name)})
+        found = self.cluster.topics(names)
         ids = {name: frozenset({topic.topic_id}) for name, topic in found.items()}
         return KnownTopics(ids, complete=True)
 

@@ -16,7 +16,7 @@ from tierctl.errors import (
     RemoteTierMissing,
 )
 from tierctl.metadata.server_properties import manager_settings
-from tierctl.model import TopicConfig, is_legal_topic_name
+from tierctl.model import TopicConfig
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import broker, clients, topic
@@ -159,8 +159,7 @@ def _topic_configs(resources: Resources) -> dict[str, TopicConfig]:
         return in_file
     there: dict[str, TopicConfig] = {}
     if cluster is not None:
-        names = None if asked.globs else {name for name in asked.topics if is_legal_topic_name(name)}
-        found = cluster.topics(names)
+        found = cluster.topics(None if asked.globs else asked.topics)
         there = cluster.topic_configs(name for name in found if admits_topic(asked.topics, name))
         resources.note_unused(there)
     elif resources.request.topic_configs is None:

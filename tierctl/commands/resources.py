@@ -33,7 +33,6 @@ from tierctl.model import (
     SelectionRequest,
     TopicConfig,
     TopicIdPartition,
-    is_legal_topic_name,
 )
 from tierctl.model.checked_values import require_file, require_no_file
 from tierctl.model.choices import EngineName, private_keys_of
@@ -642,8 +641,7 @@ class Resources:
                 for missing in state.missing:
                     self.progress.note(f"{missing}; the missing events may name other topics")
                 raise
-        names = None if asked.globs else {name for name in asked.topics if is_legal_topic_name(name)}
-        topics = self.cluster.topics(names)
+        topics = self.cluster.topics(None if asked.globs else asked.topics)
         return self.resolve_selection(at_hand, *(topic.topic_id_partitions for topic in topics.values()))
 
     @property

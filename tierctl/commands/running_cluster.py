@@ -17,7 +17,6 @@ from tierctl.model import (
     TopicConfig,
     TopicIdPartition,
     Uuid,
-    is_legal_topic_name,
 )
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.model.times import iso_utc
@@ -84,7 +83,7 @@ class SeenLeaders:
         AuthenticationError if the login may read the settings of none of the topics.
         """
         names = {partition.topic for partition in partitions}
-        current = CurrentTopics.of_cluster(cluster.topics(set(filter(is_legal_topic_name, names))))
+        current = CurrentTopics.of_cluster(cluster.topics(names))
         there = [partition for partition in partitions if current.why_not_current(partition) is None]
         configs, unread = _read_configs(cluster, {partition.topic for partition in there})
         readable = [each for each in there if each.topic in configs]
@@ -215,7 +214,7 @@ class RunningCluster:
         The topics are described by name, because a list of all topics leaves out those that the login may
         not describe.
         """
-        return self.cluster.topics({name for name in names if is_legal_topic_name(name)})
+        return self.cluster.topics(set(names))
 
     def configs_of(self, names: Iterable[str]) -> dict[str, TopicConfig]:
         """Return the present settings of the existing topics among `names`; errors as for `topics`."""

@@ -16,7 +16,14 @@ from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.librdkafka import ErrorWatch, RecordConsumer, error_of, make_client, translated
 from tierctl.kafka.topic_client import TopicAdmin, uuid_of
-from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition
+from tierctl.model import (
+    EpochEntry,
+    IsolationLevel,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    is_legal_topic_name,
+)
 from tierctl.model.checked_values import natural_number
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.progress import WAITS
@@ -267,9 +274,8 @@ class Cluster:
         return self.admin.why_refused(name, {topic.REMOTE_STORAGE_ENABLE.name: "true"})
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
-        """Return all topics by name, or those in `names` that exist."""
-
-        wanted = sorted(self.admin.names() if names is None else set(names))
+        """Return all topics by name, or those in `names` that exist; a name that is not legal does not."""
+        wanted = sorted(self.admin.names() if names is None else set(filter(is_legal_topic_name, names)))
         if not wanted:
             return {}
         timeout_s = self.admin.request_timeout_s

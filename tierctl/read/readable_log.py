@@ -26,7 +26,6 @@ from tierctl.model import (
     TopicConfig,
     TopicIdPartition,
     Uuid,
-    is_legal_topic_name,
 )
 from tierctl.model.events import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
@@ -508,7 +507,7 @@ class LeaderLogs:
 
 def reliable_leader_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
     """Return the logs of the leaders that know their log start offset, by one request for all."""
-    topics = cluster.topics({p.topic for p in partitions if is_legal_topic_name(p.topic)})
+    topics = cluster.topics({p.topic for p in partitions})
     there = [partition for partition in partitions if is_known(topics, partition)]
     logs, leaderless = leader_logs(cluster, there)
     brokers = {broker.broker_id: broker for broker in cluster.brokers({log.leader for log in logs.values()})}
@@ -663,8 +662,7 @@ def _named(sources: EvidenceSources) -> set[TopicIdPartition]:
     cluster = sources.cluster()
     if cluster is None or not sources.local_suffices:
         return set()
-    names = {name for name in sources.topics if is_legal_topic_name(name)}
-    topics = cluster.topics(names if sources.topics else None)
+    topics = cluster.topics(sources.topics or None)
     return {partition for topic in topics.values() for partition in topic.topic_id_partitions}
 
 
