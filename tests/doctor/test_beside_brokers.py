@@ -1,6 +1,7 @@
 """Checks of clusters on real brokers: each once with the fault, and once without."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,14 @@ def test_rights(brokers: Brokers, tmp_path: Path) -> None:
         allow(guarded, everything - {right})
         found = worst(doctor(request).results, check)
         assert (found.severity, found.fix) == (severity, right.hint), right
+    # A list of all topics leaves out those that are hidden from this login: they are no missing ones.
+    for name, check in (
+        (METADATA_TOPIC, DoctorCheck.METADATA_SETTINGS),
+        (TOPIC, DoctorCheck.TOPIC_CONFLICTS),
+    ):
+        allow(guarded, {right for right in everything if right.topic != name})
+        found = worst(doctor(replace(request, topic=[TOPIC])).results, check)
+        assert (found.error, found.fix) == (ExitCode.AUTHENTICATION, Right("Describe", name).hint)
     # Tiered topics need brokers that tier.
     allow(guarded, everything)
     assert outcomes(doctor(request), [DoctorCheck.TIERED_TOPICS])[DoctorCheck.TIERED_TOPICS] is OK

@@ -74,7 +74,6 @@ from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.choices import EngineName, Severity, private_keys_of
 from tierctl.model.events import INTERNAL_TOPICS
-from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
@@ -147,6 +146,11 @@ def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
 
 _STORE_CHECKS = tuple(check for check in DoctorCheck if check.startswith("store_"))
 _CLUSTER_CHECKS = tuple(check for check in DoctorCheck if CLUSTER in check.row.needs)
+_METADATA_TOPIC_CHECKS = (
+    DoctorCheck.METADATA_SETTINGS,
+    DoctorCheck.METADATA_REPLICAS,
+    DoctorCheck.METADATA_RIGHTS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,17 +377,22 @@ class _Run:
         """Yield the results about the topics of the cluster, the metadata topic apart."""
         there = cluster.topics()
         internal = there.keys() & INTERNAL_TOPICS
-        own = there.pop(METADATA_TOPIC, None)
+        there.pop(METADATA_TOPIC, None)
         of_cluster = DoctorCheck.CLUSTER_RIGHTS
         self.examination.make(
             [of_cluster],
             "",
             lambda: check_rights(of_cluster, None, cluster.admin.cluster_operations(), ON_CLUSTER),
         )
-        yield from self._of_metadata_topic(cluster, own, version)
+        self.examination.make(
+            _METADATA_TOPIC_CHECKS, METADATA_TOPIC, lambda: self._of_metadata_topic(cluster, version)
+        )
         named = {name for name, each in there.items() if not each.is_internal}
         chosen = {name for name in named if admits_topic(self.request.topic, name)}
-        self.resources.selection_request.require_topics(named)
+        asked = self.resources.selection_request
+        # The list leaves out topics that this login may not describe; asked for by name, they are refused.
+        cluster.topics(set(asked.unmatched_topics(named)))
+        asked.require_topics(named)
         with self.progress.bar("reading the settings of topics", unit="objects", total=len(chosen)):
             settings = cluster.topic_settings(chosen)
         internal_tiered = {
@@ -395,9 +404,8 @@ class _Run:
         tiered = {name for name, each in settings.items() if is_tiered(each)}
         yield from check_topic_rights(cluster.admin.operations(tiered or chosen))
 
-    def _of_metadata_topic(
-        self, cluster: Cluster, facts: TopicFacts | None, version: KafkaVersion
-    ) -> Iterator[Result]:
+    def _of_metadata_topic(self, cluster: Cluster, version: KafkaVersion) -> Iterator[Result]:
+        facts = cluster.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
         if facts is None:
             yield from missing_metadata_topic(self.is_tiering)
             reason = f"{METADATA_TOPIC} does not exist"
