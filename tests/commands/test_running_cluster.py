@@ -12,6 +12,7 @@ from tierctl.errors import SafetyRefusal
 from tierctl.metadata.daily_changes import RecentWriters
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import BrokerFacts, TopicFacts
 from tierctl.plan.partition_deletes import DeletionEvidence
 from tierctl.state.tier_state import TierState
@@ -163,6 +164,7 @@ BY_TIERCTL = replace(ORDERS, broker_id=-1)
 
 @pytest.mark.parametrize(
     ("cluster", "on_cluster", "segments", "is_own"),
+OF_NO_TOPIC = replace(BILLS, topic_id=ZERO_UUID)
     [
         # The brokers of this cluster tier with this metadata topic.
         (MixedCluster().with_metadata_topic(TOPIC_ID), True, [ORDERS], True),
@@ -178,6 +180,8 @@ BY_TIERCTL = replace(ORDERS, broker_id=-1)
         (MixedCluster(tiering=NOBODY).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL], True),
         (MixedCluster(tiering=NOBODY).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL, BILLS], False),
         (MixedCluster(tiering=NOBODY).with_metadata_topic(OTHER_ID), True, [BY_TIERCTL], False),
+        # Brokers of any cluster leave the id 0 out of their answer.
+        (MixedCluster(tiering=NOBODY, known={ZERO_UUID}), False, [ORDERS, OF_NO_TOPIC], False),
     ],
 )
 @pytest.mark.parametrize("exists", [True, False])

@@ -13,6 +13,7 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import LATEST_TIERED, lineage_of
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -118,6 +119,8 @@ class TestFacts:
         assert cluster.leaders.unknown_topic_ids([old, new]) == {old}
         assert cluster.leaders.unknown_topic_ids([old, new], by_any=True) == {old}
         assert cluster.leaders.unknown_topic_ids([]) == frozenset()
+        # The id 0 is missing in the answers.
+        assert cluster.leaders.unknown_topic_ids([ZERO_UUID, NOBODYS_ID]) == {NOBODYS_ID}
         with pytest.raises(NotFoundError, match=f"of id {old}"):
             cluster.logs([TopicIdPartition(old, name, 0)])
 

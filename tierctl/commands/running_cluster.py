@@ -18,6 +18,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.events import ZERO_UUID
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.model.times import iso_utc
 from tierctl.plan.partition_deletes import ClusterAnswer
@@ -322,7 +323,8 @@ class RunningCluster:
         then the cluster that has the metadata topic counts as the topics' cluster, too.
         """
         parts = [part for part in state if part.delete_state is not _FINISHED]
-        others = {part.topic_id_partition.topic_id for part in parts}.difference(topic_ids)
+        # No topic has the id 0: brokers leave it out of their answers, as if they knew it.
+        others = {part.topic_id_partition.topic_id for part in parts}.difference(topic_ids, {ZERO_UUID})
         unknown = self.cluster.leaders.unknown_topic_ids([*topic_ids, *others])
         is_own = bool(others - unknown)
         if not is_own and self._has_metadata_topic():
