@@ -226,9 +226,9 @@ class RunningCluster:
         return CurrentTopics.of_cluster(self.topics(names))
 
     def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`."""
-        topics = self.topics(p.topic for p in partitions)
-        existing = sorted(p for p in partitions if is_known(topics, p))
+        """Raise SafetyRefusal if the cluster has the topic id of one of `partitions`, under any name."""
+        unknown = self.cluster.leaders.unknown_topic_ids({p.topic_id for p in partitions})
+        existing = sorted(p for p in partitions if p.topic_id not in unknown)
         if existing:
             raise SafetyRefusal(
                 f"the cluster still has topic {existing[0].topic} of id {existing[0].topic_id}, which is "
