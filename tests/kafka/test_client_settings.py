@@ -22,6 +22,7 @@ from tierctl.kafka.client_settings import (
     parse_jaas,
 )
 from tierctl.metadata.server_properties import ServerSettings, cluster_client, metadata_clients
+from tierctl.model.location import TopicLocation
 
 from tests.support.certificates import Certificates, make_certificates
 
@@ -106,6 +107,10 @@ class TestClientSettings:
         )
         assert ClientSettings.of("", path).bootstrap == "a:1,[::1]:2"
         assert ClientSettings.of(f"b:3,{before}c:4").bootstrap == "b:3,c:4"
+        # --bootstrap-server names the metadata topic, too.
+        uri = f"kafka://{before}b:3,{before}[::1]:4/"
+        assert ClientSettings.of(uri).bootstrap == "b:3,[::1]:4"
+        assert ClientSettings.of(TopicLocation(uri=uri).servers).bootstrap == "b:3,[::1]:4"
         with pytest.raises(UsageError, match="'a' is no host:port"):
             ClientSettings.of(f"{before}a")
 

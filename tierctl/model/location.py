@@ -79,7 +79,7 @@ class TopicLocation:
 
     def _parts(self) -> SplitResult:
         try:
-            return urlsplit(self.uri)
+            return _split(self.uri)
         except ValueError:
             raise self._refusal() from None
 
@@ -139,10 +139,27 @@ def is_uri(text: str) -> bool:
     return ":" in text.split("/", 1)[0]
 
 
+_SERVERS = re.compile(r"kafka://((?:(?<=:)//|[^/])*)(.*)", re.DOTALL)
+
+
+def _split(uri: str) -> SplitResult:
+    """Return the parts of `uri`; ValueError for brackets that are not those of an IPv6 address.
+
+    urlsplit takes one address only: from Python 3.11.12 on it refuses an IPv6 address after another one, and
+    the name of a listener before an address, as in kafka://SASL_SSL://host:port, would end it.
+    """
+    found = _SERVERS.fullmatch(uri)
+    if found is None:
+        return urlsplit(uri)
+    for server in found[1].split(","):
+        urlsplit(f"//{server}")
+    return SplitResult("kafka", found[1], found[2], "", "")
+
+
 def split_uri(option: str, uri: str) -> SplitResult:
     """Return the parts of `uri`, the value of `option`; raise UsageError if it is no URI."""
     try:
-        return urlsplit(uri)
+        return _split(uri)
     except ValueError as e:
         shown = uri.removeprefix("kafka://") if option == BOOTSTRAP_SERVER else uri
         raise UsageError(
