@@ -175,7 +175,6 @@ def test_a_controller_that_is_gone_is_looked_for(monkeypatch: pytest.MonkeyPatch
     assert admin.shape("t").partition_count == 2
 
 
-ASKED = [TopicPartition("t", number) for number in range(4)]
 def test_a_leader_that_came_after_the_connection_is_asked_by_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,6 +201,7 @@ def test_a_leader_that_came_after_the_connection_is_asked_by_a_new_one(
     assert (leaders.metadata_version_level(), len(connections)) == (25, 2)
 
 
+ASKED = [TopicPartition("t", number) for number in range(4)]
 REFUSED = SimpleNamespace(str=lambda: "the offset is not stable")
 ANSWERED = ((0, 7, None), (1, -1001, REFUSED), (2, -1001, None), (9, -1001, REFUSED))
 """Partition, offset and error: committed, failed, never committed, and not requested."""
@@ -276,7 +276,6 @@ def test_an_answer_that_ends_within_a_batch_is_asked_for_again(monkeypatch: pyte
     assert leaders.batch_bytes(ORDERS, 0, 3, bytes_max=1 << 20) == sum(map(len, log[:3]))
 
 
-def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 class Upgraded:
     """A fake kafka-python client of two brokers, of which broker 1 is too old for a kind of offset."""
 
@@ -303,6 +302,7 @@ def test_a_leader_that_is_too_old_hides_no_answer_of_another() -> None:
     assert leaders.offsets(PARTITIONS, LATEST_TIERED) == {PARTITIONS[0]: None, PARTITIONS[1]: 7}
 
 
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdk, "find_spec", lambda _package: None)
     for name in ("confluent_kafka", "confluent_admin"):
         monkeypatch.delitem(vars(sdk), name, raising=False)
