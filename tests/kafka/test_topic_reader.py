@@ -2,16 +2,18 @@
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.errors import ExitCode, MetadataError, MetadataWriteUnknown
+from tierctl.errors import CorruptInputError, ExitCode, MetadataError, MetadataWriteUnknown
 from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicPartition
+from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.kafka.cluster_topics import Open, missing, name_of, on_disk, rows, values, whole
 from tests.metadata.events import FINISHED, segment_id, started, update
@@ -66,16 +68,17 @@ class TestWhatIsMissing:
         tiered.produce(name, 1)
 
         def is_compacted() -> bool:
-            try:
-                return bool(missing(on_disk(tiered, name)))
-            except MetadataError:
-                # The broker replaced a file while it was read.
-                return False
+            """Return whether the disk lacks offsets, and the broker serves what it has."""
+            found.clear()
+            # The broker may replace a file while it is read.
+            with suppress(MetadataError, CorruptInputError):
+                found.extend((whole(topic), on_disk(tiered, name)))
+            return len(found) == 2 and bool(missing(found[1])) and rows(found[0]) == rows(found[1])
 
+        topic = on(tiered, name)
+        found: list[list[RecordChunk]] = []
         tiered.wait_for("compaction", is_compacted, timeout_s=60)
-        time.sleep(2)
-        chunks, disk = whole(on(tiered, name)), on_disk(tiered, name)
-        assert rows(chunks) == rows(disk)
+        chunks, disk = found
         assert {offset for low, high, _ in missing(chunks) for offset in range(low, high)} == {
             offset for low, high, _ in missing(disk) for offset in range(low, high)
         }
