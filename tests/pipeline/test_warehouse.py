@@ -291,6 +291,19 @@ def test_what_retention_deletes_while_it_is_read_is_missing_in_the_next_commit(t
     assert read(warehouse, "commits")["missing"].to_pylist()[0][0]["end_offset"] == 1
 
 
+def test_offsets_that_the_topic_lacks_are_not_taken_for_read(tmp_path: Path) -> None:
+    """Its log was cut after Spark had planned the batch: later events have these offsets."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, [started(1)])
+    number = metadata_partition(started(1).topic_id, 0, COUNT)
+    with pipeline(topic, warehouse).opened() as opened:
+        with pytest.raises(MetadataError, match=f"metadata partition {number} ends below offset 2"):
+            opened.step(lambda _job: (), {number: 2})
+        write(topic, [update(1)])
+        step(opened)
+    assert rows_of(warehouse) == run_once(topic)
+
+
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Run, and stop at the nth change of a file; return whether there were so many changes."""
     changes = 0

@@ -218,7 +218,7 @@ class PipelineRun:
         job = self._job(goal, sum(offsets.values()), missing, now_ms)
         results = list(fold(job))
         self._require_same_topic(ends)
-        self._require_kept(changed)
+        self._require_kept(changed, goal)
         commit = self._commit(job, results, goal, batch)
         last = {**before.last_records, **last_records(self._topic, changed, goal)}
         commit = replace(commit, last_records=last)
@@ -237,10 +237,11 @@ class PipelineRun:
         count = max([self._topic.partition_count, *(number + 1 for number in ends)])
         self._opened.require_same_topic(_topic_id(self._topic), count)
 
-    def _require_kept(self, starts: Mapping[int, int]) -> None:
+    def _require_kept(self, starts: Mapping[int, int], goal: Mapping[int, int]) -> None:
         """Raise MetadataError if retention deleted events above `starts` since the step began.
 
-        Spark plans the tasks after that: whether they read these events is unknown.
+        Spark plans the tasks after that: whether they read these events is unknown. Raise it as well if the
+        log ends below `goal`: it was cut, or is that of a replica that lags.
         """
         for number, begin in sorted(self._topic.beginning_offsets().items()):
             start = starts.get(number, begin)
@@ -250,6 +251,16 @@ class PipelineRun:
                     f"{begin - 1} while they were read",
                     hint="run again: the next commit states which events are gone",
                 )
+        for number in self.lacking({number: goal[number] for number in starts}):
+            raise MetadataError(
+                f"metadata partition {number} ends below offset {goal[number]}, up to which it is to be read",
+                hint="run again: a new stream begins where the tables end",
+            )
+
+    def lacking(self, ends: Mapping[int, int]) -> list[int]:
+        """Return the metadata partitions that end below their offset in `ends`."""
+        found = self._topic.end_offsets()
+        return [number for number, end in sorted(ends.items()) if found.get(number, 0) < end]
 
     def require_continued(self, numbers: Iterable[int]) -> None:
         """Raise SafetyRefusal if a metadata partition has another record where a commit read its last one.
@@ -559,7 +570,7 @@ def _fits(checkpoint: Path, run: PipelineRun) -> bool:
     try:
         query, last = query_of(checkpoint), last_batch(checkpoint)
         if not run.has_batch(Batch(query, last)):
-            if exists(checkpoint / "commits" / str(last)):
+            if exists(checkpoint / "commits" / str(last)) or run.lacking(offsets_of(checkpoint, last)):
                 return False
             # A run was killed after Spark had planned the batch: it is repeated.
             last -= 1
