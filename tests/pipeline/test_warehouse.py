@@ -304,6 +304,26 @@ def test_offsets_that_the_topic_lacks_are_not_taken_for_read(tmp_path: Path) -> 
     assert rows_of(warehouse) == run_once(topic)
 
 
+def test_a_table_that_another_program_compacts_while_it_follows(
+    topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta alone would add the new rows to the combined ones."""
+    monkeypatch.setattr(bucket_task, "FILE_ROWS", 2)
+    run(topic, warehouse)
+    version = delta(warehouse, "segments").version()
+    write(topic, [update(1, S.DELETE_SEGMENT_STARTED)])
+
+    def compact(label: str) -> None:
+        if label == "warehouse.follow.segments":
+            delta(warehouse, "segments").optimize.compact()
+
+    with pytest.raises(SafetyRefusal, match="replaced files of table segments"):
+        run(topic, warehouse, effect=compact)
+    delta(warehouse, "segments").restore(version)
+    assert run(topic, warehouse) == 2
+    assert rows_of(warehouse) == run_once(topic)
+
+
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Run, and stop at the nth change of a file; return whether there were so many changes."""
     changes = 0

@@ -617,10 +617,16 @@ def every_fourth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("every_fourth")
-def test_small_commits_are_compacted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_another", [False, True])
+def test_small_commits_are_compacted(by_another: bool, tmp_path: Path) -> None:
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+
+    def compact(label: str) -> None:
+        if by_another and label == "warehouse.compact":
+            delta(warehouse, "events").optimize.compact()
+
     write(topic, [None])
-    with pipeline(topic, warehouse).opened() as opened:
+    with pipeline(topic, warehouse, effect=compact).opened() as opened:
         for number in range(commits.COMPACT_EVERY + 2):
             write(topic, lives(range(number, number + 1), partitions=1))
             step(opened)

@@ -346,6 +346,8 @@ class LakeTable:
         properties = CommitProperties(
             custom_metadata={NUMBER_KEY: str(number)},
             app_transactions=[Transaction(APP_ID, number), *others],
+            # A repeated try would also succeed if another program had replaced the removed files.
+            max_commit_retries=0,
         )
         with translated(f"commit {number} of table {self.name}"):
             self.opened.create_write_transaction(
@@ -359,9 +361,12 @@ class LakeTable:
 
     def compact(self, target_bytes: int) -> None:
         """Combine files that are smaller than `target_bytes` into files of about that size."""
-        before = set(chain(*self.paths().values()))
+        before, rows = set(chain(*self.paths().values())), sum(self._row_counts().values())
         with translated(f"compacting table {self.name}"):
             self.opened.optimize.compact(target_size=target_bytes)
+            if sum(self._row_counts().values()) != rows:
+                # Delta lets two programs combine the same files: each of their rows is there twice then.
+                self.opened.restore(self.opened.version() - 1)
         added = sorted(set(chain(*self.paths().values())) - before)
         if added:
             self._warehouse.synced(
@@ -545,6 +550,7 @@ class Commits:
         """
         self._require_unchanged(commit)
         own = self._store(commit)
+        self._commits.refresh()
         before = [TableFile(table=COMMITS, bucket=0, path=path) for path in self._commits.paths().get(0, ())]
         others = [Transaction(str(commit.query), commit.batch)] if is_batch else []
         self._begin("warehouse.commit")
