@@ -304,6 +304,21 @@ def test_offsets_that_the_topic_lacks_are_not_taken_for_read(tmp_path: Path) -> 
     assert rows_of(warehouse) == run_once(topic)
 
 
+def test_a_checkpoint_of_delta_is_durable(
+    topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta deletes the logs before it, once they are old."""
+    run(topic, warehouse)
+    delta(warehouse, "segments").alter.set_table_properties({"delta.checkpointInterval": "1"})
+    synced = list[tuple[str, Path]]()
+    monkeypatch.setattr(PLAIN, "_observe", lambda *change: synced.append(change))
+    write(topic, lives(range(60, 62)))
+    run(topic, warehouse)
+    made = max((warehouse / "segments" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert int(made.name.partition(".")[0]) == delta(warehouse, "segments").version()
+    assert ("fsync", made) in synced
+
+
 def test_a_table_that_another_program_compacts_while_it_follows(
     topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -354,7 +354,16 @@ class LakeTable:
                 actions, "append", self._schema, self._divided_by, commit_properties=properties
             )
             self.opened.update_incremental()
-        self._warehouse.synced([self._log_key(self.opened.version())])
+        self._sync()
+
+    def _sync(self, paths: Iterable[str] = ()) -> None:
+        """Make files of the table durable, and the log of its version, with Delta's checkpoint if it has one.
+
+        Delta deletes the logs before a checkpoint.
+        """
+        log = self._log_key(self.opened.version())
+        checkpoint = log.replace(".json", ".checkpoint.parquet")
+        self._warehouse.synced([*(f"{self.name}/{path}" for path in paths), log, checkpoint])
 
     def _partition_of(self, file: TableFile) -> dict[str, str | None]:
         return {name: str(file.bucket) for name in self._divided_by}
@@ -369,9 +378,7 @@ class LakeTable:
                 self.opened.restore(self.opened.version() - 1)
         added = sorted(set(chain(*self.paths().values())) - before)
         if added:
-            self._warehouse.synced(
-                [*(f"{self.name}/{path}" for path in added), self._log_key(self.opened.version())]
-            )
+            self._sync(added)
 
     def vacuum(self) -> None:
         """Delete files that have long been in no version, and those of killed runs.

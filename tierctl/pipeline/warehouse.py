@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
-from tierctl.files import PLAIN, exclusive, is_dir
+from tierctl.files import PLAIN, exclusive, exists, is_dir
 from tierctl.metadata.state_dir import require_own_folder
 from tierctl.metadata.topic.base import translated
 from tierctl.model.checked_values import natural_number, require_no_file
@@ -288,10 +288,10 @@ class Warehouse:
         return OtherClient(self._spec.endpoint)
 
     def synced(self, keys: Sequence[str]) -> None:
-        """Make files durable that deltalake wrote to a folder, which it does not do itself."""
+        """Make those files durable that deltalake wrote to a folder, which it does not do itself."""
         if self._root is None:
             return
-        for path in (self._root / key for key in keys):
+        for path in filter(exists, (self._root / key for key in keys)):
             with translated(f"writing {path}"):
                 with path.open("rb") as stream:
                     PLAIN.sync(stream.fileno(), path)
