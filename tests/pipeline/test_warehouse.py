@@ -319,6 +319,21 @@ def test_a_checkpoint_of_delta_is_durable(
     assert ("fsync", made) in synced
 
 
+def test_a_warehouse_that_was_copied_during_a_commit(tmp_path: Path) -> None:
+    """`commits` lacks the commit that the other tables have, which changed no number of rows."""
+    topic, warehouse, older = (tmp_path / name for name in ("topic", "warehouse", "older"))
+    begun_ms = started(1).event_timestamp_ms
+    write(topic, [started(1)])
+    run(topic, warehouse, now_ms=begun_ms)
+    shutil.copytree(warehouse / "commits", older)
+    assert run(topic, warehouse, now_ms=begun_ms + 9 * 86_400_000) == 2
+    shutil.rmtree(warehouse / "commits")
+    older.rename(warehouse / "commits")
+    write(topic, [update(1)])
+    with pytest.raises(SafetyRefusal, match="has commit 2, and commits only commit 1"):
+        run(topic, warehouse)
+
+
 def test_a_table_that_another_program_compacts_while_it_follows(
     topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

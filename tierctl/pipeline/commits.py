@@ -287,8 +287,15 @@ class LakeTable:
         """Return the number of rows of each of the table's files by path.
 
         Raise SafetyRefusal if the table, which follows the commit, has another number of rows: this finds a
-        change whose log was deleted. Another program may delete rows of `events`.
+        change whose log was deleted. Another program may delete rows of `events`. Raise it as well if the
+        table is ahead of the commit: it would not follow the next one.
         """
+        if self.number() > commit.number:
+            raise SafetyRefusal(
+                f"table {self.name} has commit {self.number()}, and {COMMITS} only commit {commit.number}: "
+                "the warehouse was copied during a commit, or restored in parts",
+                hint="put back all of it as it was at one time, or name a new --warehouse",
+            )
         counts = self._row_counts()
         expected, found = commit.rows.get(self.name, 0), sum(counts.values())
         if found > expected or (found < expected and self.name != EVENTS):
