@@ -15,7 +15,8 @@ from tierctl.pipeline.update import read_warehouse
 from tierctl.pipeline.warehouse import WarehouseSpec
 
 from tests.cli.shell import Ran, tierctl
-from tests.pipeline.tables import run
+from tests.metadata.events import started, update
+from tests.pipeline.tables import run, write
 from tests.support.fake_cluster import LoggedCluster
 
 Options = tuple[object, ...]
@@ -105,6 +106,17 @@ def test_tables_decide_as_the_topic(
     assert of_topic.code == code, of_topic.err
     for told in (of_topic, of_tables):
         assert ("--topic-configs: not used" in told.err) is (brokers is not None)
+
+
+def test_a_record_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    """Its metadata partition has no user partition: nothing else says why the run ends with an error."""
+    metadata, tables = tmp_path / "metadata", tmp_path / "tables"
+    write(metadata, [started(1), update(1), b"\x63what"])
+    run(metadata, tables)
+    for source in (("--metadata", metadata), ("--warehouse", tables)):
+        ran = tierctl("report", "--what-if", "*.retention.ms=36h", "--now", "2026-11-25T12:00:00Z", *source)
+        assert ran.code == ExitCode.CORRUPT
+        assert "__remote_log_metadata-0, offset 0" in ran.err
 
 
 def test_the_tier_of_other_metadata_is_refused(tables: Path, writable: Callable[[str], Path]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Self
 
 from tierctl.apply.tier_check import tier_contents
+from tierctl.commands.histories import report_unusable
 from tierctl.commands.local_logs import UnreadLogs, read_local_logs
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.running_cluster import EpochsRead, SeenLeaders
@@ -56,7 +57,7 @@ from tierctl.plan.steps import Skip
 from tierctl.plan.views import ClusterViews, LeaderView, view_of_log
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage import store_uri
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.remote_storage_manager import RemoteStorageManager
@@ -280,11 +281,8 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     """
     spec = WarehouseSpec.of(store_uri("--warehouse", warehouse))
     contents = read_warehouse(spec)
-    resources.progress.note(
-        f"the tables have the events up to {iso_utc(contents.commit.committed_ms)} "
-        f"(commit {contents.commit.number}); "
-        "tierctl pipeline run updates them"
-    )
+    accepts_missing = resources.request.truncated_metadata is TruncatedMetadata.ACCEPT
+    _report(resources, contents, () if accepts_missing else contents.commit.missing)
     selection = resources.resolve_selection(contents.partitions)
     live = sorted(partition for partition in contents.live if partition in selection)
     topics = {partition.topic for partition in live}
@@ -315,7 +313,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         leaders=leaders,
         objects=None if tier is None else object_counts(resources.remote),
         now_ms=resources.now_ms,
-        accepts_missing=request.truncated_metadata is TruncatedMetadata.ACCEPT,
+        accepts_missing=accepts_missing,
     )
     found = _facts_of_buckets(resources, common)
     return GatheredFacts(
@@ -325,6 +323,18 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         damaged=sum(each.damaged for each in found) + len(unread.partitions),
         counts_objects=common.objects is not None,
     )
+
+
+def _report(resources: Resources, contents: WarehouseContents, missing: Iterable[MissingEvents]) -> None:
+    """Report up to when the tables have the events, and which of these are damaged or `missing`."""
+    resources.progress.note(
+        f"the tables have the events up to {iso_utc(contents.commit.committed_ms)} "
+        f"(commit {contents.commit.number}); "
+        "tierctl pipeline run updates them"
+    )
+    report_unusable(resources, contents.unusable, {})
+    for each in missing:
+        resources.progress.warn(f"{each}; the tables lack them")
 
 
 def _leaders(
