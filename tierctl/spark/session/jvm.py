@@ -198,16 +198,10 @@ class Jvm:
 
 
 def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
-    """Return the JVM of this process; without one that runs, start it with `conf`. It ends with the process.
+    """Return the JVM of this process; the first call starts it with `conf`. It ends with the process.
 
     Its output is printed only if `verbose`. Raise UsageError if no suitable Java is installed.
     """
-    if _started and _started[0].has_ended:
-        from pyspark import SparkContext
-
-        _started.clear()
-        # PySpark keeps the connection to its first JVM.
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     if not _started:
         if not verbose:
             # Py4J also logs the exceptions that it raises, with tracebacks.
@@ -216,6 +210,17 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
         atexit.register(jvm.end)
         _started.append(jvm)
     return _started[0]
+
+
+def forget_ended() -> None:
+    """Let the next call of `started` start a JVM if that of this process has ended, as without memory."""
+    if _started and _started[0].has_ended:
+        from pyspark import SparkContext
+
+        _started.clear()
+        # PySpark keeps the connection to its first JVM, and what was there.
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
 
 
 def last_errors() -> list[str]:

@@ -131,6 +131,7 @@ def opened_session(settings: SparkSettings) -> Iterator[SparkSession]:
     An existing session is used and stays open.
     """
     with failures(settings.master):
+        jvm.forget_ended()
         found = _active_session()
         session = open_session(settings) if found is None else _usable(found, settings)
         try:
