@@ -352,6 +352,10 @@ def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.M
         assert (found.severity, found.fix) == (PROBLEM, "--log-dir takes a broker's log.dirs entry")
         for check in (DoctorCheck.LOG_SNAPSHOTS, DoctorCheck.INDEX_CACHE):
             assert examined(check, log_dir=[mistyped]).severity is NOT_CHECKED
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "meta.properties").write_text("version=1\n")
+    found = examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[tmp_path / "new"])
+    assert (found.severity, found.found) == (OK, "no partitions to read")
 
 
 def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> None:

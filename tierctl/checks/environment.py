@@ -417,7 +417,8 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
             found_bad.add(result.check)
             yield result
     if DoctorCheck.LOG_DIR_ACCESS not in found_bad:
-        yield ok(DoctorCheck.LOG_DIR_ACCESS, subject, f"{counted(seen.partitions, 'partition')} can be read")
+        found = "can be read" if seen.partitions else "to read"
+        yield ok(DoctorCheck.LOG_DIR_ACCESS, subject, f"{counted(seen.partitions, 'partition')} {found}")
     if DoctorCheck.LOG_SNAPSHOTS not in found_bad:
         found = counted(seen.segments, "rolled segment")
         found += ", each with its producer snapshot" if seen.segments else ": no producer snapshot is needed"
