@@ -16,6 +16,8 @@ from tierctl.model.settings.scopes import KafkaVersion
 from tierctl.model.settings.topic import BrokerDefaults
 
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+UNLIMITED = {"local.retention.bytes": "-2", "retention.ms": "-1"}
+LAGS = {"remote.copy.lag.ms": "-1"}
 TIERING = {
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
@@ -58,6 +60,11 @@ def kinds(conflicts: Iterable[Conflict]) -> list[ConflictKind]:
         ({"remote.copy.lag.bytes": "2"}, [K.COPY_LAG_ABOVE_LOCAL_RETENTION]),
         ({"remote.copy.lag.bytes": "1"}, []),
         ({"remote.copy.lag.ms": "604800001"}, [K.COPY_LAG_ABOVE_LOCAL_RETENTION]),
+        (UNLIMITED | LAGS, [K.COPY_LAG_UNLIMITED]),
+        (UNLIMITED | LAGS | {"remote.copy.lag.ms": "0"}, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
+        (UNLIMITED | LAGS | {"local.retention.ms": "7"}, []),
+        (UNLIMITED | LAGS | {"remote.log.copy.disable": "true"}, []),
+        (UNLIMITED, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
         ({"local.retention.bytes": "-2"}, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
         ({"local.retention.bytes": "-1"}, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
         ({"local.retention.bytes": "-2", "local.retention.ms": "1"}, []),

@@ -72,6 +72,13 @@ class ConflictKind(RowEnum):
         meaning="Segments would be copied later than brokers may delete them from their disks (KIP-1241).",
         fix="lower the copy lag, or raise the local retention",
     )
+    COPY_LAG_UNLIMITED = ConflictRow(
+        name="copy_lag_unlimited",
+        severity=Severity.ERROR,
+        meaning="A copy lag of -1 is the local retention. If both lags are unlimited, brokers never copy a "
+        "segment (KIP-1241).",
+        fix="set one of the copy lags, 0 for copies at once, or a local retention",
+    )
     LOCAL_RETENTION_EQUALS_RETENTION = ConflictRow(
         name="local_retention_equals_retention",
         severity=Severity.WARNING,
@@ -297,7 +304,7 @@ def internal_topic_conflicts(name: str, settings: Mapping[str, str]) -> Iterator
 
 
 def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
-    is_copy_disabled = topic.COPY_DISABLE.value(settings)
+    is_copy_disabled, lags = topic.COPY_DISABLE.value(settings), list[int]()
     for local, retention, lag in _PAIRS:
         own, total = local.kafka_value(settings), retention.kafka_value(settings)
         if own == _AS_RETENTION:
@@ -307,9 +314,13 @@ def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
         elif is_copy_disabled and own != total:
             names = (topic.COPY_DISABLE, local, retention)
             yield conflict(ConflictKind.COPY_DISABLED_WITH_LOCAL_RETENTION, settings, *names)
+        lags.append(own if lag.kafka_value(settings) < 0 else lag.kafka_value(settings))
         if is_above_local_retention(lag.kafka_value(settings), own):
             yield conflict(ConflictKind.COPY_LAG_ABOVE_LOCAL_RETENTION, settings, lag, local, retention)
-    if not is_copy_disabled and all(_is_as_retention(settings, *pair[:2]) for pair in _PAIRS):
+    if not is_copy_disabled and max(lags) < 0:
+        both = (each for local, _, lag in _PAIRS for each in (lag, local))
+        yield conflict(ConflictKind.COPY_LAG_UNLIMITED, settings, *both)
+    elif not is_copy_disabled and all(_is_as_retention(settings, *pair[:2]) for pair in _PAIRS):
         both = (each for pair in _PAIRS for each in pair[:2])
         yield conflict(ConflictKind.LOCAL_RETENTION_EQUALS_RETENTION, settings, *both)
 
