@@ -117,6 +117,17 @@ def test_leader_epochs_that_are_encrypted(words: tuple[str, ...], capture: Captu
     assert (ran.code, "no lineage of" in ran.err) == (0, False)
 
 
+@pytest.mark.parametrize("command", [("explain", "orders-0"), ("status",), ("report",), ("sweep",)])
+def test_only_commands_with_apply_say_what_it_would_refuse(
+    command: tuple[str, ...], writable: Callable[[str], Path]
+) -> None:
+    """Nothing in the directory of a broker that is no controller states the number of metadata partitions."""
+    logs = writable("tiered-cluster/after")
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=4L6g3nShT-eMCtK--X86sw\n")
+    ran = tierctl(*command, "--metadata", logs, "--log-dir", logs)
+    assert ("--apply would refuse this" in ran.err) is (command == ("sweep",))
+
+
 @pytest.mark.parametrize("own", ["", "ledger.retention.bytes=-1\n"])
 def test_the_retention_of_brokers_frees_disks(capture: Capture, tmp_path: Path, own: str) -> None:
     root = capture("untiered-broker")

@@ -27,6 +27,7 @@ from tierctl.metadata.topic.folder import (
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model.checked_values import natural_number
 from tierctl.model.events import Uuid
+from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState
@@ -76,16 +77,21 @@ def is_of_a_broker(folder: Path) -> bool:
 
 
 def with_count(
-    resources: Resources, request: MutationRequest, settings: FolderSettings | None, *, may_be_new: bool
+    resources: Resources,
+    request: MutationRequest,
+    settings: FolderSettings | None,
+    progress: Progress,
+    *,
+    may_be_new: bool,
 ) -> FolderSettings | None:
     """Return `settings` with the number of partitions of the topic in the folder of `request`.
 
-    Report the number of a topic that is made, if it `may_be_new`, and who states it. Raise SafetyRefusal if
-    nothing states the number and the folder is a broker's, if two sources differ, if there is a folder beyond
-    the number, if a partition is lost and the command may not make it again, or if the topic has replicas on
-    brokers that the command does not write to.
+    Report to `progress` what --apply would do or refuse, and, if the topic `may_be_new`, the number of one
+    that is made, and who states it. Raise SafetyRefusal if nothing states the number and the folder is a
+    broker's, if two sources differ, if there is a folder beyond the number, if a partition is lost and the
+    command may not make it again, or if the topic has replicas on brokers that the command does not write to.
     """
-    folder, progress = folder_of(request.metadata), resources.progress
+    folder = folder_of(request.metadata)
     if folder is None or is_file(folder):
         return settings
     with translated(f"reading {folder}"):

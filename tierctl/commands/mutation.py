@@ -35,7 +35,7 @@ from tierctl.model import (
 from tierctl.model.choices import NOT_A_BROKER_ID
 from tierctl.model.events import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
-from tierctl.model.progress import WAITS, Progress
+from tierctl.model.progress import WAITS, Progress, SilentProgress
 from tierctl.model.selection import counted, names_text, ranges_text
 from tierctl.plan.copy import why_not_enabled
 from tierctl.plan.partition_deletes import require_in_none
@@ -244,7 +244,7 @@ def mutation(
     make_topic: bool = False,
     changes_tier: bool = True,
     needs_untiered: bool = True,
-    folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
+    folder: Callable[[Resources], FolderSettings | None] | None = None,
     kept: Kept = Kept.SEGMENTS,
     reader: Callable[[Resources], RemoteLogMetadataManager | None] = lambda _resources: None,
 ) -> Iterator[Mutation]:
@@ -253,7 +253,8 @@ def mutation(
     With `may_be_new` the metadata folder need not have a metadata topic yet; otherwise a missing topic is a
     NotFoundError. With `logs_decide`, deletes are decided from the log start and the leader epochs in log
     directories, unless a cluster is named; otherwise only rolled segments are read there, which no broker
-    changes. `reader` opens metadata that is only read, and `needs_untiered` is that of `Mutation`. Raise
+    changes. `reader` opens metadata that is only read, and `needs_untiered` is that of `Mutation`. `folder`
+    makes the settings of a metadata topic in a folder; a command without it has no --apply. Raise
     LockedError if another tierctl is running. Raise SafetyRefusal if a broker runs on the metadata folder, on
     a log directory in which the command `writes_logs`, or, unless `allow_live_brokers`, on one that decides;
     and with `apply` if `now_ms` is in the future.
@@ -264,7 +265,8 @@ def mutation(
         decisive = logs_decide and resources.cluster is None
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
-        settings = with_count(resources, request, folder(resources), may_be_new=may_be_new)
+        own, says = (None, SilentProgress()) if folder is None else (folder(resources), progress)
+        settings = with_count(resources, request, own, says, may_be_new=may_be_new)
         metadata = reader(resources) or opened_metadata(
             resources,
             Kept.SEGMENTS if request.apply or request.state_dir is not None else kept,
