@@ -164,6 +164,17 @@ def test_a_checkpoint_that_lost_the_beginning_of_its_only_epoch(
     assert (steps[0]["action"], steps[0]["start_offset"]) == ("write_checkpoints", 3200)
 
 
+def test_an_entry_that_begins_within_the_first_segment_proves_no_loss(
+    writable: Callable[[str], Path],
+) -> None:
+    """DeleteRecords to offset 3500 cut the checkpoint less than a minute before the broker was killed."""
+    tier = Tier(writable, "after")
+    (tier.logs / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n2\n2 3500\n4 5500\n")
+    assert _found(tier.run("verify", "--topic", "clicks"), "cut_epochs") == []
+    [row] = _found(tier.run("doctor", "--topic", "clicks"), "leader_epochs")
+    assert row["severity"] == "ok"
+
+
 def test_retention_waits_for_the_repair(writable: Callable[[str], Path], configs: tuple[object, ...]) -> None:
     """The oldest segments that the cut checkpoint knows are not the oldest ones of the log."""
     tier = Tier(writable, "after")

@@ -355,7 +355,8 @@ def unreadable_below(
 ) -> CutEpochs | None:
     """Return how a leader-epoch checkpoint lost only the beginning of its first epoch; None if it did not.
 
-    Brokers keep the segments that end below that entry, but no consumer can read them.
+    Brokers keep the segments that end below that entry, but no consumer can read them. An entry that begins
+    within a segment proves nothing: DeleteRecords raises it before the log start is recorded.
     """
     if not begins_above(lineage.entries, log_start_offset):
         return None
@@ -364,7 +365,7 @@ def unreadable_below(
         (
             segment
             for segment in segments.in_state(_S.COPY_SEGMENT_FINISHED)
-            if segment.start_offset < first.start_offset and segment.end_offset >= log_start_offset
+            if log_start_offset <= segment.end_offset < first.start_offset
             if lineage.contains(segment, segment.end_offset + 1)
         ),
         key=lambda segment: segment.start_offset,
