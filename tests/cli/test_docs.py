@@ -73,6 +73,17 @@ def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     assert on_disk(tmp_path) == generated()
 
 
+@pytest.mark.parametrize(
+    ("shell", "name"), [("bash", "tierctl.bash"), ("zsh", "_tierctl"), ("fish", "tierctl.fish")]
+)
+def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed: its completion script was not tried")
+    done = subprocess.run([program, "-n", ROOT / "completions" / name], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 LEAVES = [node for node in command_tree().walk() if not node.children]
 
 
