@@ -7,6 +7,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.wire.batches.same import scan
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import IndexType
@@ -17,6 +18,7 @@ from tierctl.wire.files.indexes import (
     TimeIndex,
     TimestampOffset,
     TransactionIndex,
+    build_indexes,
     trimmed,
 )
 
@@ -43,6 +45,28 @@ def test_captured_producer_snapshots_are_written_byte_for_byte(capture: Capture)
         assert encode_producer_snapshot(entries) == path.read_bytes()
         producers += len(entries)
     assert producers > 10
+
+
+def test_offset_index_entries_point_at_batches(capture: Capture) -> None:
+    for path in captured(capture, "*.index"):
+        heads = {head.position: head for head in scan(path.with_suffix(".log").read_bytes())}
+        for entry in OffsetIndex.decode(path.read_bytes(), _base(path.name)):
+            assert heads[entry.position].base_offset <= entry.offset
+
+
+def test_rebuilt_indexes_are_those_of_the_broker(capture: Capture) -> None:
+    """They differ if the broker had restarted in the middle of a segment, which starts a new interval."""
+    same = other = 0
+    for path in captured(capture, "*.timeindex"):
+        base = _base(path.name)
+        offsets, times = build_indexes(scan(path.with_suffix(".log").read_bytes()), base)
+        captured_times = TimeIndex.decode(path.read_bytes(), base)
+        assert times.last == captured_times.last
+        if offsets.data == path.with_suffix(".index").read_bytes() and times.data == captured_times.data:
+            same += 1
+        else:
+            other += 1
+    assert same > 4 * other
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 1 << 20)), max_size=30))
