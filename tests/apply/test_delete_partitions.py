@@ -255,8 +255,7 @@ class _LapsedLease(_EndingLease):
 
 
 def test_a_run_that_stopped_without_its_lease_says_so(tiered: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tiered) as manager:
-        mark(manager)
+    mark(tiered)
     monkeypatch.setattr("tierctl.commands.mutation.open_lease", lambda *_, **__: _LapsedLease())
     ran = tierctl(*delete(tiered, "--apply"))
     assert (ran.code, "the lease of the tier may have expired" in ran.err) == (ExitCode.LOCKED, True)

@@ -11,10 +11,11 @@ from tierctl.wire.batches.batch_head import CompressionType
 from tests.cli.shell import tierctl
 from tests.hostile.worlds import World, batch_of, record_bytes
 from tests.read.made import counting
-from tests.read.test_damage import flip, heads
+from tests.read.test_damage import heads
 from tests.spark.executors.bulk import Here, assert_same, here
 from tests.spark.on_engines import SPARK
 from tests.spark.worlds import Capture
+from tests.support.faults import flip_bit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     logs = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
     (_, before, _), (second, _, _), *_ = heads(logs[1])
     if damage in {"flip", "both"}:
-        flip(logs[1], second + 100)
+        flip_bit(logs[1], second + 100)
     if damage in {"missing", "both"}:
         logs[2].unlink()
     if damage == "index":

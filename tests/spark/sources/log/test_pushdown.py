@@ -25,7 +25,7 @@ from tierctl.wire.batches.record_batch import ControlType
 from tests.locallog.made import damage_last_batch
 from tests.metadata.topics import manager_at
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
-from tests.read.test_damage import flip, heads
+from tests.read.test_damage import heads
 from tests.read.test_partition_reader import cut
 from tests.read.test_transactions import Log, World
 from tests.read.tier import Tier
@@ -34,6 +34,7 @@ from tests.spark.sources.metadata.test_rows import is_true
 from tests.spark.worlds import Capture
 from tests.storage.tiers import local_tier
 from tests.support.amounts import rest_in_matrix
+from tests.support.faults import flip_bit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -257,7 +258,7 @@ class Damaged:
         """Flip a bit in a batch; return its first and last offset."""
         log = self.object(number, ".log")
         position, first, last = heads(log)[batch]
-        flip(log, position + 200)
+        flip_bit(log, position + 200)
         return first, last
 
 
@@ -340,7 +341,7 @@ def test_a_seek_over_what_can_not_be_read_is_no_silent_one(damaged: Damaged, *, 
         damaged.object(1, ".log").unlink()
         last = damaged.segments[1].end_offset
     else:
-        flip(damaged.object(1, ".log"), position + 200)
+        flip_bit(damaged.object(1, ".log"), position + 200)
     lost = f"offsets {damaged.segments[1].start_offset} to {last} may be lost there"
     options = damaged.options | {"from_time": str(stamp_ms)}
     with pytest.raises(TierctlError, match=damaged.segments[1].segment_id) as e:
