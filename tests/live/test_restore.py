@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from tests.live.commands import applied, on_disk, plan, refused, tierctl, where
+from tests.live.commands import Ran, applied, on_disk, plan, refused, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -27,8 +29,9 @@ from tests.live.replicas import await_in_sync, elect_preferred, launch, leader_o
 from tests.live.test_materialise import expected
 from tests.live.test_restore_check import check_over_election
 from tests.support.broker import Broker, Brokers
-from tests.support.formatted import LOGS, bootstrap_name
+from tests.support.formatted import LOGS, bootstrap_name, files, segments
 from tests.support.kafka import VERSION
+from tests.support.killing import SIGKILLED, Zygote, met
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
@@ -52,7 +55,7 @@ def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: 
     node.start()
     node.await_idle()
     topics = (word for topic in TOPICS for word in ("--topic", topic))
-    rebuild = ("rebuild", *where(node), *topics)
+    rebuild = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
     applied(*rebuild, "--broker-config", node.properties, "--apply")
     records = expected(lost.cluster, lost.ends)
     assert node.offsets("earliest", *TOPICS) == lost.cluster.starts
@@ -76,7 +79,7 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     await_damage(node, lost.cluster.starts)
     disable_copying(node)
     topics = tuple(word for topic in TOPICS for word in ("--topic", topic))
-    online = ("rebuild", *where(node), *topics)
+    online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
     reason = "a broker that knew no segments may have raised it"
     assert reason in refused(*online, "--broker-config", node.properties)
     node.stop()
@@ -117,6 +120,16 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     assert "shows that a node was started" in refused(*restore(lost, node, "--deletes-are-denied"))
 
 
+def second_broker(brokers: Brokers, node: Broker) -> Broker:
+    """Start a second broker, which is no controller, in the cluster of `node`."""
+    made = brokers.own(start=False)
+    made.node_id, made.voters = node.node_id + 1, f"{node.node_id}@localhost:{node.ports[1]}"
+    made.remote = node.remote_dir
+    made.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{made.bootstrap}"}
+    made.start()
+    return made
+
+
 def assign(broker: Broker, replicas: list[Broker]) -> None:
     """Give every partition these replicas; the first one is elected if it is in sync."""
     ids = [each.node_id for each in replicas]
@@ -127,15 +140,46 @@ def assign(broker: Broker, replicas: list[Broker]) -> None:
     broker.tool(tool, "--reassignment-json-file", str(file), "--execute")
 
 
-def test_rep_other_brokers_build_their_replicas_from_the_tier(lost: Lost, brokers: Brokers) -> None:
-    """Only the first node was prepared, and the other controllers got its bootstrap file; then it is lost."""
+def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, brokers: Brokers) -> None:
+    """Only the first broker was prepared; the second one joins the replicas, leads, and is then alone."""
+    node = new_node(lost, brokers)
+    before = tier(node)
+    ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
+    assert (ran.code, "add others by reassignment" in ran.err) == (0, True), ran.err
+    node.start()
+    other = second_broker(brokers, node)
+    assign(node, [node, other])
+    await_in_sync(node, *TOPICS, replicas=2)
+    records = expected(lost.cluster, lost.ends)
+
+    def elect() -> None:
+        assign(node, [other, node])
+        elect_preferred(node)
+
+    found = check_over_election(node, elect)
+    assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
+    assert found.found("ok")["election"] == set(PARTITIONS)
+    assert {leader_of(node, *key) for key in PARTITIONS} == {other.node_id}
+    assert other.offsets("earliest", *TOPICS) == lost.cluster.starts
+    assert served(other) == records
+    assert "caused truncation" not in other.said()
+
+    assign(node, [other])
+    node.wait_for("one replica", lambda: not list(node.log_dir.glob("plain-?/*.log")), 120)
+    assert tier(node) == before, "copying is disabled, and nothing is deleted"
+    enable_copying(other)
+    check_goes_on(other, lost, before)
+    node.stop()
+
+
+def test_several_controllers_have_the_records_of_the_restored_topics(lost: Lost, brokers: Brokers) -> None:
+    """The bootstrap file is copied to the other controllers; then the prepared node is lost."""
     nodes = brokers.cluster(3, tiered=True, start=False)
-    first, left, _ = nodes
+    first = nodes[0]
     shutil.copytree(lost.cluster.broker.remote_dir, first.remote_dir)
     before = tier(first)
-    ran = tierctl(*restore(lost, first, "--deletes-are-denied", "--apply")).ok()
-    for said in ("each of the other 2 controllers", "add others by reassignment"):
-        assert said in ran.err
+    ran = tierctl(*restore(lost, first, "--deletes-are-denied", "--apply"))
+    assert (ran.code, "each of the other 2 controllers" in ran.err) == (0, True), ran.err
     (name,) = (found.relative_to(first.log_dir) for found in first.log_dir.rglob("*.checkpoint"))
     for each in nodes[1:]:
         shutil.copy(first.log_dir / name, each.log_dir / name)
@@ -144,39 +188,80 @@ def test_rep_other_brokers_build_their_replicas_from_the_tier(lost: Lost, broker
     assert not list(first.log_dir.glob("*-stray"))
     assign(first, nodes)
     await_in_sync(first, *TOPICS)
-
-    def elect() -> None:
-        assign(first, [*nodes[1:], first])
-        elect_preferred(first)
-
-    found = check_over_election(first, elect)
-    assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
-    assert found.found("ok")["election"] == set(PARTITIONS)
-    assert {leader_of(first, *key) for key in PARTITIONS} == {left.node_id}
+    assert first.offsets("earliest", *TOPICS) == lost.cluster.starts
     first.stop(kill=True)
+    left = nodes[1]
+    left.wait_for("other leaders", lambda: not {leader_of(left, *key) for key in PARTITIONS} & {-1, 1})
+    records = expected(lost.cluster, lost.ends)
     assert left.offsets("earliest", *TOPICS) == lost.cluster.starts
-    assert served(left) == expected(lost.cluster, lost.ends)
-    assert "caused truncation" not in left.said()
+    assert served(left) == records
     assert tier(left) == before, "copying is disabled, and nothing is deleted"
-    enable_copying(left)
-    check_goes_on(left, lost, before)
-    stop(nodes)
+    stop(nodes[1:])
 
 
-@pytest.mark.parametrize("is_torn", [True, False], ids=["within a batch", "before the topics"])
-def test_a_broker_that_is_started_too_early_deletes_nothing(
-    is_torn: bool, lost: Lost, brokers: Brokers
-) -> None:
-    """A kill left this; tests/apply/test_kill_restore.py has all kills, and the next runs on a new node."""
+METADATA_LOG = "00000000000000000000.log"
+BOOTSTRAP = Path(bootstrap_name(VERSION)).name
+TORN_BYTES = 10
+Kill = tuple[str, str]
+"""A label and "before" or "after", or "file" and the change of a file that does not happen."""
+TORN: Kill = ("file", f"fsync {METADATA_LOG}")
+"""The events are written, and the test cuts the last batch: a kill or a power cut can do this."""
+NOT_CREATED: Kill = ("file", f"rename {BOOTSTRAP}")
+"""Everything is written, and the new bootstrap file, under a temporary name, is beside the old one."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node, the folder that `kafka-storage format` made for it, and what a run without a kill left."""
+
+    lost: Lost
+    node: Broker
+    formatted: Path
+    forked: Zygote
+    counts: dict[tuple[str, str], int]
+    files: dict[str, bytes]
+    segments: set[tuple[object, ...]]
+
+    def format(self) -> None:
+        """Give the node the folder after `kafka-storage format` again."""
+        shutil.rmtree(self.node.log_dir)
+        shutil.copytree(self.formatted, self.node.log_dir)
+
+    def run(self, *kills: list[object]) -> Ran:
+        """Run `restore into` in a process of its own."""
+        command = restore(self.lost, self.node, "--deletes-are-denied", "--apply")
+        return self.forked(*command, kills=list(kills))
+
+    def kill(self, kill: Kill) -> None:
+        """Format the node, and kill a run at the middle one of the moments `kill`."""
+        self.format()
+        ran = self.run([*kill, (self.counts[kill] + 1) // 2])
+        assert ran.code == SIGKILLED, (kill, ran.err)
+        if kill == TORN:
+            logs = self.node.log_dir.glob(f"{LOGS}*/{METADATA_LOG}")
+            last = max(logs, key=lambda log: log.stat().st_mtime_ns)
+            last.write_bytes(last.read_bytes()[:-TORN_BYTES])
+
+    def check_restored(self, kill: Kill) -> None:
+        """Check that the node has what a run without a kill leaves."""
+        assert files(self.node.log_dir) == self.files, kill
+        assert segments(self.node.log_dir) == self.segments, kill
+        assert not list(self.node.log_dir.glob("*-delete")), kill
+
+
+@pytest.fixture(scope="module")
+def site(lost: Lost, brokers: Brokers, forked: Zygote) -> Site:
     node = new_node(lost, brokers)
-    before, bootstrap = tier(node), node.log_dir / bootstrap_name(VERSION)
-    formatted, command = bootstrap.read_bytes(), restore(lost, node, "--deletes-are-denied")
-    tierctl(*command, "--apply").ok()
-    # The topics are written last.
-    bootstrap.write_bytes(formatted)
-    if is_torn:
-        log = next(log for log in node.log_dir.glob(f"{LOGS}*/*.log") if log.stat().st_size)
-        log.write_bytes(log.read_bytes()[:-10])
+    formatted = Path(shutil.copytree(node.log_dir, node.folder / "formatted"))
+    ran = forked(*restore(lost, node, "--deletes-are-denied", "--apply")).ok()
+    return Site(lost, node, formatted, forked, met(ran), files(node.log_dir), segments(node.log_dir))
+
+
+@pytest.mark.parametrize("kill", [TORN, NOT_CREATED], ids=["within a batch", "before the topics"])
+def test_a_broker_that_is_started_too_early_deletes_nothing(site: Site, kill: Kill) -> None:
+    node, before = site.node, tier(site.node)
+    command = restore(site.lost, node, "--deletes-are-denied")
+    site.kill(kill)
     node.start()
     node.await_idle()
     assert not {*TOPICS, "unused"} & node.admin.list_topics(timeout=30).topics.keys()
@@ -184,3 +269,6 @@ def test_a_broker_that_is_started_too_early_deletes_nothing(
     node.stop()
     assert "shows that a node was started" in refused(*command)
     assert tier(node) == before
+    site.format()
+    assert site.run().code == 0
+    site.check_restored(kill)
