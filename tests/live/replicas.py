@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.live.history import ISOLATIONS
@@ -25,9 +24,8 @@ def leader_of(asked: Broker, topic: str, partition: int) -> int:
 
 
 def in_sync(asked: Broker, topic: str) -> int:
-    """Return the smallest number of in-sync replicas of a partition; 0 if the broker knows no partition."""
-    partitions = asked.admin.list_topics(topic).topics[topic].partitions
-    return min((len(part.isrs) for part in partitions.values()), default=0)
+    """Return the smallest number of in-sync replicas of a partition."""
+    return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
 
 
 def await_in_sync(asked: Broker, *topics: str, replicas: int = 3) -> None:
@@ -111,20 +109,3 @@ def check_served(nodes: list[Broker], records: dict[str, list[Any]]) -> None:
     assert asked.offsets("earliest", TOPIC) == {(TOPIC, 0): 0}
     for how in ISOLATIONS:
         assert asked.records(TOPIC, isolation=how) == records[how]
-
-
-def led_by(asked: Broker, node: Broker) -> bool:
-    """Return whether a broker leads the topic, or a partition of the metadata topic."""
-    leaders = {leader_of(asked, METADATA_TOPIC, number) for number in range(METADATA_PARTITIONS)}
-    return node.node_id in leaders | {leader_of(asked, TOPIC, 0)}
-
-
-def check_served_without_each(nodes: list[Broker], records: dict[str, list[Any]]) -> None:
-    """Check that the other brokers serve all records while one of them is killed, each in turn."""
-    for node in nodes:
-        others = [each for each in nodes if each is not node]
-        node.stop(kill=True)
-        others[0].wait_for("other leaders", lambda node=node, asked=others[0]: not led_by(asked, node))
-        check_served(others, records)
-        node.start()
-        await_in_sync(others[0], TOPIC, METADATA_TOPIC)

@@ -1,14 +1,17 @@
-"""A rebuild on a running broker, and after a kill: no false alarm, and consumers read every record.
+"""A rebuild on a running broker, and after a kill: no false alarm, and consumers read every record."""
 
-test_several_brokers.py has a topic that was created again under running brokers.
-"""
-
+import shlex
 import time
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from tierctl.metadata.topic import METADATA_TOPIC
 
+from tests.docs.documents import README, Document
+from tests.docs.running import replaced
 from tests.live.commands import (
+    Ran,
     applied,
     assumed,
     await_recorded,
@@ -17,7 +20,6 @@ from tests.live.commands import (
     on_disk,
     plan,
     tierctl,
-    where,
 )
 from tests.live.history import (
     DELETED_BEFORE,
@@ -35,7 +37,7 @@ from tests.live.history import (
 )
 from tests.live.test_rebuild import offline
 from tests.live.test_restore_check import check
-from tests.support.broker import Broker
+from tests.support.broker import METADATA_PARTITIONS, Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 RESTART = "published; restart the brokers before copying is enabled again"
@@ -43,7 +45,7 @@ RESTART = "published; restart the brokers before copying is enabled again"
 
 def rebuild_on_cluster(broker: Broker) -> None:
     """Publish the events to the running broker; the run ends with what must be done next."""
-    online = ("rebuild", *where(broker))
+    online = ("rebuild", "--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir)
     ran = tierctl(*online, "--apply")
     assert (ran.code, RESTART in ran.raw_err) == (0, True), ran.err
     assert "remote.log.copy.disable=false" in ran.err
@@ -107,6 +109,64 @@ def test_a4_the_events_go_to_a_running_broker(cluster: Cluster, twin: Broker) ->
     check_before_and_after_restart(twin)
     check_new_copies(twin, cluster)
     check_everything(twin, cluster, before)
+
+
+def repeat_last_events(broker: Broker, times: int) -> None:
+    """Make the metadata topic longer than a rebuilt one, as deletes do: a consumer skips so many events."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for number in range(METADATA_PARTITIONS):
+        for *_, value in broker.records(METADATA_TOPIC, number)[-1:] * times:
+            producer.produce(METADATA_TOPIC, value, partition=number)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.matrix
+def test_a3_the_metadata_topic_was_created_again_under_the_broker(cluster: Cluster, twin: Broker) -> None:
+    """The broker's consumer skips the events until a restart: the check finds that before any new copy."""
+    before = tier(twin)
+    twin.start()
+    twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
+    disable_copying(twin)
+    repeat_last_events(twin, 50)
+    twin.delete_topic(METADATA_TOPIC)
+    twin.create_topic(METADATA_TOPIC, METADATA_PARTITIONS, retention_ms="-1", cleanup_policy="delete")
+    rebuild_on_cluster(twin)
+    check_before_and_after_restart(twin)
+    assert tier(twin) == before
+    check_new_copies(twin, cluster)
+    check_everything(twin, cluster, before)
+
+
+_TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+def _replicas_of_new_topic(broker: Broker) -> int:
+    """Return the smallest number of in-sync replicas that a partition of the metadata topic has."""
+    found = broker.admin.list_topics(METADATA_TOPIC, timeout=10).topics[METADATA_TOPIC]
+    return min((len(part.isrs) for part in found.partitions.values()), default=0)
+
+
+def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
+    """Run the README's lines for brokers that still run, which must succeed; return what tierctl said."""
+    names = {"broker1:9092": broker.bootstrap, "s3://archive/tier": str(broker.remote_dir)}
+    names |= {"--partitions 50": f"--partitions {METADATA_PARTITIONS}", "-factor 3": f"-factor {replicas}"}
+    _, block = Document("README.md", README.section("On a bad day")).blocks("bash")
+    *tools, last = (each.line for each in Document("README.md", f"```bash\n{block}```").commands)
+    assert len(tools) == 2
+    for line in tools:
+        for topic in topics if "--entity-name orders" in line else topics[:1]:
+            own = {**names, "--entity-name orders": f"--entity-name {topic}"}
+            program, *words = shlex.split(replaced(line, own))
+            broker.release.with_tools.run(_TOOLS[program], *words)
+    # The brokers hear of the new topic one after the other, and an operator types more slowly.
+    broker.wait_for("the new topic", lambda: _replicas_of_new_topic(broker) == replicas)
+    program, *words = shlex.split(replaced(last, names))
+    ran = tierctl(*words)
+    assert (program, ran.code) == ("tierctl", 0), ran.err
+    return ran
 
 
 def copied_by_tierctl(broker: Broker, topic: str) -> list[int]:

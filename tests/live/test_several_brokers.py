@@ -1,30 +1,19 @@
-"""Several brokers with the metadata topic: one stops, one of them tiers, or all lose it."""
+"""Several brokers with the metadata topic: one stops, one of them tiers, or both lose it."""
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.values import metadata_partition
 
-from tests.docs.documents import README, Document
-from tests.docs.running import replaced
-from tests.live.commands import Ran, assumed, base_offsets, plan, refused, rows, tierctl
-from tests.live.history import ISOLATIONS
-from tests.live.replicas import (
-    METADATA_SETTINGS,
-    await_in_sync,
-    check_served,
-    check_served_without_each,
-    leader_of,
-    made_history,
-    stop,
-)
-from tests.live.replicas import TOPIC as KEPT
-from tests.live.test_rebuild_online import RESTART
+from tests.live.commands import assumed, base_offsets, plan, refused, rows, tierctl
+from tests.live.history import Records, served_from
+from tests.live.replicas import METADATA_SETTINGS, await_in_sync, elect_preferred, launch, leader_of, stop
+from tests.live.test_rebuild_online import RESTART, run_readmes_lines
 from tests.live.test_restore_check import check
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.faults import observed
@@ -102,50 +91,87 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
     assert "leads it and tiers" in refused(*sweep, "--topic", TOPIC, "--partition", tiering)
 
 
-_TOOLS = {
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-}
+LOST_TOPIC = "both"
+FACTOR = "rlmm.config.remote.log.metadata.topic.replication.factor"
 
 
-def run_readmes_lines(broker: Broker) -> Ran:
-    """Run the README's lines for brokers that still run, which must succeed; return what tierctl said."""
-    names = {"broker1:9092": broker.bootstrap, "s3://archive/tier": str(broker.remote_dir)}
-    names |= {"--partitions 50": f"--partitions {METADATA_PARTITIONS}", "-name orders": f"-name {KEPT}"}
-    _, block = Document("README.md", README.section("On a bad day")).blocks("bash")
-    commands = Document("README.md", f"```bash\n{block}```").commands
-    *tools, last = (shlex.split(replaced(each.line, names)) for each in commands)
-    assert len(tools) == 2
-    for program, *words in tools:
-        broker.release.with_tools.run(_TOOLS[program], *words)
-    # The brokers hear of the new topic one after the other, and an operator types more slowly.
-    await_in_sync(broker, METADATA_TOPIC)
-    assert last[0] == "tierctl"
-    return tierctl(*last[1:]).ok()
+def made_history(brokers: Brokers) -> list[Broker]:
+    """Brokers 1 and 2, each the leader of one partition of a topic of several epochs, and a controller."""
+    nodes = brokers.cluster(3, tiered=True, start=False, transaction_state_log_replication_factor="2")
+    nodes[2].roles = "controller"
+    for node in nodes:
+        node.settings |= {**METADATA_SETTINGS, FACTOR: "2"}
+    launch(nodes)
+    nodes[0].create_topic(LOST_TOPIC, 2, replicas=2, tiered=True)
+    for seed in (1, 2):
+        fill(nodes[0], seed)
+        roll(nodes[:2])
+    elect_preferred(nodes[0])
+    nodes[0].wait_for(
+        "two leaders", lambda: {leader_of(nodes[0], LOST_TOPIC, each) for each in (0, 1)} == {1, 2}
+    )
+    fill(nodes[0], 3)
+    return nodes
 
 
-def test_the_readmes_lines_on_running_brokers(brokers: Brokers) -> None:
-    nodes = made_history(brokers)
-    asked = nodes[0]
-    records = {how: asked.records(KEPT, isolation=how) for how in ISOLATIONS}
-    asked.delete_topic(METADATA_TOPIC)
-    assert RESTART in run_readmes_lines(asked).raw_err
-    check_served(nodes, records)
-    found = check(asked)
-    # The topic's id decides in which metadata partition its events are, and so which broker leads it.
-    said_of = re.search(r"brokers \[[123]\] were not restarted", found.text("restarts"))
-    assert (found.code, said_of is not None) == (3, True), found.rows
+def fill(broker: Broker, seed: int) -> None:
+    for partition in (0, 1):
+        broker.produce(LOST_TOPIC, 1300, partition=partition, seed=10 * seed + partition, acks="all")
+        for commit in (True, False):
+            broker.produce_transaction(LOST_TOPIC, 60, partition=partition, commit=commit)
+    broker.await_idle()
+
+
+def roll(nodes: list[Broker]) -> None:
+    """Restart one broker after the other, as an operator does."""
     for node in nodes:
         node.restart()
-        await_in_sync(node, KEPT, METADATA_TOPIC)
+        await_in_sync(node, LOST_TOPIC, METADATA_TOPIC, replicas=2)
+
+
+def leads_everything(node: Broker) -> bool:
+    topics = {LOST_TOPIC: 2, METADATA_TOPIC: METADATA_PARTITIONS}
+    led = [(topic, number) for topic, count in topics.items() for number in range(count)]
+    return {leader_of(node, *each) for each in led} == {node.node_id}
+
+
+def served(broker: Broker) -> Records:
+    starts = broker.offsets("earliest", LOST_TOPIC)
+    assert starts == {(LOST_TOPIC, 0): 0, (LOST_TOPIC, 1): 0}
+    return served_from(broker, starts)
+
+
+def check_each_alone(nodes: list[Broker], records: Records) -> None:
+    """Each of the brokers serves every record while the other one is down; then new ones are tiered, too."""
+    for down, left in (nodes, nodes[::-1]):
+        down.stop(kill=True)
+        left.wait_for("one leader", partial(leads_everything, left), 120)
+        assert served(left) == records
+        down.start()
+        await_in_sync(left, LOST_TOPIC, METADATA_TOPIC, replicas=2)
+    before = nodes[0].offsets("latest-tiered", LOST_TOPIC)
+    fill(nodes[0], 9)
+    after = nodes[0].offsets("latest-tiered", LOST_TOPIC)
+    assert all(after[key] > before[key] for key in before)
+    found = served(nodes[0])
+    assert {key: found[key][: len(each)] for key, each in records.items()} == records
+
+
+def test_the_readmes_lines_on_two_running_brokers(brokers: Brokers) -> None:
+    nodes = made_history(brokers)
+    asked, both = nodes[0], nodes[:2]
+    records = served(asked)
+    asked.delete_topic(METADATA_TOPIC)
+    said = run_readmes_lines(asked, LOST_TOPIC, replicas=2)
+    assert RESTART in said.raw_err
+    assert served(asked) == records
+    found = check(asked)
+    # The topic's id decides in which metadata partitions its events are, and so which brokers lead them.
+    said_of = re.search(r"brokers \[(1|2|1, 2)\] were not restarted", found.text("restarts"))
+    assert (found.code, said_of is not None) == (3, True), found.rows
+    roll(both)
     found = check(asked)
     assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
-    check_served_without_each(nodes, records)
-    asked.alter_topic(KEPT, remote_log_copy_disable="false", local_retention_bytes="1")
-    before = asked.offsets("latest-tiered", KEPT)[KEPT, 0]
-    asked.produce(KEPT, 2500, seed=9, acks="all")
-    asked.await_idle()
-    assert asked.offsets("latest-tiered", KEPT)[KEPT, 0] > before
-    for how in ISOLATIONS:
-        assert asked.records(KEPT, isolation=how)[: len(records[how])] == records[how]
-    stop(nodes)
+    assert served(asked) == records
+    asked.alter_topic(LOST_TOPIC, remote_log_copy_disable="false", local_retention_bytes="1")
+    check_each_alone(both, records)
